@@ -1,0 +1,118 @@
+//! The log of the deployed policy, as the core sees it: contexts, each with one or more logged
+//! interactions, walked in fixed chunks behind one small trait, so that a source may hold them in
+//! memory or read them from disk.
+//!
+//! Everything that is computed from a log is a sum over its rows, weighted by 1/m_i where m_i is
+//! the number of interactions of the row's context. A source therefore need not keep a context's
+//! rows together: it may show them as several entries with the same ordinal, each with its weights.
+
+mod columns;
+mod memory;
+mod outcome;
+mod part;
+
+use std::borrow::Cow;
+
+use ndarray::CowArray;
+use ndarray::Ix2;
+use serde::{Deserialize, Serialize};
+
+use super::error::Result;
+
+pub use columns::Columns;
+pub use memory::MemoryLog;
+pub use outcome::{Outcome, OutcomeKind};
+pub use part::{PartLog, Side, Split};
+
+/// What a log can support; jobs are checked against it before they run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Capabilities {
+    pub features: bool,
+    pub full_propensities: bool,
+    pub multiple_interactions: bool,
+    pub candidates: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogShape {
+    /// n, the number of logged interactions.
+    pub rows: u64,
+    /// n_c, the number of contexts; equal to `rows` when every context was logged once.
+    pub contexts: u64,
+    /// K.
+    pub n_actions: usize,
+    /// p; 0 when the log has no features.
+    pub dim: usize,
+    pub outcome: Outcome,
+    pub capabilities: Capabilities,
+}
+
+/// A run of contexts with their interactions. Rows of entry `c` are `offsets[c]..offsets[c+1]`.
+pub struct Chunk<'a> {
+    /// Contexts × p.
+    pub x: CowArray<'a, f32, Ix2>,
+    /// The context's place in the log, by first appearance; what the split hashes.
+    pub ordinals: Cow<'a, [u64]>,
+    pub offsets: Cow<'a, [u32]>,
+    pub actions: Cow<'a, [u32]>,
+    /// In [-1, 0].
+    pub costs: Cow<'a, [f64]>,
+    /// π0(a|x) of the logged action.
+    pub propensities: Cow<'a, [f64]>,
+    /// 1/m_i, a row.
+    pub weights: Cow<'a, [f64]>,
+    /// π0(·|x): contexts × K.
+    pub full: Option<CowArray<'a, f64, Ix2>>,
+    /// π(a|x) of the logged action under each logged candidate, in the order of `Capabilities::candidates`.
+    pub candidates: Vec<Cow<'a, [f64]>>,
+}
+
+/// One context of a chunk.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub actions: &'a [u32],
+    pub costs: &'a [f64],
+    pub propensities: &'a [f64],
+    pub weights: &'a [f64],
+    pub full: Option<&'a [f64]>,
+}
+
+impl Chunk<'_> {
+    pub fn contexts(&self) -> usize {
+        self.ordinals.len()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.actions.len()
+    }
+
+    pub fn rows_of(&self, c: usize) -> std::ops::Range<usize> {
+        self.offsets[c] as usize..self.offsets[c + 1] as usize
+    }
+
+    pub fn context(&self, c: usize) -> Context<'_> {
+        let rows = self.rows_of(c);
+        Context {
+            actions: &self.actions[rows.clone()],
+            costs: &self.costs[rows.clone()],
+            propensities: &self.propensities[rows.clone()],
+            weights: &self.weights[rows],
+            full: self.full.as_ref().map(|f| f.row(c).to_slice().expect("full propensities are row-major")),
+        }
+    }
+}
+
+pub trait LogSource: Sync {
+    fn shape(&self) -> &LogShape;
+
+    fn chunks(&self) -> usize;
+
+    /// Must give the same rows in the same order each time it is asked.
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>>;
+}
+
+/// Contexts a chunk: a function of p alone, so that sums have one order whatever the machine, and
+/// small enough for a chunk's features to stay in a core's cache between the two matrix products.
+pub fn chunk_contexts(dim: usize) -> usize {
+    (196_608 / dim.max(1)).clamp(64, 1024)
+}

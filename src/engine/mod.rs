@@ -1,0 +1,17 @@
+//! The compute core: logs as arrays, policies, estimators, bounds, learning, certificates.
+//! Synchronous and deterministic; it does no I/O and knows nothing of who calls it.
+
+pub mod certificate;
+pub mod control;
+pub mod error;
+pub mod job;
+pub mod log;
+pub mod numerics;
+pub mod policy;
+pub mod spec;
+
+pub use error::{EngineError, Result};
+pub use job::{Finished, Inputs, run, verify};
+
+/// Printed on certificates: numbers are comparable digit for digit within one version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

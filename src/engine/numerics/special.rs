@@ -1,0 +1,173 @@
+//! The standard normal: Φ, ln Φ and r = φ/Φ over the whole real line, and an exponential, all
+//! branch-free, so that loops over them become vector instructions.
+//!
+//! Everything rests on Mills' ratio m(v) = Φ(−v)/φ(v), v ≥ 0. With y = (v − 4)/(v + 4), the function
+//! (v + 4)·m(v) is analytic on [−1, 1] and a polynomial of degree 23 (Chebyshev interpolation at 24
+//! nodes in 50-digit arithmetic, then expanded) has relative error 3e-16.
+//!
+//! `mul_add` is written out everywhere: with FMA hardware it is one instruction, without it the
+//! result is the same, only slower.
+
+#![allow(clippy::excessive_precision)]
+
+const MILLS: [f64; 24] = [
+    1.8932190633084853,
+    -1.523770910819983,
+    0.9704095548676185,
+    -0.46754096299837045,
+    0.15139176231101523,
+    -0.01890045086073445,
+    -0.008722295247696894,
+    0.004087855669592027,
+    0.00033424436090694754,
+    -0.000579269227909388,
+    -4.781815834111736e-06,
+    8.809542096224811e-05,
+    1.7911870822522727e-06,
+    -1.4842471487746988e-05,
+    -1.5664275229520695e-06,
+    2.5673811705941757e-06,
+    6.634658051244081e-07,
+    -3.989659701092367e-07,
+    -1.9738931713497534e-07,
+    4.366327169416783e-08,
+    4.023625296905233e-08,
+    -1.0471399141320875e-09,
+    -4.225794749133987e-09,
+    -3.744020186310625e-10,
+];
+
+const INV_SQRT_2PI: f64 = 0.398_942_280_401_432_677_94;
+const LN_SQRT_2PI: f64 = 0.918_938_533_204_672_741_78;
+
+/// m(v) = Φ(−v)/φ(v) for v ≥ 0.
+#[inline(always)]
+pub fn mills(v: f64) -> f64 {
+    let scale = 1.0 / (v + 4.0);
+    let y = (v - 4.0) * scale;
+    let mut acc = MILLS[23];
+    for k in (0..23).rev() {
+        acc = acc.mul_add(y, MILLS[k]);
+    }
+    acc * scale
+}
+
+/// e^x for x ≤ 0 (clamped at −708, where it is 3e-308); relative error below 3e-16 + |x|·2^-53.
+#[inline(always)]
+pub fn exp_neg(x: f64) -> f64 {
+    const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52: adding it rounds to an integer
+    const LN2_HI: f64 = 6.931_471_803_691_238_16e-1;
+    const LN2_LO: f64 = 1.908_214_929_270_587_70e-10;
+    let x = if x < -708.0 { -708.0 } else { x };
+    let shifted = x.mul_add(std::f64::consts::LOG2_E, ROUND);
+    let k = shifted - ROUND;
+    let r = k.mul_add(-LN2_LO, k.mul_add(-LN2_HI, x));
+    // Taylor to r^13 on |r| ≤ ln2/2.
+    let mut p: f64 = 1.0 / 6_227_020_800.0;
+    for c in [
+        1.0 / 479_001_600.0,
+        1.0 / 39_916_800.0,
+        1.0 / 3_628_800.0,
+        1.0 / 362_880.0,
+        1.0 / 40_320.0,
+        1.0 / 5_040.0,
+        1.0 / 720.0,
+        1.0 / 120.0,
+        1.0 / 24.0,
+        1.0 / 6.0,
+        0.5,
+        1.0,
+        1.0,
+    ] {
+        p = p.mul_add(r, c);
+    }
+    // The low bits of `shifted` hold k in two's complement.
+    let power = f64::from_bits((shifted.to_bits().wrapping_add(1023)) << 52);
+    p * power
+}
+
+/// φ(u), the density.
+#[inline(always)]
+pub fn density(u: f64) -> f64 {
+    INV_SQRT_2PI * exp_neg(-0.5 * u * u)
+}
+
+/// Φ(u) and r(u) = φ(u)/Φ(u) together. Both are accurate relative to themselves for u ≥ −37; below
+/// that Φ underflows towards 0 while r stays accurate.
+#[inline(always)]
+pub fn cdf_and_hazard(u: f64) -> (f64, f64) {
+    let v = u.abs();
+    let (phi, m) = (density(v), mills(v));
+    let tail = phi * m;
+    let upper = 1.0 - tail;
+    let positive = u > 0.0;
+    let cdf = if positive { upper } else { tail };
+    let (over, under) = if positive { (phi, upper) } else { (1.0, m) };
+    (cdf, over / under)
+}
+
+pub fn cdf(u: f64) -> f64 {
+    cdf_and_hazard(u).0
+}
+
+pub fn hazard(u: f64) -> f64 {
+    cdf_and_hazard(u).1
+}
+
+/// ln Φ(u), accurate relative to itself on the whole real line.
+pub fn ln_cdf(u: f64) -> f64 {
+    let v = u.abs();
+    if u > 0.0 { (-density(v) * mills(v)).ln_1p() } else { mills(v).ln() - 0.5 * v * v - LN_SQRT_2PI }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(got: f64, want: f64, tolerance: f64) -> bool {
+        (got - want).abs() <= tolerance * want.abs()
+    }
+
+    /// Oracle: libm's erfc.
+    #[test]
+    fn agrees_with_libm() {
+        for i in -3700..3700 {
+            let u = i as f64 / 100.0;
+            let want = 0.5 * libm::erfc(-u / std::f64::consts::SQRT_2);
+            let slack = 4e-15 + u * u * 2.3e-16;
+            assert!(close(cdf(u), want, slack), "cdf({u}) = {} not {want}", cdf(u));
+            let phi = INV_SQRT_2PI * libm::exp(-0.5 * u * u);
+            let want = phi / want;
+            assert!(close(hazard(u), want, slack), "hazard({u})");
+            if u < 5.0 {
+                let want = (0.5 * libm::erfc(-u / std::f64::consts::SQRT_2)).ln();
+                assert!((ln_cdf(u) - want).abs() <= 4e-15 * (1.0 + want.abs()), "ln_cdf({u})");
+            }
+        }
+    }
+
+    /// Reference values by 50-digit mpmath: log(ncdf(u)).
+    #[test]
+    fn tails_do_not_lose_digits() {
+        let cases = [
+            (-1e3, -500_007.826_694_812_184_31),
+            (-50.0, -1_254.831_361_139_419_9),
+            (8.0, -6.220_960_574_271_786e-16),
+            (12.0, -1.776_482_112_077_678_9e-33),
+        ];
+        for (u, want) in cases {
+            assert!(close(ln_cdf(u), want, 1e-14), "{u}: {} not {want}", ln_cdf(u));
+        }
+        assert_eq!(cdf(40.0), 1.0);
+        assert!(close(hazard(-1e6), 1e6, 1e-11));
+        assert!(hazard(60.0) < 1e-300 && cdf(-60.0) < 1e-300);
+    }
+
+    #[test]
+    fn exponential_agrees() {
+        for i in 0..70_000 {
+            let x = -(i as f64) / 100.0;
+            assert!(close(exp_neg(x), libm::exp(x), 4e-16 + x.abs() * 1.2e-16), "{x}");
+        }
+    }
+}

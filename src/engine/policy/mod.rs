@@ -1,0 +1,41 @@
+//! Policies. A policy is a map from scores φ(x)ᵀμ to propensities and back to gradients: the trait
+//! `Policy`, one file each. `PolicyParams` is what is stored and exchanged: parameters, with the
+//! fixed transform φ that they apply to.
+
+mod features;
+mod lig;
+mod mixed_logit;
+mod params;
+mod softmax;
+
+pub use features::FeatureMap;
+pub use lig::Lig;
+pub use mixed_logit::MixedLogit;
+pub use params::{PolicyKind, PolicyParams, Resolution};
+pub use softmax::Softmax;
+
+/// Working memory of one thread, kept between contexts.
+#[derive(Default)]
+pub struct Scratch {
+    pub(crate) a: Vec<f64>,
+    pub(crate) b: Vec<f64>,
+    pub(crate) c: Vec<f64>,
+}
+
+pub trait Policy: Sync {
+    /// π(·|x) from the scores φ(x)ᵀμ_a and ‖φ(x)‖.
+    fn propensities(&self, scores: &[f64], norm: f64, scratch: &mut Scratch, pi: &mut [f64]);
+
+    /// The gradient of Σ_a h_a π(a|x) with respect to the scores, into `d_scores`; returns the
+    /// derivative with respect to ln σ (0 for a policy without a scale). `pi` and `scratch` are as
+    /// `propensities` left them for the same context.
+    fn gradient(
+        &self,
+        scores: &[f64],
+        norm: f64,
+        scratch: &mut Scratch,
+        pi: &[f64],
+        h: &[f64],
+        d_scores: &mut [f64],
+    ) -> f64;
+}

@@ -1,0 +1,15 @@
+//! **Guarantor** certifies policy improvements from logged decisions before they are rolled out.
+//!
+//! The house. Data flows one way, `http → ingest → store → queue → engine → store → http`, and each
+//! room knows only what stands behind it (`tests/rooms.rs` reads the sources and fails otherwise):
+//!
+//! | room | what lives there | what it may know |
+//! |---|---|---|
+//! | [`engine`] | logs as arrays, policies, estimators, bounds, learning, certificates: synchronous, deterministic, no I/O | ndarray, rayon, rand |
+//! | `ingest` | bytes → validated rows → columns, a file per format | the engine's row types |
+//! | `store` | metadata and jobs in SQL, blobs in an object store | its own SQL; no HTTP |
+//! | `queue` | claim, lease, heartbeat, run, fence, finish | store, engine |
+//! | `http` | router, a file per resource, errors, auth, events, OpenAPI | store, queue; no SQL, no maths |
+//! | `main.rs` | the command line | all |
+
+pub mod engine;
