@@ -13,3 +13,4 @@
 //! | `main.rs` | the command line | all |
 
 pub mod engine;
+pub mod store;

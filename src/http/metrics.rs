@@ -8,6 +8,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use super::App;
 use super::problem::Problem;
+use crate::engine::certificate::Decision;
+use crate::store::Job;
 
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0];
 
@@ -43,11 +45,28 @@ pub fn upload(bytes: u64, rows: u64) {
     counter!("guarantor_uploaded_rows_total").increment(rows);
 }
 
+/// Wait, compute time, how it ended and what was decided.
+pub fn job_ended(job: &Job) {
+    counter!("guarantor_jobs_total", "status" => job.status.name()).increment(1);
+    if let Some(started) = job.started_at {
+        histogram!("guarantor_job_wait_seconds").record(started.seconds_since(job.created_at));
+        if let Some(finished) = job.finished_at {
+            histogram!("guarantor_job_compute_seconds").record(finished.seconds_since(started));
+        }
+    }
+    if let Some(result) = &job.result {
+        let decision = match result.decision {
+            Decision::Deploy => "deploy",
+            Decision::Keep => "keep",
+        };
+        counter!("guarantor_decisions_total", "decision" => decision).increment(1);
+    }
+}
+
 /// Metrics in Prometheus' text format.
 #[utoipa::path(get, path = "/metrics", tag = "Operations",
     responses((status = 200, description = "Metrics", body = String, content_type = "text/plain"),
-              (status = "default", description = "A problem", body = super::problem::ProblemBody,
-               content_type = "application/problem+json")))]
+              (status = 503, description = "`unavailable`: the store is away")))]
 pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let depth = app.store.repository().queue_depth().await?;
     gauge!("guarantor_queue_depth").set(depth.queued as f64);
