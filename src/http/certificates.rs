@@ -15,7 +15,7 @@ use super::jobs::{CertificateDocument, Issued, require_success};
 use super::problem::Problem;
 use crate::engine::certificate::{Certificate, Check, Verification};
 use crate::engine::control::unattended;
-use crate::queue::StoredInputs;
+use crate::queue::{RunError, StoredInputs};
 use crate::store::{Job, JobId, StoreError, Workspace};
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -54,7 +54,8 @@ async fn verify(
     };
     let inputs = match StoredInputs::fetch(&app.store, &workspace, dataset, &job.spec).await {
         Ok(inputs) => inputs,
-        Err(error) => return Ok(Json(gone("inputs", &error.to_string()))),
+        Err(RunError::Failed(failure)) => return Ok(Json(gone("inputs", &failure.message))),
+        Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
     };
     let own = check_issued(&issued, &job);
     let recompute = move || {

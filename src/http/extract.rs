@@ -115,16 +115,22 @@ pub struct Params<T>(pub T);
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
-impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+impl<T: DeserializeOwned> Params<T> {
+    pub fn of(parts: &Parts) -> Result<Self, Problem> {
         let query = parts.uri.query().unwrap_or("");
         let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
         serde_path_to_error::deserialize(reader).map(Params).map_err(|error| {
             let path = error.path().to_string();
             field_problem(Code::InvalidQuery, &path, &error.into_inner().to_string())
         })
+    }
+}
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Params::of(parts)
     }
 }
 

@@ -63,7 +63,7 @@ impl App {
 
     fn time_limit(&self, route: &str) -> Duration {
         Duration::from_secs(match route {
-            "/v1/datasets" => self.config.upload_seconds,
+            "/v1/datasets" | "/v1/datasets/{id}/rows" => self.config.upload_seconds,
             _ => self.config.request_seconds,
         })
     }

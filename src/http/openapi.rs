@@ -73,7 +73,7 @@ pub fn pages(api: OpenApi) -> Router<App> {
 fn complete(api: &mut OpenApi) {
     let components = api.components.get_or_insert_default();
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-    components.security_schemes.insert("api_key".into(), scheme);
+    components.security_schemes.insert("api_key".into(), scheme.into());
     for (path, item) in &mut api.paths.paths {
         let operations = [&mut item.get, &mut item.post, &mut item.delete];
         for operation in operations.into_iter().flatten() {
@@ -113,9 +113,9 @@ fn complete_response(status: &str, response: &mut Response) {
     if status.starts_with(['4', '5']) && response.content.is_empty() {
         let problem = Ref::from_schema_name(ProblemBody::name());
         let content = ContentBuilder::new().schema(Some(problem)).build();
-        response.content.insert("application/problem+json".into(), content);
+        response.content.insert("application/problem+json".into(), content.into());
     }
     let id = schema::ObjectBuilder::new().schema_type(Type::String).build();
-    let header = HeaderBuilder::new().schema(id).description(Some("Finds this request in the logs")).build();
-    response.headers.insert("x-request-id".into(), header);
+    let header = HeaderBuilder::new().schema(Some(id)).description(Some("Finds this request in the logs")).build();
+    response.headers.insert("x-request-id".into(), header.into());
 }

@@ -169,7 +169,7 @@ pub enum Include {
 pub struct ReadParams {
     /// `mean` adds the parameters themselves.
     #[param(inline)]
-    include: Option<Include>,
+    pub include: Option<Include>,
 }
 
 /// Read a policy.

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::codes::Code;
 use crate::engine::EngineError;
 use crate::engine::error::SpecError;
+use crate::queue::ResolveError;
 use crate::store::StoreError;
 
 /// One thing that is wrong with a request.
@@ -145,6 +146,15 @@ impl From<EngineError> for Problem {
         match error {
             EngineError::Spec(error) => error.into(),
             other => Problem::internal(other),
+        }
+    }
+}
+
+impl From<ResolveError> for Problem {
+    fn from(error: ResolveError) -> Self {
+        match error {
+            ResolveError::Spec(error) => error.into(),
+            ResolveError::Store(error) => error.into(),
         }
     }
 }

@@ -88,10 +88,10 @@ impl Server {
         tracing::info!("shutting down");
         self.drain.send_replace(true);
         sweeper.abort();
-        let workers = tokio::time::timeout(grace, self.workers.stop());
-        let (requests, jobs) = tokio::join!(tokio::time::timeout(grace, &mut serving), workers);
-        if requests.is_err() || jobs.is_err() {
-            tracing::warn!("the time to shut down is over; what still runs will be taken up at the next start");
+        let requests = tokio::time::timeout(grace, &mut serving);
+        let (requests, ()) = tokio::join!(requests, self.workers.shutdown(grace));
+        if requests.is_err() {
+            tracing::warn!("the time to shut down is over; requests that are still open are cut off");
         }
         Ok(())
     }

@@ -19,11 +19,11 @@ use super::extract::{Id, Nothing, Params};
 use super::page::{List, page_request};
 use super::problem::Problem;
 use crate::engine::log::{Capabilities, Outcome};
-use crate::ingest::HealthReport;
+use crate::ingest::Health;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create::create)).routes(routes!(read, delete))
+    OpenApiRouter::new().routes(routes!(list, create::create)).routes(routes!(read, delete)).routes(routes!(create::append))
 }
 
 /// A log, at its newest version.
@@ -48,7 +48,7 @@ pub struct DatasetView {
     #[schema(value_type = Option<String>, format = "uuid")]
     logging_policy_id: Option<PolicyId>,
     capabilities: Capabilities,
-    #[schema(value_type = HealthReport)]
+    #[schema(value_type = Health)]
     health: serde_json::Value,
 }
 

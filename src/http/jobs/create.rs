@@ -1,22 +1,20 @@
 //! `POST /v1/jobs`: checked against what the dataset can support before it may wait.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 
 use super::request::JobRequest;
 use super::view::JobView;
-use crate::engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
+use crate::engine::spec::SpecRequest;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
 use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::Problem;
-use crate::queue::policy_ids;
-use crate::store::{Dataset, DatasetId, JobId, NewJob, PolicyId, Resource, StoreError, Workspace};
+use crate::queue::resolve;
+use crate::store::{Dataset, DatasetId, JobId, NewJob, Resource, StoreError, Workspace};
 
 /// Submit a job.
 #[utoipa::path(post, path = "/v1/jobs", tag = "Jobs", operation_id = "create_job",
@@ -49,7 +47,7 @@ pub async fn create(
     let (dataset_id, metadata) = (body.value.dataset_id, body.value.metadata);
     let work = async move {
         let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
-        let (spec, policy_ids) = resolve(&worker, &workspace, &dataset, &request).await?;
+        let (spec, policy_ids) = resolve(&worker.store, &workspace, &dataset, &request).await?;
         let new = NewJob {
             id,
             workspace,
@@ -85,51 +83,5 @@ async fn find_dataset(app: &App, workspace: &Workspace, id: &str) -> Result<Data
     match app.store.repository().dataset(workspace, id).await {
         Err(StoreError::NotFound(..)) => Err(unknown()),
         dataset => Ok(dataset?),
-    }
-}
-
-/// The specification with its defaults, and every stored policy that the job will read.
-async fn resolve(
-    app: &App,
-    workspace: &Workspace,
-    dataset: &Dataset,
-    request: &SpecRequest,
-) -> Result<(JobSpec, Vec<PolicyId>), Problem> {
-    let mut shapes: BTreeMap<String, PolicyShape> = BTreeMap::new();
-    for id in named_policies(request) {
-        if let Some(shape) = shape_of(app, workspace, &id).await? {
-            shapes.insert(id, shape);
-        }
-    }
-    let logging_policy = match dataset.logging_policy_id {
-        Some(id) => shape_of(app, workspace, &id.to_string()).await?,
-        None => None,
-    };
-    let context = SpecContext {
-        shape: &dataset.shape(),
-        logging_policy,
-        policy: &|id| shapes.get(id).copied(),
-    };
-    let spec = request.resolve(&context)?;
-    let named = policy_ids(&spec).into_iter().filter_map(|id| id.parse().ok());
-    let ids: BTreeSet<PolicyId> = named.chain(dataset.logging_policy_id).collect();
-    Ok((spec, ids.into_iter().collect()))
-}
-
-fn named_policies(request: &SpecRequest) -> Vec<String> {
-    let prior = request.prior.iter().filter_map(|prior| prior.policy_id.clone());
-    let candidates = request.candidates.iter().flatten().filter_map(|candidate| match candidate {
-        Candidate::Policy { policy_id } => Some(policy_id.clone()),
-        Candidate::Logged { .. } => None,
-    });
-    prior.chain(candidates).collect()
-}
-
-async fn shape_of(app: &App, workspace: &Workspace, id: &str) -> Result<Option<PolicyShape>, Problem> {
-    let Ok(id) = id.parse::<PolicyId>() else { return Ok(None) };
-    match app.store.repository().policy(workspace, id).await {
-        Ok(policy) => Ok(Some(policy.shape())),
-        Err(StoreError::NotFound(..)) => Ok(None),
-        Err(error) => Err(error.into()),
     }
 }
