@@ -13,4 +13,5 @@
 //! | `main.rs` | the command line | all |
 
 pub mod engine;
+pub mod queue;
 pub mod store;
