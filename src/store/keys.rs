@@ -3,10 +3,10 @@
 
 use sha2::{Digest, Sha256};
 
+use super::Store;
 use super::error::{Result, StoreError};
 use super::ids::{KeyId, Workspace};
 use super::records::{ApiKey, NewKey};
-use super::Store;
 
 const PREFIX: &str = "gk_";
 

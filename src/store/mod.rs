@@ -8,9 +8,12 @@ mod blobs;
 mod error;
 mod ids;
 mod keys;
+mod logs;
+mod open;
 mod page;
 mod records;
 mod repository;
+mod sqlite;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +24,12 @@ use crate::engine::policy::PolicyParams;
 pub use blobs::{BlobWriter, Blobs};
 pub use error::{Resource, Result, StoreError};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
+pub use logs::{LogDigest, LogEncoder, LogLayout, LogRows, StoredLog};
+pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use records::*;
 pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Policies, Repository, Upkeep};
+pub use sqlite::Sqlite;
 
 /// Cheap to clone; all clones are one store.
 #[derive(Clone)]

@@ -330,7 +330,9 @@ pub struct StoredAnswer {
 pub enum Begun {
     /// Do the work and give the resource this id. Where an earlier attempt died half-way it is that
     /// attempt's id, so the resource may exist already: `StoreError::Exists` then says so.
-    Proceed { resource_id: uuid::Uuid },
+    Proceed {
+        resource_id: uuid::Uuid,
+    },
     Replay(StoredAnswer),
     /// The key was used with another body.
     Mismatch,
