@@ -1,11 +1,15 @@
 //! The compute core: logs as arrays, policies, estimators, bounds, learning, certificates.
 //! Synchronous and deterministic; it does no I/O and knows nothing of who calls it.
 
+pub mod bound;
 pub mod certificate;
 pub mod control;
+pub mod cost_model;
 pub mod error;
 pub mod job;
+pub mod learn;
 pub mod log;
+pub mod measure;
 pub mod numerics;
 pub mod policy;
 pub mod spec;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::control::TerminationReason;
+use crate::engine::cost_model::CostModel;
 use crate::engine::log::{Outcome, Split};
 use crate::engine::policy::{PolicyKind, PolicyParams};
 use crate::engine::spec::{BaselineKind, JobSpec};
@@ -197,9 +198,9 @@ pub struct Evidence {
     /// The prior P where the used bounds have one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior: Option<PolicyParams>,
-    /// ĉ(x, a) = −sigmoid(φ(x)ᵀw_a), learned on rows that the bound does not see.
+    /// ĉ(x, a), learned on rows that the bound does not see.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_model: Option<PolicyParams>,
+    pub cost_model: Option<CostModel>,
 }
 
 /// One line of what `verify` looked at.

@@ -179,6 +179,28 @@ impl PolicyParams {
         }
     }
 
+    /// How far the difference of the two resolutions may understate the error of the finer one.
+    pub fn quadrature_safety(&self) -> f64 {
+        match self.kind() {
+            PolicyKind::Lig => 2.0,
+            PolicyKind::MixedLogit => 4.0,
+            PolicyKind::Softmax | PolicyKind::Uniform => 0.0,
+        }
+    }
+
+    /// A limit on what the rounding of f64 scores can do to a propensity, relative to itself: the
+    /// scores' error in units of the policy's own spread.
+    pub fn score_rounding(&self) -> f64 {
+        let Some(mean) = self.mean_matrix() else { return 0.0 };
+        let spread = match self {
+            PolicyParams::Softmax { inverse_temperature, .. } => inverse_temperature.abs(),
+            PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => 1.0 / scale,
+            PolicyParams::Uniform { .. } => 0.0,
+        };
+        let longest = mean.columns().into_iter().map(|c| c.dot(&c).sqrt()).fold(0.0, f64::max);
+        f64::EPSILON * (mean.nrows() as f64).sqrt() * longest * spread
+    }
+
     /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64.
     pub fn scores(&self, x: ArrayView2<f32>) -> Result<(Array2<f64>, Vec<f64>)> {
         if x.ncols() != self.dim() {
