@@ -25,7 +25,7 @@ mod server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::metrics::{counter, histogram};
+use ::metrics::counter;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
@@ -93,7 +93,5 @@ impl App {
                 }
             }
         });
-        histogram!("guarantor_job_wait_seconds");
-        histogram!("guarantor_job_compute_seconds");
     }
 }
