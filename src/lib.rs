@@ -13,5 +13,6 @@
 //! | `main.rs` | the command line | all |
 
 pub mod engine;
+pub mod ingest;
 pub mod queue;
 pub mod store;
