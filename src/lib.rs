@@ -15,5 +15,6 @@
 pub mod config;
 pub mod engine;
 pub mod http;
+pub mod ingest;
 pub mod queue;
 pub mod store;

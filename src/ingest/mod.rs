@@ -5,6 +5,7 @@
 //! looked at even after one was refused, because people want to know all that is wrong; but from
 //! the first refusal on nothing is kept.
 
+mod arrow;
 mod check;
 mod errors;
 mod health;
@@ -13,6 +14,7 @@ mod ndjson;
 mod parquet;
 mod pipe;
 mod row;
+mod rules;
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -30,8 +32,9 @@ use crate::store::{
 pub use errors::{BodyError, IngestError, RowErrors};
 pub use health::{Fit, Health, Warning};
 
-use check::{Checker, Rules};
+use check::Checker;
 use row::{FormatError, Visit};
+use rules::Rules;
 
 /// The formats; each has a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
