@@ -5,6 +5,8 @@
 //! because the job that it rests on ended badly.
 
 use axum::http::StatusCode;
+use utoipa::openapi::schema::{ObjectBuilder, Schema};
+use utoipa::openapi::{RefOr, Type};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident $status:literal $code:literal $title:literal;)*) => {
@@ -76,6 +78,15 @@ codes! {
     Internal 500 "internal" "Something went wrong on our side";
     Unavailable 503 "unavailable" "The service cannot answer at the moment";
 }
+
+impl utoipa::PartialSchema for Code {
+    fn schema() -> RefOr<Schema> {
+        let names: Vec<&str> = Code::ALL.iter().map(|code| code.name()).collect();
+        ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
+    }
+}
+
+impl utoipa::ToSchema for Code {}
 
 impl Code {
     pub fn status(self) -> StatusCode {

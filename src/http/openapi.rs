@@ -21,7 +21,7 @@ use super::{App, certificates, datasets, decisions, health, jobs, metrics, polic
     info(title = "Guarantor", description = "Certifies policy improvements before they are rolled out. \
         Upload the log of the deployed policy, submit a job, ask the gate.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    components(schemas(ProblemBody, Fault)),
+    components(schemas(ProblemBody, Fault, Code)),
     tags((name = "Datasets", description = "Logs of the deployed policy"),
          (name = "Policies", description = "Policies, stored or learned, and what they would do"),
          (name = "Jobs", description = "Learn or evaluate a policy, and decide"),

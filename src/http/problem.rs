@@ -55,7 +55,8 @@ pub struct ProblemBody {
     /// The path that was asked for.
     instance: String,
     /// Stable, snake_case.
-    code: String,
+    #[schema(value_type = Code)]
+    code: &'static str,
     /// Which rows or fields; empty where the code says it all.
     errors: Vec<Fault>,
     #[serde(flatten)]
@@ -108,7 +109,7 @@ impl Problem {
             status: self.code.status().as_u16(),
             detail: self.detail.clone(),
             instance: instance.into(),
-            code: self.code.name().into(),
+            code: self.code.name(),
             errors: self.errors.clone(),
             more: self.more.clone(),
         }

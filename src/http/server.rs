@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::codes::Code;
 use super::problem::Problem;
@@ -71,26 +71,28 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` resolves, then lets open requests end and puts running jobs back.
+    /// Serves until `stop` resolves. Then, in this order: /readyz says no and no job starts, running
+    /// jobs get their time and are put back where it does not suffice, the listener closes, and open
+    /// requests get their time to end.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let grace = Duration::from_secs(self.app.config.shutdown_seconds);
         let sweeper = tokio::spawn(sweep(self.app.clone()));
-        let mut stopped = self.app.draining.clone();
-        let closed = async move {
-            let _ = stopped.wait_for(|draining| *draining).await;
-        };
-        let serving = axum::serve(self.listener, router(self.app.clone())).with_graceful_shutdown(closed);
+        let (close, closed) = oneshot::channel::<()>();
+        let serving = axum::serve(self.listener, router(self.app.clone()));
+        let serving = serving.with_graceful_shutdown(async move {
+            let _ = closed.await;
+        });
         let mut serving = tokio::spawn(serving.into_future());
         tokio::select! {
             () = stop => {}
-            ended = &mut serving => return ended.unwrap_or_else(|e| Err(std::io::Error::other(e))).map_err(Into::into),
+            ended = &mut serving => return Ok(ended.map_err(std::io::Error::other)??),
         }
         tracing::info!("shutting down");
         self.drain.send_replace(true);
         sweeper.abort();
-        let requests = tokio::time::timeout(grace, &mut serving);
-        let (requests, ()) = tokio::join!(requests, self.workers.shutdown(grace));
-        if requests.is_err() {
+        self.workers.shutdown(grace).await;
+        let _ = close.send(());
+        if tokio::time::timeout(grace, serving).await.is_err() {
             tracing::warn!("the time to shut down is over; requests that are still open are cut off");
         }
         Ok(())
