@@ -69,8 +69,7 @@ impl Config {
         environment: Vec<(String, String)>,
         flags: &Overrides,
     ) -> Result<Config, ConfigError> {
-        let mut layers =
-            config::Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+        let mut layers = config::Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
         if let Some(path) = file {
             layers = layers.add_source(File::from(path).format(FileFormat::Toml));
         }
@@ -104,7 +103,10 @@ impl Config {
             return refuse(format!("{name} is 0; it must be at least 1"));
         }
         if self.max_actions < 2 {
-            return refuse(format!("max_actions is {}; a decision has at least two actions", self.max_actions));
+            return refuse(format!(
+                "max_actions is {}; a decision has at least two actions",
+                self.max_actions
+            ));
         }
         if self.max_queued_jobs_per_workspace > self.max_queued_jobs {
             return refuse(format!(

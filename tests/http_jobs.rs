@@ -233,7 +233,10 @@ fn appended_rows_are_a_new_version_and_old_certificates_keep_theirs() {
     let more = more.expect(201);
     assert_eq!((&more["version"], &more["rows"]), (&json!(2), &json!(700)));
     let certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
-    assert_eq!((&certificate["dataset"]["version"], &certificate["dataset"]["rows"]), (&json!(1), &json!(600)));
+    assert_eq!(
+        (&certificate["dataset"]["version"], &certificate["dataset"]["rows"]),
+        (&json!(1), &json!(600))
+    );
     assert_eq!(client.post("/v1/certificates/verify", &certificate).expect(200)["valid"], true);
     assert_eq!(client.submit(json!({"dataset_id": dataset})).len(), 36);
 }

@@ -135,8 +135,11 @@ fn specs(f: &Fixture) -> Vec<Case> {
         job(d, evaluate(json!([{"kind": "logged", "name": "new", "weight": 1}])), "unknown_field"),
         job(d, json!({"candidates": [{"kind": "policy", "policy_id": f.uniform}]}), "attestation_required"),
         job(&f.bare, json!({}), "learning_needs_features"),
-        job(&f.bare, json!({"bound": "catoni", "candidates": logged, "independent_of_log": true}),
-            "bound_needs_single_interactions"),
+        job(
+            &f.bare,
+            json!({"bound": "catoni", "candidates": logged, "independent_of_log": true}),
+            "bound_needs_single_interactions",
+        ),
     ]
 }
 
@@ -201,7 +204,8 @@ fn uploads(f: &Fixture) -> Vec<Case> {
         form("nonsense"),
         form("--b\r\nContent-Disposition: form-data; name=\"data\"\r\n\r\nx\r\n--b--\r\n"),
         case("POST", "/v1/datasets", 400, "malformed_body").body("multipart/form-data", "x"),
-        case("POST", format!("/v1/datasets/{NOBODY}/rows"), 404, "not_found").body("application/x-ndjson", good),
+        case("POST", format!("/v1/datasets/{NOBODY}/rows"), 404, "not_found")
+            .body("application/x-ndjson", good),
         case("POST", format!("/v1/datasets/{}/rows", f.dataset), 422, "invalid_rows")
             .body("application/x-ndjson", "{\"x\":[1],\"action\":0,\"propensity\":0.5,\"cost\":0}\n"),
     ]
@@ -251,7 +255,8 @@ fn paths_and_headers(f: &Fixture) -> Vec<Case> {
         case("GET", format!("/v1/jobs/{}?wiat=1", f.done), 400, "invalid_query"),
         case("GET", format!("/v1/jobs/{}/gate?force=true", f.done), 400, "invalid_query"),
         case("GET", format!("/v1/jobs/{}/events?after=x", f.done), 400, "invalid_cursor"),
-        case("GET", format!("/v1/jobs/{}/events", f.done), 400, "invalid_header").header("last-event-id", "x"),
+        case("GET", format!("/v1/jobs/{}/events", f.done), 400, "invalid_header")
+            .header("last-event-id", "x"),
         json_case("/v1/jobs", spec.clone(), 400, "invalid_header").header("idempotency-key", ""),
         json_case("/v1/jobs", spec.clone(), 400, "invalid_header").header("idempotency-key", "a b"),
         json_case("/v1/jobs", spec.clone(), 400, "invalid_header").header("idempotency-key", long),
@@ -279,7 +284,10 @@ fn every_malformed_request_has_its_status_and_code_and_changes_nothing() {
     let fixture = fixture(&client);
     let before = contents(&client);
     let cases: Vec<Case> =
-        [specs(&fixture), policies(&fixture), uploads(&fixture), paths_and_headers(&fixture)].into_iter().flatten().collect();
+        [specs(&fixture), policies(&fixture), uploads(&fixture), paths_and_headers(&fixture)]
+            .into_iter()
+            .flatten()
+            .collect();
     assert!(cases.len() >= 60);
     let mut wrong = Vec::new();
     for case in &cases {
@@ -288,7 +296,10 @@ fn every_malformed_request_has_its_status_and_code_and_changes_nothing() {
         let got = (answer.status, answer.json["code"].as_str().unwrap_or(""));
         if got != (case.status, case.code) {
             let body = String::from_utf8_lossy(case.body.as_deref().unwrap_or(b"")).into_owned();
-            wrong.push(format!("{} {} {body}\n  wanted {} {}\n  got {}", case.method, case.path, case.status, case.code, answer.text));
+            wrong.push(format!(
+                "{} {} {body}\n  wanted {} {}\n  got {}",
+                case.method, case.path, case.status, case.code, answer.text
+            ));
         } else {
             answer.problem(case.status, case.code);
         }

@@ -30,7 +30,9 @@ fn keys_open_their_own_workspace_and_nothing_else() {
     for wrong in ["Bearer gk_wrong", "Bearer", "Basic x", &a, &format!("Bearer {a}x")] {
         nobody.send("GET", "/v1/jobs", &[("authorization", wrong)], None).problem(401, "unauthorized");
     }
-    nobody.send("POST", "/v1/datasets", &[("content-type", "application/x-ndjson")], Some(b"x")).problem(401, "unauthorized");
+    nobody
+        .send("POST", "/v1/datasets", &[("content-type", "application/x-ndjson")], Some(b"x"))
+        .problem(401, "unauthorized");
     for path in ["/livez", "/readyz", "/healthz", "/metrics", "/openapi.json"] {
         assert_eq!(nobody.get(path).status, 200, "{path}");
     }
@@ -39,7 +41,11 @@ fn keys_open_their_own_workspace_and_nothing_else() {
     let dataset = id_of(&a_client.upload("", two_rows()).expect(201));
     let policy = id_of(&a_client.post("/v1/policies", &softmax()).expect(201));
     a_client.get(&format!("/v1/datasets/{dataset}")).expect(200);
-    for path in [format!("/v1/datasets/{dataset}"), format!("/v1/policies/{policy}"), format!("/v1/datasets/{before}")] {
+    for path in [
+        format!("/v1/datasets/{dataset}"),
+        format!("/v1/policies/{policy}"),
+        format!("/v1/datasets/{before}"),
+    ] {
         b_client.get(&path).problem(404, "not_found");
         b_client.delete(&path).problem(404, "not_found");
     }
@@ -85,7 +91,8 @@ fn a_repeated_key_gets_the_first_answer_over_restarts() {
         ("/v1/datasets?name=n", "application/x-ndjson", two_rows(), "k-data"),
         (rows.as_str(), "application/x-ndjson", two_rows(), "k-rows"),
     ];
-    let firsts: Vec<_> = requests.iter().map(|(path, kind, body, key)| keyed(&client, path, kind, body, key)).collect();
+    let firsts: Vec<_> =
+        requests.iter().map(|(path, kind, body, key)| keyed(&client, path, kind, body, key)).collect();
     server.kill();
     server.restart();
     let client = server.client();
@@ -93,7 +100,10 @@ fn a_repeated_key_gets_the_first_answer_over_restarts() {
         let again = keyed(&client, path, kind, body, key);
         assert_eq!((again.status, &again.text), (first.status, &first.text), "{path}");
         assert_eq!(again.header("location"), first.header("location"));
-        assert_eq!((first.header("idempotent-replayed"), again.header("idempotent-replayed")), (None, Some("true")));
+        assert_eq!(
+            (first.header("idempotent-replayed"), again.header("idempotent-replayed")),
+            (None, Some("true"))
+        );
         let other = format!("{body} \n");
         keyed(&client, path, kind, &other, key).problem(422, "idempotency_mismatch");
     }
@@ -142,7 +152,8 @@ fn a_key_in_use_is_a_conflict() {
 fn lists_go_newest_first_through_every_page() {
     let server = Server::start();
     let client = server.client();
-    let mut made: Vec<String> = (0..5).map(|_| id_of(&client.post("/v1/policies", &softmax()).expect(201))).collect();
+    let mut made: Vec<String> =
+        (0..5).map(|_| id_of(&client.post("/v1/policies", &softmax()).expect(201))).collect();
     made.reverse();
     let (mut seen, mut after) = (Vec::new(), String::new());
     loop {
@@ -164,7 +175,8 @@ fn jobs_are_listed_by_status_and_dataset() {
     let (one, two) = (client.dataset(200), client.dataset(200));
     let job = client.submit(json!({"dataset_id": one}));
     client.finish(&job);
-    let count = |query: String| client.get(&format!("/v1/jobs{query}")).expect(200)["data"].as_array().unwrap().len();
+    let count =
+        |query: String| client.get(&format!("/v1/jobs{query}")).expect(200)["data"].as_array().unwrap().len();
     assert_eq!(count(format!("?dataset_id={one}")), 1);
     assert_eq!(count(format!("?dataset_id={two}")), 0);
     assert_eq!((count("?status=succeeded".into()), count("?status=queued".into())), (1, 0));
@@ -196,7 +208,10 @@ fn policies_are_stored_shown_played_and_deleted() {
         let index = action["action"].as_u64().unwrap() as usize;
         assert_eq!(action["propensity"], pi["propensities"][row][index]);
     }
-    assert_eq!(client.post(&format!("{path}/propensities"), &json!({"contexts": []})).expect(200)["propensities"], json!([]));
+    assert_eq!(
+        client.post(&format!("{path}/propensities"), &json!({"contexts": []})).expect(200)["propensities"],
+        json!([])
+    );
 
     let query = format!("?logging_policy_id={}", id_of(&policy));
     let rows = "{\"x\":[1,0],\"action\":0,\"cost\":-1}\n{\"x\":[0,1],\"action\":1,\"cost\":0}\n";
@@ -221,7 +236,10 @@ fn a_form_uploads_like_a_raw_body() {
     );
     let kind = [("content-type", "multipart/form-data; boundary=b")];
     let dataset = client.send("POST", "/v1/datasets", &kind, Some(form.as_bytes())).expect(201);
-    assert_eq!((&dataset["name"], &dataset["n_actions"], &dataset["rows"]), (&json!("form"), &json!(4), &json!(2)));
+    assert_eq!(
+        (&dataset["name"], &dataset["n_actions"], &dataset["rows"]),
+        (&json!("form"), &json!(4), &json!(2))
+    );
     let raw = client.upload("?name=form&n_actions=4", two_rows()).expect(201);
     assert_eq!(raw["digest"], dataset["digest"]);
 }
@@ -258,7 +276,8 @@ fn limits_hold() {
 
 #[test]
 fn a_request_that_takes_too_long_is_answered_and_keeps_nothing() {
-    let server = Server::start_with(&[("GUARANTOR_REQUEST_SECONDS", "1"), ("GUARANTOR_MAX_WAIT_SECONDS", "0")]);
+    let server =
+        Server::start_with(&[("GUARANTOR_REQUEST_SECONDS", "1"), ("GUARANTOR_MAX_WAIT_SECONDS", "0")]);
     let address = server.base.strip_prefix("http://").unwrap();
     let mut slow = TcpStream::connect(address).unwrap();
     // Ten bytes are promised and never sent.

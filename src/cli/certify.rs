@@ -74,7 +74,8 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         None => Value::Object(Default::default()),
     };
     for named in &args.policy {
-        let (name, path) = named.split_once('=').ok_or_else(|| format!("--policy {named}: write NAME=FILE"))?;
+        let (name, path) =
+            named.split_once('=').ok_or_else(|| format!("--policy {named}: write NAME=FILE"))?;
         let id = store_policy(&store, &workspace, Path::new(path)).await?;
         rename_policy(&mut spec, name, &id.to_string());
     }
@@ -153,8 +154,8 @@ fn outcome(args: &CertifyArgs) -> Result<Outcome, Failure> {
 }
 
 async fn store_policy(store: &Store, workspace: &Workspace, path: &Path) -> Result<PolicyId, Failure> {
-    let params: PolicyParams = serde_json::from_value(read_json(path)?)
-        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let params: PolicyParams =
+        serde_json::from_value(read_json(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
     params.check().map_err(|error| format!("{}: {error}", path.display()))?;
     Ok(store.create_policy(workspace, PolicyId::new(), &params).await?.id)
 }

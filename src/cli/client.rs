@@ -27,7 +27,8 @@ impl Client {
     }
 
     pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Result<(u16, Value), Failure> {
-        let mut request = self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
+        let mut request =
+            self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }

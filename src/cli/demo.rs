@@ -28,10 +28,7 @@ pub struct DemoArgs {
 pub fn demo(args: DemoArgs) -> Result<(), Failure> {
     let temporary = std::env::temp_dir().join(format!("guarantor-demo-{}", std::process::id()));
     let directory = args.data_dir.clone().unwrap_or_else(|| temporary.clone());
-    let flags = vec![
-        ("listen", "127.0.0.1:0".to_owned()),
-        ("data_dir", directory.display().to_string()),
-    ];
+    let flags = vec![("listen", "127.0.0.1:0".to_owned()), ("data_dir", directory.display().to_string())];
     let config = Config::load(None, &flags)?;
     let runtime = runtime()?;
     let server = runtime.block_on(Server::start(config))?;
@@ -55,13 +52,21 @@ fn journey(base: &str, args: &DemoArgs) -> Result<(), Failure> {
 
     let log = simulate::log(args.rows, args.seed);
     let (rows, megabytes) = (args.rows, log.len() as f64 / 1e6);
-    println!("1. The deployed policy has logged {rows} decisions ({megabytes:.1} MB): features, action, propensities, reward.");
+    println!(
+        "1. The deployed policy has logged {rows} decisions ({megabytes:.1} MB): features, action, propensities, reward."
+    );
     let upload = "/v1/datasets?name=demo&outcome=reward";
-    say(&format!("curl -X POST '{base}{upload}' -H 'content-type: application/x-ndjson' --data-binary @log.ndjson"));
+    say(&format!(
+        "curl -X POST '{base}{upload}' -H 'content-type: application/x-ndjson' --data-binary @log.ndjson"
+    ));
     let dataset = expect(201, client.post(upload, "application/x-ndjson", log.as_bytes())?)?;
     let health = &dataset["health"];
     println!("   dataset {}", text(&dataset["id"]));
-    println!("   effective sample size {}, smallest propensity {}\n", number(&health["effective_sample_size"]), number(&health["min_propensity"]));
+    println!(
+        "   effective sample size {}, smallest propensity {}\n",
+        number(&health["effective_sample_size"]),
+        number(&health["min_propensity"])
+    );
 
     println!("2. Learn a policy from the log and decide whether it may replace the deployed one.");
     let spec = json!({"dataset_id": dataset["id"], "delta": 0.05, "metadata": {"from": "demo"}});
@@ -84,7 +89,9 @@ fn journey(base: &str, args: &DemoArgs) -> Result<(), Failure> {
     println!("   digest                   {}", text(&certificate["digest"]));
 
     println!("\n4. Anyone can have it computed again.");
-    say(&format!("curl '{base}/v1/jobs/{id}/certificate' | curl -X POST '{base}/v1/certificates/verify' -H 'content-type: application/json' -d @-"));
+    say(&format!(
+        "curl '{base}/v1/jobs/{id}/certificate' | curl -X POST '{base}/v1/certificates/verify' -H 'content-type: application/json' -d @-"
+    ));
     let body = certificate.to_string();
     let checked = expect(200, client.post("/v1/certificates/verify", "application/json", body.as_bytes())?)?;
     println!("   valid: {}", checked["valid"]);
@@ -109,11 +116,21 @@ fn watch(client: &Client, id: &str) -> Result<Value, Failure> {
             let done = if finished { 1.0 } else { fraction };
             let filled = (done * 40.0) as usize;
             let phase = job["progress"]["phase"].as_str().unwrap_or("queued");
-            print!("\r   [{}{}] {:>3.0} % {phase:<12}", "#".repeat(filled), "·".repeat(40 - filled.min(40)), done * 100.0);
+            print!(
+                "\r   [{}{}] {:>3.0} % {phase:<12}",
+                "#".repeat(filled),
+                "·".repeat(40 - filled.min(40)),
+                done * 100.0
+            );
             out.flush()?;
         }
         if finished {
-            println!("{}   {} after {} s", if draws { "\n" } else { "" }, text(&job["status"]), number(&job["progress"]["elapsed_seconds"]));
+            println!(
+                "{}   {} after {} s",
+                if draws { "\n" } else { "" },
+                text(&job["status"]),
+                number(&job["progress"]["elapsed_seconds"])
+            );
             return Ok(job);
         }
         if draws {

@@ -48,7 +48,11 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
                 for key in store.repository().keys().await? {
                     let revoked = key.revoked_at.map_or("-".into(), |time| time.to_string());
                     let (id, created) = (key.id.to_string(), key.created_at.to_string());
-                    println!("{id}  {created:<24}  {revoked:<24}  {:<16}  {}", key.workspace.as_str(), key.name);
+                    println!(
+                        "{id}  {created:<24}  {revoked:<24}  {:<16}  {}",
+                        key.workspace.as_str(),
+                        key.name
+                    );
                 }
             }
             KeysCommand::Revoke { id } => {

@@ -25,7 +25,11 @@ pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
     let answer = expect(200, client.post("/v1/certificates/verify", "application/json", &document)?)?;
     for check in answer["checks"].as_array().into_iter().flatten() {
         let mark = if check["ok"] == true { "ok  " } else { "FAIL" };
-        println!("{mark}  {:<24}  {}", check["name"].as_str().unwrap_or(""), check["detail"].as_str().unwrap_or(""));
+        println!(
+            "{mark}  {:<24}  {}",
+            check["name"].as_str().unwrap_or(""),
+            check["detail"].as_str().unwrap_or("")
+        );
     }
     let valid = answer["valid"] == true;
     println!("{}", if valid { "valid" } else { "NOT VALID" });

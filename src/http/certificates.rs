@@ -58,9 +58,8 @@ async fn verify(
         Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
     };
     let own = check_issued(&issued, &job);
-    let recompute = move || {
-        inputs.with(|inputs| crate::engine::verify(&certificate, &evidence, inputs, &unattended()))
-    };
+    let recompute =
+        move || inputs.with(|inputs| crate::engine::verify(&certificate, &evidence, inputs, &unattended()));
     let mut verification = app.compute(recompute).await??;
     verification.valid &= own.ok;
     verification.checks.push(own);
@@ -110,9 +109,8 @@ fn extra_field(sent: &Value, kept: &Value, path: String) -> Option<String> {
 }
 
 async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Problem> {
-    let unknown = || {
-        Problem::field(Code::UnknownJob, "issued.job_id", format!("there is no job {id:?} here"))
-    };
+    let unknown =
+        || Problem::field(Code::UnknownJob, "issued.job_id", format!("there is no job {id:?} here"));
     let id: JobId = id.parse().map_err(|_| unknown())?;
     match app.store.repository().job(workspace, id).await {
         Err(StoreError::NotFound(..)) => Err(unknown()),

@@ -74,7 +74,10 @@ impl App {
     }
 
     /// Runs arithmetic where it cannot hold up other requests.
-    async fn compute<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
         tokio::task::spawn_blocking(work).await.map_err(Problem::internal)
     }
 

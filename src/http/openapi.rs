@@ -116,6 +116,7 @@ fn complete_response(status: &str, response: &mut Response) {
         response.content.insert("application/problem+json".into(), content.into());
     }
     let id = schema::ObjectBuilder::new().schema_type(Type::String).build();
-    let header = HeaderBuilder::new().schema(Some(id)).description(Some("Finds this request in the logs")).build();
+    let header =
+        HeaderBuilder::new().schema(Some(id)).description(Some("Finds this request in the logs")).build();
     response.headers.insert("x-request-id".into(), header.into());
 }

@@ -133,10 +133,7 @@ async fn store_policy(
 
 /// Refuses what is larger than this server accepts.
 pub fn check_size(app: &App, n_actions: usize, dim: usize) -> Result<(), Problem> {
-    let sizes = [
-        ("actions", n_actions, app.config.max_actions),
-        ("features", dim, app.config.max_features),
-    ];
+    let sizes = [("actions", n_actions, app.config.max_actions), ("features", dim, app.config.max_features)];
     match sizes.into_iter().find(|(_, size, limit)| size > limit) {
         Some((what, size, limit)) => {
             Err(Problem::new(Code::TooLarge, format!("{size} {what}; this server accepts at most {limit}.")))

@@ -79,7 +79,10 @@ impl Problem {
     /// A fault of ours: logged here in full, shown to the client as nothing but a code.
     pub fn internal(what: impl std::fmt::Display) -> Self {
         tracing::error!(error = %what, "internal error");
-        Problem::new(Code::Internal, "The request id in x-request-id finds this failure in the server's logs.")
+        Problem::new(
+            Code::Internal,
+            "The request id in x-request-id finds this failure in the server's logs.",
+        )
     }
 
     pub fn with_fault(mut self, fault: Fault) -> Self {
@@ -166,9 +169,10 @@ impl From<StoreError> for Problem {
             StoreError::NotFound(resource, id) => {
                 Problem::new(Code::NotFound, format!("There is no {resource} {id}."))
             }
-            StoreError::InUse { resource, by } => {
-                Problem::new(Code::InUse, format!("The {resource} is needed by {by}; try again once that has ended."))
-            }
+            StoreError::InUse { resource, by } => Problem::new(
+                Code::InUse,
+                format!("The {resource} is needed by {by}; try again once that has ended."),
+            ),
             StoreError::QueueFull { queued, limit } => {
                 let detail = format!("{queued} jobs wait already, and {limit} may; try again later.");
                 Problem::new(Code::QueueFull, detail).retry_after(Duration::from_secs(10))

@@ -136,9 +136,15 @@ fn router(app: App) -> Router {
 }
 
 async fn no_such_route(request: Request) -> Problem {
-    Problem::new(Code::NoSuchRoute, format!("There is nothing at {}; /docs lists every path.", request.uri().path()))
+    Problem::new(
+        Code::NoSuchRoute,
+        format!("There is nothing at {}; /docs lists every path.", request.uri().path()),
+    )
 }
 
 async fn method_not_allowed(method: Method) -> Problem {
-    Problem::new(Code::MethodNotAllowed, format!("This path does not take {method}; /docs says what it takes."))
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("This path does not take {method}; /docs says what it takes."),
+    )
 }

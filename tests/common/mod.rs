@@ -80,7 +80,8 @@ fn spawn(data: &std::path::Path, environment: &[(String, String)]) -> (Child, St
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let base = line.trim().strip_prefix("Guarantor listens on ").expect("the server did not start").to_owned();
+    let base =
+        line.trim().strip_prefix("Guarantor listens on ").expect("the server did not start").to_owned();
     (child, base)
 }
 

@@ -7,9 +7,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use futures_util::{Stream, StreamExt};
 
+use super::DatasetView;
 use super::body::{Passed, drain, metered};
 use super::options::{UploadOptions, format_of, limits};
-use super::DatasetView;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -189,8 +189,9 @@ async fn next_part(
     name: &str,
 ) -> Result<multer::Field<'static>, Problem> {
     let part = form.next_field().await.map_err(broken_form)?;
-    part.filter(|part| part.name() == Some(name))
-        .ok_or_else(|| broken_form(format!("it must have the part `manifest`, then `data`; `{name}` is not there")))
+    part.filter(|part| part.name() == Some(name)).ok_or_else(|| {
+        broken_form(format!("it must have the part `manifest`, then `data`; `{name}` is not there"))
+    })
 }
 
 async fn read_manifest(mut part: multer::Field<'static>, limit: usize) -> Result<Vec<u8>, Problem> {
@@ -220,7 +221,8 @@ fn check_headers(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
         let detail = "This server reads logs without a content encoding; send the file as it is.";
         return Err(Problem::new(Code::UnsupportedEncoding, detail));
     }
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     match length {
         Some(length) if length > app.config.max_upload_bytes => Err(too_large(app.config.max_upload_bytes)),
         _ => Ok(()),
@@ -242,10 +244,17 @@ fn refusal(error: IngestError) -> Problem {
     match error {
         IngestError::Rows(rows) => {
             let shown = rows.first.len();
-            let detail = format!("{} rows are not valid; the first {shown} are listed. Nothing was stored.", rows.total);
+            let detail = format!(
+                "{} rows are not valid; the first {shown} are listed. Nothing was stored.",
+                rows.total
+            );
             let mut problem = Problem::new(Code::InvalidRows, detail).member("invalid_rows", rows.total);
             problem.errors = (rows.first.into_iter())
-                .map(|e| Fault { row: (e.row > 0).then_some(e.row), field: Some(e.field), message: e.message })
+                .map(|e| Fault {
+                    row: (e.row > 0).then_some(e.row),
+                    field: Some(e.field),
+                    message: e.message,
+                })
                 .collect();
             problem
         }

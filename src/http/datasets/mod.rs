@@ -23,7 +23,10 @@ use crate::ingest::Health;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create::create)).routes(routes!(read, delete)).routes(routes!(create::append))
+    OpenApiRouter::new()
+        .routes(routes!(list, create::create))
+        .routes(routes!(read, delete))
+        .routes(routes!(create::append))
 }
 
 /// A log, at its newest version.

@@ -75,7 +75,8 @@ pub async fn certificate(
     let job = app.store.repository().job(&workspace, id).await?;
     require_success(&job)?;
     let certificate = app.store.certificate(&job).await?;
-    let certificate = certificate.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    let certificate =
+        certificate.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
     let tag = certificate.digest.clone();
     Ok(tagged(&headers, &tag, || CertificateDocument { certificate, issued: Issued::of(&job) }))
 }

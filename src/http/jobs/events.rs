@@ -75,7 +75,9 @@ pub async fn events(
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
     if accept.contains("text/event-stream") {
         let stream = follow(app, workspace, id, after);
-        return Ok(Sse::new(stream).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))).into_response());
+        return Ok(Sse::new(stream)
+            .keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+            .into_response());
     }
     let mut found = app.store.repository().job_events(&workspace, id, after, page.limit + 1).await?;
     let has_more = found.len() > page.limit as usize;

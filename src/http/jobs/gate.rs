@@ -48,7 +48,8 @@ pub async fn gate(
     let job = app.store.repository().job(&workspace, id).await?;
     require_success(&job).map_err(|problem| problem.member("ok", false))?;
     let certificate = app.store.certificate(&job).await?;
-    let certificate = certificate.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    let certificate =
+        certificate.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
     let gate = open(&job, certificate)?;
     if gate.ok { Ok(Json(gate)) } else { Err(refusal(gate)) }
 }
@@ -76,7 +77,8 @@ fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
 
 fn refusal(gate: Gate) -> Problem {
     let reasons: Vec<&str> = gate.reasons.iter().map(|reason| reason.message.as_str()).collect();
-    let mut problem = Problem::new(Code::DecisionKeep, format!("Keep the deployed policy. {}", reasons.join(" ")));
+    let mut problem =
+        Problem::new(Code::DecisionKeep, format!("Keep the deployed policy. {}", reasons.join(" ")));
     match serde_json::to_value(gate) {
         Ok(serde_json::Value::Object(members)) => problem.more = members,
         _ => problem = problem.member("ok", false),

@@ -38,7 +38,8 @@ pub fn require_success(job: &Job) -> Result<(), Problem> {
     match job.status {
         JobStatus::Succeeded => Ok(()),
         JobStatus::Queued | JobStatus::Running => {
-            let detail = format!("The job is {}; ask again later, or with ?wait= at the job.", job.status.name());
+            let detail =
+                format!("The job is {}; ask again later, or with ?wait= at the job.", job.status.name());
             Err(Problem::new(Code::JobUnfinished, detail).retry_after(POLL_AGAIN))
         }
         JobStatus::Failed => {

@@ -2,7 +2,9 @@
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::{Map, Value};
-use utoipa::openapi::schema::{AdditionalProperties, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType};
+use utoipa::openapi::schema::{
+    AdditionalProperties, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType,
+};
 use utoipa::openapi::{RefOr, Type};
 
 use crate::engine::spec::SpecRequest;
