@@ -123,7 +123,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
             dim: 2,
         },
         policy: None,
-        prior: None,
+        prior_digest: None,
         cost_model_digest: None,
         learning: None,
         assumptions: Vec::new(),

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
+use super::{FeatureMap, Lig, LigFast, MixedLogit, Policy, Scratch, Softmax};
 use crate::engine::certificate::digest_of;
 use crate::engine::error::{EngineError, Result, SpecError};
 use crate::engine::numerics::product;
@@ -90,6 +90,9 @@ impl PolicyParams {
         if !(scale.is_finite() && scale >= 1e-9) {
             return fault("scale", format!("{scale} is not a number of at least 1e-9"));
         }
+        if let Some(mean) = self.mean() {
+            self.features().check(mean.len())?;
+        }
         for (j, row) in self.mean().unwrap_or(&[]).iter().enumerate() {
             if row.len() != self.n_actions() {
                 let want = self.n_actions();
@@ -163,11 +166,11 @@ impl PolicyParams {
                 Box::new(Softmax { inverse_temperature: *inverse_temperature })
             }
             PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
-            PolicyParams::Lig { scale, .. } => Box::new(match resolution {
-                Resolution::Learning => Lig::learning(*scale),
-                Resolution::Check => Lig::check(*scale),
-                Resolution::Fine => Lig::fine(*scale),
-            }),
+            PolicyParams::Lig { scale, .. } => match resolution {
+                Resolution::Learning => Box::new(LigFast { scale: *scale }),
+                Resolution::Check => Box::new(Lig::check(*scale)),
+                Resolution::Fine => Box::new(Lig::fine(*scale)),
+            },
             PolicyParams::MixedLogit { scale, .. } => {
                 let draws = match resolution {
                     Resolution::Learning => 64,
@@ -177,6 +180,28 @@ impl PolicyParams {
                 Box::new(MixedLogit::new(*scale, self.n_actions(), draws))
             }
         }
+    }
+
+    /// How far the difference of the two resolutions may understate the error of the finer one.
+    pub fn quadrature_safety(&self) -> f64 {
+        match self.kind() {
+            PolicyKind::Lig => 2.0,
+            PolicyKind::MixedLogit => 4.0,
+            PolicyKind::Softmax | PolicyKind::Uniform => 0.0,
+        }
+    }
+
+    /// A limit on what the rounding of f64 scores can do to a propensity, relative to itself: the
+    /// scores' error in units of the policy's own spread.
+    pub fn score_rounding(&self) -> f64 {
+        let Some(mean) = self.mean_matrix() else { return 0.0 };
+        let spread = match self {
+            PolicyParams::Softmax { inverse_temperature, .. } => inverse_temperature.abs(),
+            PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => 1.0 / scale,
+            PolicyParams::Uniform { .. } => 0.0,
+        };
+        let longest = mean.columns().into_iter().map(|c| c.dot(&c).sqrt()).fold(0.0, f64::max);
+        f64::EPSILON * (mean.nrows() as f64).sqrt() * longest * spread
     }
 
     /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64.

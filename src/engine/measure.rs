@@ -1,0 +1,231 @@
+//! The statistics of a certificate: one walk over the log in f64, at two resolutions of the policy's
+//! integrals, summed with compensation in an order that depends on the log alone.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use super::bound::{Bound, GivenBetting, Played, Seen};
+use super::control::Control;
+use super::cost_model::CostModel;
+use super::error::{EngineError, Result};
+use super::log::{Chunk, LogSource};
+use super::numerics::sum::Sum;
+use super::policy::{PolicyParams, Resolution, Scratch};
+
+/// Whose propensities are measured.
+#[derive(Clone, Copy)]
+pub enum Subject<'a> {
+    Policy(&'a PolicyParams),
+    /// The log's own candidate, by its place in `Capabilities::candidates`.
+    Logged(usize),
+}
+
+/// Statistics with a limit on each one's numerical error.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    pub statistics: Vec<f64>,
+    pub errors: Vec<f64>,
+}
+
+/// What is summed over contexts.
+pub trait Statistics: Sync {
+    fn count(&self) -> usize;
+
+    /// Adds a context's terms under each of `played` to the `count()` numbers of each of `out`.
+    fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>]);
+}
+
+impl Statistics for &dyn Bound {
+    fn count(&self) -> usize {
+        self.statistics()
+    }
+
+    fn add(&self, seen: &Seen, played: &[Played], h: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+        let k = seen.n_actions;
+        h.clear();
+        h.resize(k * self.statistics(), 0.0);
+        self.coefficients(seen, h);
+        for (played, out) in played.iter().zip(out) {
+            for (h, out) in h.chunks_exact(k).zip(out) {
+                *out += match played {
+                    Played::All(pi) => pi.iter().zip(h).map(|(pi, h)| pi * h).sum(),
+                    // With one interaction h is 0 elsewhere; with more, the logged actions'
+                    // probabilities do not say enough, and NaN ends in an error.
+                    Played::Logged(pi) if pi.len() == 1 => pi[0] * h[seen.context.actions[0] as usize],
+                    Played::Logged(_) => f64::NAN,
+                };
+            }
+        }
+    }
+}
+
+impl Statistics for GivenBetting {
+    fn count(&self) -> usize {
+        self.betting.choices.len()
+    }
+
+    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+        for (played, out) in played.iter().zip(out) {
+            self.add_statistics(seen, *played, out);
+        }
+    }
+}
+
+/// Runs of chunks that are summed on their own: at most 64, whatever the number of threads.
+pub fn blocks(chunks: usize) -> Vec<Range<usize>> {
+    let size = chunks.div_ceil(64).max(1);
+    (0..chunks.div_ceil(size)).map(|b| b * size..((b + 1) * size).min(chunks)).collect()
+}
+
+struct Block {
+    /// Fine, then check.
+    sums: [Vec<Sum>; 2],
+    worst_total: f64,
+    rows: u64,
+}
+
+/// Measures `statistics` of `subject` on `log`, each divided by the number of contexts.
+pub fn measure(
+    log: &dyn LogSource,
+    subject: Subject,
+    cost_model: Option<&CostModel>,
+    statistics: &dyn Statistics,
+    control: &Control,
+) -> Result<Measured> {
+    let blocks: Vec<Block> = blocks(log.chunks())
+        .into_par_iter()
+        .map(|range| measure_block(log, subject, cost_model, statistics, range, control))
+        .collect::<Result<_>>()?;
+    let rows: u64 = blocks.iter().map(|b| b.rows).sum();
+    if rows != log.shape().rows {
+        let message = format!("{rows} rows were read, {} were expected", log.shape().rows);
+        return Err(EngineError::Log(message));
+    }
+    let mut totals = [vec![Sum::default(); statistics.count()], vec![Sum::default(); statistics.count()]];
+    let mut worst_total = 0.0f64;
+    for block in &blocks {
+        for (totals, sums) in totals.iter_mut().zip(&block.sums) {
+            totals.iter_mut().zip(sums).for_each(|(total, sum)| total.merge(sum));
+        }
+        worst_total = worst_total.max(block.worst_total);
+    }
+    finish(&totals, worst_total, subject, log.shape().contexts as f64)
+}
+
+/// Means over contexts, and the limit on their error: the difference of the two resolutions with the
+/// policy's safety factor, what Σπ ≠ 1 and the rounding of the scores can do, and the summation's.
+fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: f64) -> Result<Measured> {
+    if worst_total.is_nan() || worst_total > 1e-6 {
+        return Err(EngineError::Numerical(format!("propensities are off 1 by {worst_total}")));
+    }
+    let (safety, rounding) = match subject {
+        Subject::Policy(policy) => (policy.quadrature_safety(), policy.score_rounding()),
+        Subject::Logged(_) => (0.0, 0.0),
+    };
+    let mut measured = Measured { statistics: Vec::new(), errors: Vec::new() };
+    for (fine, check) in totals[0].iter().zip(&totals[1]) {
+        let (value, magnitude) = (fine.value() / contexts, fine.magnitude() / contexts);
+        let quadrature = safety * (value - check.value() / contexts).abs();
+        let relative = worst_total + rounding + 16.0 * f64::EPSILON;
+        let error = quadrature + relative * magnitude;
+        if !value.is_finite() || !error.is_finite() {
+            return Err(EngineError::Numerical(format!("a statistic of the log is {value} ± {error}")));
+        }
+        measured.statistics.push(value);
+        measured.errors.push(error);
+    }
+    Ok(measured)
+}
+
+fn measure_block(
+    log: &dyn LogSource,
+    subject: Subject,
+    cost_model: Option<&CostModel>,
+    statistics: &dyn Statistics,
+    range: Range<usize>,
+    control: &Control,
+) -> Result<Block> {
+    let count = statistics.count();
+    let empty = || vec![Sum::default(); count];
+    let mut block = Block { sums: [empty(), empty()], worst_total: 0.0, rows: 0 };
+    for index in range {
+        control.check()?;
+        let chunk = log.chunk(index)?;
+        block.rows += chunk.rows() as u64;
+        let modelled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
+        let mut walk = Walk::new(&chunk, subject)?;
+        for c in 0..chunk.contexts() {
+            let seen = Seen {
+                n_actions: log.shape().n_actions,
+                context: chunk.context(c),
+                cost_model: modelled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
+            };
+            let total = walk.context(c, &seen, statistics, &mut block.sums);
+            block.worst_total = block.worst_total.max((total - 1.0).abs());
+            if total.is_nan() {
+                return Err(EngineError::Numerical("a propensity is not a number".into()));
+            }
+        }
+    }
+    Ok(block)
+}
+
+/// A chunk with the subject's scores on it and the working memory to evaluate them.
+struct Walk<'a> {
+    chunk: &'a Chunk<'a>,
+    subject: Subject<'a>,
+    scores: Option<(ndarray::Array2<f64>, Vec<f64>)>,
+    links: Vec<Box<dyn super::policy::Policy>>,
+    pi: [Vec<f64>; 2],
+    scratch: Scratch,
+    h: Vec<f64>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(chunk: &'a Chunk<'a>, subject: Subject<'a>) -> Result<Self> {
+        let (scores, links, k) = match subject {
+            Subject::Policy(policy) => {
+                let links = vec![policy.link(Resolution::Fine), policy.link(Resolution::Check)];
+                (Some(policy.scores(chunk.x.view())?), links, policy.n_actions())
+            }
+            Subject::Logged(_) => (None, Vec::new(), 0),
+        };
+        let pi = [vec![0.0; k], vec![0.0; k]];
+        Ok(Walk { chunk, subject, scores, links, pi, scratch: Scratch::default(), h: Vec::new() })
+    }
+
+    /// Adds one context; returns Σ_a π(a|x).
+    fn context(
+        &mut self,
+        c: usize,
+        seen: &Seen,
+        statistics: &dyn Statistics,
+        sums: &mut [Vec<Sum>; 2],
+    ) -> f64 {
+        let count = statistics.count();
+        let mut out = [vec![0.0; count], vec![0.0; count]];
+        let mut total = 1.0;
+        let played = match (self.subject, &self.scores) {
+            (Subject::Logged(candidate), _) => {
+                let pi = &self.chunk.candidates[candidate][self.chunk.rows_of(c)];
+                [Played::Logged(pi), Played::Logged(pi)]
+            }
+            (Subject::Policy(_), Some((scores, norms))) => {
+                let scores = scores.row(c);
+                let scores = scores.as_slice().expect("row-major");
+                for (link, pi) in self.links.iter().zip(&mut self.pi) {
+                    link.propensities(scores, norms[c], &mut self.scratch, pi);
+                }
+                total = self.pi[0].iter().sum();
+                [Played::All(&self.pi[0]), Played::All(&self.pi[1])]
+            }
+            (Subject::Policy(_), None) => return f64::NAN,
+        };
+        statistics.add(seen, &played, &mut self.h, &mut out);
+        for (sums, out) in sums.iter_mut().zip(&out) {
+            sums.iter_mut().zip(out).for_each(|(sum, &term)| sum.add(term));
+        }
+        total
+    }
+}
