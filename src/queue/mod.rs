@@ -12,6 +12,7 @@
 mod attempt;
 mod compute;
 mod ending;
+mod resolve;
 mod runner;
 mod signals;
 mod worker;
@@ -26,7 +27,8 @@ use tokio::time::Instant;
 
 use crate::store::{Job, JobId, LeaseTerms, NewJob, QueueLimits, Result, Store, Workspace};
 
-pub use runner::{EngineRunner, Prepared, RunError, Runner};
+pub use resolve::{ResolveError, resolve};
+pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
 pub use signals::Subscription;
 pub use worker::Workers;
 
