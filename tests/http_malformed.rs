@@ -80,7 +80,7 @@ fn specs(f: &Fixture) -> Vec<Case> {
     vec![
         json_case("/v1/jobs", "", 400, "malformed_json"),
         json_case("/v1/jobs", "{", 400, "malformed_json"),
-        json_case("/v1/jobs", "{} {}", 400, "malformed_json"),
+        json_case("/v1/jobs", r#"{"dataset_id": "x"} {}"#, 400, "malformed_json"),
         json_case("/v1/jobs", "[]", 422, "invalid_value"),
         json_case("/v1/jobs", "null", 422, "invalid_value"),
         json_case("/v1/jobs", "{}", 422, "invalid_value"),
@@ -179,7 +179,7 @@ fn uploads(f: &Fixture) -> Vec<Case> {
         case("POST", "/v1/datasets", 400, "malformed_body").body("multipart/form-data; boundary=b", body)
     };
     vec![
-        rows("", "", 422, "invalid_rows"),
+        rows("", "", 422, "invalid_file"),
         rows("", "{\n", 422, "invalid_rows"),
         rows("", "[1]\n", 422, "invalid_rows"),
         rows("", &row("\"propensity\":0,\"cost\":-1"), 422, "invalid_rows"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 fn spec(dataset: &str) -> Value {
     // Enough epochs that the kill lands in the middle; their number does not depend on the clock.
-    json!({"dataset_id": dataset, "bound": "cbb", "optimizer": {"preset": "paper", "epochs": 300}})
+    json!({"dataset_id": dataset, "bound": "cbb", "optimizer": {"preset": "paper", "epochs": 3000}})
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub fn routes() -> OpenApiRouter<App> {
 #[serde(deny_unknown_fields)]
 pub struct Contexts {
     /// A list of p numbers for each context.
-    contexts: Vec<Vec<f32>>,
+    contexts: Vec<Vec<f64>>,
 }
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -36,7 +36,7 @@ pub struct Propensities {
 #[serde(deny_unknown_fields)]
 pub struct ActionsRequest {
     /// A list of p numbers for each context.
-    contexts: Vec<Vec<f32>>,
+    contexts: Vec<Vec<f64>>,
     /// The same seed and contexts draw the same actions. Left out, a new seed is drawn.
     #[schema(minimum = 0)]
     seed: Option<u64>,
@@ -97,7 +97,7 @@ async fn prepare(
     app: &App,
     workspace: &Workspace,
     id: PolicyId,
-    contexts: Vec<Vec<f32>>,
+    contexts: Vec<Vec<f64>>,
 ) -> Result<(PolicyParams, ndarray::Array2<f32>), Problem> {
     let policy = app.store.repository().policy(workspace, id).await?;
     for (i, x) in contexts.iter().enumerate() {
@@ -105,12 +105,13 @@ async fn prepare(
             let message = format!("has {} numbers; the policy has {} features", x.len(), policy.dim);
             return Err(Problem::field(Code::InvalidContexts, format!("contexts[{i}]"), message));
         }
-        if let Some(j) = x.iter().position(|v| !v.is_finite()) {
+        if let Some(j) = x.iter().position(|v| !(*v as f32).is_finite()) {
             let message = "is too large for a 32-bit number";
             return Err(Problem::field(Code::InvalidContexts, format!("contexts[{i}][{j}]"), message));
         }
     }
     let shape = (contexts.len(), policy.dim);
-    let x = ndarray::Array2::from_shape_vec(shape, contexts.concat()).map_err(Problem::internal)?;
+    let x = ndarray::Array2::from_shape_vec(shape, contexts.iter().flatten().map(|v| *v as f32).collect())
+        .map_err(Problem::internal)?;
     Ok((app.store.policy_params(&policy).await?, x))
 }

@@ -195,7 +195,7 @@ impl Client {
     /// A job that runs until someone stops it.
     pub fn submit_endless(&self, dataset: &str) -> String {
         let job = self.submit(json!({"dataset_id": dataset, "bound": "cbb", "optimizer":
-            {"preset": "paper", "epochs": 100_000_000, "max_seconds": 3600.0}}));
+            {"preset": "paper", "epochs": 100_000, "max_seconds": 3600.0}}));
         self.follow(&job, &[], |event| event.kind == "progress");
         job
     }
