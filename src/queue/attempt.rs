@@ -17,7 +17,7 @@ use crate::engine::control::Progress;
 use crate::store::{Claim, JobFailure, JobProgress, StoreError};
 
 /// Progress is written when it has changed, and at least this often all the same.
-const REPORT_AT_LEAST: Duration = Duration::from_millis(800);
+const REPORT_AT_LEAST: Duration = Duration::from_millis(600);
 /// How long a stopped computation may take to return before a shutdown goes on without it.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 

@@ -19,12 +19,25 @@ pub enum Computed {
     Panicked(String),
 }
 
+/// How much the compute threads give way: requests are short and come first, a job can wait for
+/// them. On Linux this is a thread's own affair; where it cannot be set, nothing else changes.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
+
 pub fn pool(worker: usize, threads: usize) -> std::io::Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(threads.max(1))
         .thread_name(move |i| format!("compute-{worker}-{i}"))
+        .start_handler(|_| give_way())
         .build()
         .map_err(std::io::Error::other)
+}
+
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(NICENESS) {
+        tracing::debug!(%error, "compute threads run at the priority of all others");
+    }
 }
 
 /// Starts the computation and returns at once.

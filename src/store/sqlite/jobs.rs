@@ -39,7 +39,9 @@ pub fn job(row: &SqliteRow) -> Result<Job> {
 }
 
 impl Write {
+    /// Every change of a job that anybody can see has an event.
     pub async fn append_event(&mut self, id: JobId, kind: &str, data: &serde_json::Value) -> Result<()> {
+        self.changed.add(id);
         let now = self.now.0;
         sqlx::query(
             "INSERT INTO job_events (job_id, id, kind, data, created_at) \
@@ -163,12 +165,18 @@ impl Jobs for Sqlite {
     }
 
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+        if let Some(job) = self.recent.get(workspace, id) {
+            return Ok((*job).clone());
+        }
+        let writes = self.recent.writes();
         let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
             .bind(id.to_string())
             .bind(workspace.as_str())
             .fetch_optional(&self.readers)
             .await?;
-        job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)
+        let job = job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)?;
+        self.recent.keep(job.clone(), writes);
+        Ok(job)
     }
 
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>> {

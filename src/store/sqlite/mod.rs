@@ -15,16 +15,20 @@ mod jobs;
 mod keys;
 mod leases;
 mod policies;
+mod recent;
 mod requests;
 mod rows;
 mod schema;
 mod upkeep;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row, SqliteConnection, SqlitePool, Transaction};
+
+use recent::{Changed, RecentJobs};
 
 use super::error::Result;
 use super::ids::Timestamp;
@@ -35,12 +39,14 @@ const READERS: u32 = 4;
 pub struct Sqlite {
     writer: SqlitePool,
     readers: SqlitePool,
+    recent: Arc<RecentJobs>,
 }
 
 /// A transaction that holds the write lock from its start, and the time at which it began.
 struct Write {
     tx: Transaction<'static, sqlx::Sqlite>,
     now: Timestamp,
+    changed: Changed,
 }
 
 impl Sqlite {
@@ -59,7 +65,7 @@ impl Sqlite {
             .max_connections(READERS)
             .connect_with(options.pragma("query_only", "ON"))
             .await?;
-        Ok(Sqlite { writer, readers })
+        Ok(Sqlite { writer, readers, recent: Arc::default() })
     }
 
     /// Waits for what is being written and closes the file.
@@ -71,7 +77,7 @@ impl Sqlite {
     async fn write(&self) -> Result<Write> {
         let mut tx = self.writer.begin_with("BEGIN IMMEDIATE").await?;
         let now = now(&mut tx).await?;
-        Ok(Write { tx, now })
+        Ok(Write { tx, now, changed: Changed::new(self.recent.clone()) })
     }
 }
 

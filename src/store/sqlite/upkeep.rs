@@ -30,6 +30,9 @@ async fn delete_job(write: &mut Write, id: &str) -> Result<Vec<String>> {
             blobs.extend(write.forget_blobs(&policy).await?);
         }
     }
+    if let Ok(id) = id.parse() {
+        write.changed.add(id);
+    }
     sqlx::query("DELETE FROM jobs WHERE id = $1").bind(id).execute(write.connection()).await?;
     Ok(blobs)
 }

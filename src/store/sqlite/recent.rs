@@ -1,0 +1,86 @@
+//! Jobs as they were read a moment ago. Many clients poll one job, and between two changes of it
+//! they all read the same row.
+//!
+//! What this process writes is forgotten here at once. What it cannot know of, a write by another
+//! process or one whose caller went away in the middle of the commit, is seen after `FRESH`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::store::ids::{JobId, Workspace};
+use crate::store::records::Job;
+
+const FRESH: Duration = Duration::from_millis(100);
+const MOST: usize = 4096;
+
+#[derive(Default)]
+pub struct RecentJobs {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts the writes, so that a row read before one is not kept after it.
+    writes: u64,
+    jobs: HashMap<JobId, (Instant, Arc<Job>)>,
+}
+
+impl RecentJobs {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub fn get(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>> {
+        let state = self.state();
+        let (read_at, job) = state.jobs.get(&id)?;
+        (read_at.elapsed() < FRESH && job.workspace == *workspace).then(|| job.clone())
+    }
+
+    /// To be asked before reading and given to `keep` after.
+    pub fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
+    pub fn keep(&self, job: Job, writes: u64) {
+        let mut state = self.state();
+        if state.writes != writes {
+            return;
+        }
+        if state.jobs.len() >= MOST {
+            state.jobs.retain(|_, (read_at, _)| read_at.elapsed() < FRESH);
+        }
+        if state.jobs.len() < MOST {
+            state.jobs.insert(job.id, (Instant::now(), Arc::new(job)));
+        }
+    }
+}
+
+/// The jobs that a transaction changes: forgotten when it ends, however it ends.
+pub struct Changed {
+    recent: Arc<RecentJobs>,
+    ids: Vec<JobId>,
+}
+
+impl Changed {
+    pub fn new(recent: Arc<RecentJobs>) -> Self {
+        Changed { recent, ids: Vec::new() }
+    }
+
+    pub fn add(&mut self, id: JobId) {
+        self.ids.push(id);
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let mut state = self.recent.state();
+        state.writes += 1;
+        for id in &self.ids {
+            state.jobs.remove(id);
+        }
+    }
+}
