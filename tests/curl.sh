@@ -211,7 +211,7 @@ refuse unknown_candidate "$DATASET" ',"independent_of_log":true,"candidates":[{"
 refuse learning_needs_features "$BARE" ''
 refuse bound_needs_full_propensities "$BARE" ',"bound":"cbb"'
 refuse bound_needs_single_interactions "$BARE" ',"bound":"catoni"'
-refuse bound_cannot_learn_here "$ONE" ''
+refuse bound_cannot_learn_here "$ONE" ',"prior":{"kind":"split"}'
 
 echo "== a key in use"
 mkfifo "$WORK/pipe"

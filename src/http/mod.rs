@@ -14,6 +14,7 @@ mod extract;
 mod health;
 mod idempotency;
 mod jobs;
+mod linger;
 mod metrics;
 mod openapi;
 mod page;

@@ -13,6 +13,7 @@ use tracing::Instrument;
 
 use super::App;
 use super::codes::Code;
+use super::linger::Lingering;
 use super::problem::Problem;
 
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -53,6 +54,17 @@ pub async fn envelope(State(app): State<App>, request: Request, next: Next) -> R
 }
 
 async fn answer(next: Next, request: Request, limit: Duration) -> Response {
+    let (parts, body) = request.into_parts();
+    let (body, rest) = Lingering::new(&parts.headers, body);
+    let request = Request::from_parts(parts, body);
+    let response = respond(next, request, limit).await;
+    if response.status().is_client_error() {
+        rest.drain().await;
+    }
+    response
+}
+
+async fn respond(next: Next, request: Request, limit: Duration) -> Response {
     let handler = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(limit, handler).await {
         Ok(Ok(response)) => response,
