@@ -180,10 +180,9 @@ fn polling_is_cheap_and_says_when_to_come_back() {
     assert_eq!((again.status, again.text.as_str()), (304, ""));
     let other = client.send("GET", &path, &[("if-none-match", "\"other\"")], None);
     assert_eq!(other.status, 200);
-    for path in [format!("/v1/datasets/{dataset}")] {
-        let tag = client.get(&path).header("etag").unwrap().to_owned();
-        assert_eq!(client.send("GET", &path, &[("if-none-match", &tag)], None).status, 304);
-    }
+    let path = format!("/v1/datasets/{dataset}");
+    let tag = client.get(&path).header("etag").unwrap().to_owned();
+    assert_eq!(client.send("GET", &path, &[("if-none-match", &tag)], None).status, 304);
 }
 
 #[test]

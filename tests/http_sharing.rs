@@ -259,7 +259,7 @@ fn limits_hold() {
     client.send("POST", "/v1/policies", &json, Some(padded.as_bytes())).problem(413, "body_too_large");
     client.upload("", &two_rows().repeat(1000)).problem(413, "body_too_large");
     let wide = "{\"x\":[1,2,3],\"action\":0,\"propensity\":0.5,\"cost\":0}\n";
-    client.upload("", wide).problem(422, "too_large");
+    client.upload("", wide).problem(422, "invalid_rows");
     assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));
 
     let dataset = client.dataset(200);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Server;
+use serde_json::json;
 
 /// A last resort: the tool bounds itself to 60 seconds of generated requests.
 const SECONDS: &str = "150";
@@ -41,7 +42,11 @@ fn generated_requests_find_nothing_undocumented() {
     let server =
         Server::start_with(&[("GUARANTOR_MAX_WAIT_SECONDS", "1"), ("GUARANTOR_MAX_QUEUED_JOBS", "5000")]);
     let client = server.client();
-    client.finish(&client.submit(serde_json::json!({"dataset_id": client.dataset(300)})));
+    let dataset = client.dataset(300);
+    let job = client.submit(json!({"dataset_id": dataset}));
+    let policy = client.finish(&job)["result"]["policy_id"].clone();
+    let ids = json!({"/v1/datasets": dataset, "/v1/jobs": job, "/v1/policies": policy});
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis_hooks.py");
     let output = Command::new("timeout")
         .arg(SECONDS)
         .arg(tool)
@@ -49,6 +54,8 @@ fn generated_requests_find_nothing_undocumented() {
         .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance"])
         .args(["--max-examples", "25", "--max-time", "60", "--seed", "1", "--no-color", "--generation-database", "none"])
         .args(["--suppress-health-check", "all"])
+        .env("SCHEMATHESIS_HOOKS", hooks)
+        .env("GUARANTOR_TEST_IDS", ids.to_string())
         .output()
         .unwrap();
     let text =

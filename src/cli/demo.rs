@@ -23,9 +23,15 @@ pub struct DemoArgs {
     /// Keep the server's data here instead of in a temporary directory that is removed.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Only write the simulated log to this file.
+    #[arg(long, value_name = "FILE")]
+    write_log: Option<PathBuf>,
 }
 
 pub fn demo(args: DemoArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.write_log {
+        return Ok(std::fs::write(path, simulate::log(args.rows, args.seed))?);
+    }
     let temporary = std::env::temp_dir().join(format!("guarantor-demo-{}", std::process::id()));
     let directory = args.data_dir.clone().unwrap_or_else(|| temporary.clone());
     let flags = vec![("listen", "127.0.0.1:0".to_owned()), ("data_dir", directory.display().to_string())];

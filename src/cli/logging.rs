@@ -9,7 +9,7 @@ pub fn start(config: &Config) -> Result<(), ConfigError> {
     })?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
-        LogFormat::Json => subscriber.json().flatten_event(true).init(),
+        LogFormat::Json => subscriber.json().flatten_event(true).with_span_list(false).init(),
         LogFormat::Pretty => subscriber.with_target(false).init(),
     }
     Ok(())

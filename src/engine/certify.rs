@@ -86,12 +86,15 @@ pub fn certify(
     let mut candidates = Vec::new();
     let verdict = match spec.kind {
         JobKind::Evaluate => evaluate(spec, inputs, &mut ledger, &mut candidates, control)?,
-        JobKind::Learn if spec.bound == BoundKind::Auto => {
-            automatic(spec, inputs, evidence, &mut ledger, control)?
-        }
+        JobKind::Learn if is_automatic(spec) => automatic(spec, inputs, evidence, &mut ledger, control)?,
         JobKind::Learn => learned(spec, inputs, evidence, &mut ledger, control)?,
     };
     super::certificate::assemble(spec, inputs, evidence, learning, ledger, candidates, verdict)
+}
+
+/// `auto` with a split. On a handful of contexts it is the betting bound from the prior `zero`.
+pub fn is_automatic(spec: &JobSpec) -> bool {
+    spec.bound == BoundKind::Auto && split_of(spec).is_some()
 }
 
 /// Whether the improvement is bounded directly (κ = 1), without a bound on R(π0).

@@ -21,7 +21,7 @@ pub struct Alive {
 }
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Health {
+pub struct ServiceHealth {
     status: &'static str,
     version: &'static str,
     queued_jobs: u64,
@@ -49,11 +49,11 @@ async fn readyz(State(app): State<App>) -> Result<Json<Alive>, Problem> {
 
 /// Ready, and in what state.
 #[utoipa::path(get, path = "/healthz", tag = "Operations",
-    responses((status = 200, description = "How the service is", body = Health),
+    responses((status = 200, description = "How the service is", body = ServiceHealth),
               (status = 503, description = "`unavailable`: the store is away")))]
-async fn healthz(State(app): State<App>) -> Result<Json<Health>, Problem> {
+async fn healthz(State(app): State<App>) -> Result<Json<ServiceHealth>, Problem> {
     let depth = app.store.repository().queue_depth().await?;
-    Ok(Json(Health {
+    Ok(Json(ServiceHealth {
         status: if app.is_draining() { "draining" } else { "ok" },
         version: crate::engine::VERSION,
         queued_jobs: depth.queued,

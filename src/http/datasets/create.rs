@@ -243,11 +243,14 @@ fn body_problem(error: BodyError) -> Problem {
 fn refusal(error: IngestError) -> Problem {
     match error {
         IngestError::Rows(rows) => {
-            let shown = rows.first.len();
-            let detail = format!(
-                "{} rows are not valid; the first {shown} are listed. Nothing was stored.",
-                rows.total
-            );
+            let (total, shown) = (rows.total, rows.first.len());
+            let what = if total == 1 { "1 row is".to_owned() } else { format!("{total} rows are") };
+            let listed = if total > shown as u64 {
+                format!("the first {shown} are listed")
+            } else {
+                "see errors".into()
+            };
+            let detail = format!("{what} not valid; {listed}. Nothing was stored.");
             let mut problem = Problem::new(Code::InvalidRows, detail).member("invalid_rows", rows.total);
             problem.errors = (rows.first.into_iter())
                 .map(|e| Fault {
