@@ -15,7 +15,7 @@ use crate::engine::{self, Finished};
 
 /// How a computation ended.
 pub enum Computed {
-    Returned(engine::Result<Finished>),
+    Returned(engine::Result<Box<Finished>>),
     Panicked(String),
 }
 
@@ -55,7 +55,7 @@ pub fn start(
         let work = || pool.install(|| prepared(&Control::new(&stop, &report)));
         // Unwind safety: everything that the closure touches is dropped with it.
         let computed = match catch_unwind(AssertUnwindSafe(work)) {
-            Ok(result) => Computed::Returned(result),
+            Ok(result) => Computed::Returned(result.map(Box::new)),
             Err(panic) => Computed::Panicked(words_of(&*panic)),
         };
         // Where nobody waits any more the lease is gone, and with it the right to the result.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join3;
+
 use super::Queue;
 use super::attempt::{End, Ended};
 use super::compute::Computed;
@@ -100,18 +102,20 @@ impl Queue {
 /// The files first; the rows that name them are `finish_job`'s, in one transaction.
 async fn store_files(store: &Store, claim: &Claim, finished: &Finished) -> Result<Success> {
     let (job, token) = (&claim.job, claim.token);
-    let file = |name| job_key(job.id, token, name);
-    let certificate = json_bytes(&finished.certificate)?;
-    let certificate = store.blobs().put(file("certificate.json"), certificate).await?;
-    let evidence = store.blobs().put(file("evidence.json"), json_bytes(&finished.evidence)?).await?;
-    let policy = match &finished.evidence.policy {
-        Some(params) => {
-            let id = PolicyId::new();
-            let blob = store.blobs().put(policy_key(id), json_bytes(params)?).await?;
-            Some(describe_policy(&job.workspace, id, params, Some(job.id), blob))
-        }
-        None => None,
+    let put = async |name, bytes| store.blobs().put(job_key(job.id, token, name), bytes).await;
+    let policy = async {
+        let Some(params) = &finished.evidence.policy else { return Ok(None) };
+        let id = PolicyId::new();
+        let blob = store.blobs().put(policy_key(id), json_bytes(params)?).await?;
+        Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)))
     };
+    // Together, because each waits for the disk.
+    let (certificate, evidence, policy) = try_join3(
+        put("certificate.json", json_bytes(&finished.certificate)?),
+        put("evidence.json", json_bytes(&finished.evidence)?),
+        policy,
+    )
+    .await?;
     let result = summary(&finished.certificate, policy.as_ref().map(|policy| policy.id));
     Ok(Success { result, certificate, evidence, policy })
 }

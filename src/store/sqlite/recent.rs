@@ -84,3 +84,64 @@ impl Drop for Changed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::log::{Capabilities, LogShape, Outcome};
+    use crate::engine::spec::{SpecContext, SpecRequest};
+    use crate::store::ids::{DatasetId, Timestamp};
+    use crate::store::records::JobStatus;
+
+    fn job() -> Job {
+        let capabilities = Capabilities {
+            features: true,
+            full_propensities: false,
+            multiple_interactions: false,
+            candidates: Vec::new(),
+        };
+        let outcome = Outcome::default();
+        let shape = LogShape { rows: 9, contexts: 9, n_actions: 2, dim: 1, outcome, capabilities };
+        let context = SpecContext { shape: &shape, logging_policy: None, policy: &|_| None };
+        let spec = SpecRequest::default().resolve(&context).unwrap();
+        Job {
+            id: JobId::new(),
+            workspace: Workspace::default(),
+            dataset_id: DatasetId::new(),
+            dataset_version: 1,
+            kind: spec.kind,
+            status: JobStatus::Queued,
+            spec,
+            metadata: serde_json::Value::Null,
+            created_at: Timestamp(0),
+            started_at: None,
+            finished_at: None,
+            attempt: 0,
+            cancel_requested: false,
+            progress: None,
+            result: None,
+            failure: None,
+            certificate: None,
+            evidence: None,
+            revision: 1,
+        }
+    }
+
+    #[test]
+    fn a_row_that_was_read_before_a_write_is_not_kept_after_it() {
+        let (recent, job) = (Arc::<RecentJobs>::default(), job());
+        let writes = recent.writes();
+        let mut changed = Changed::new(recent.clone());
+        changed.add(job.id);
+        drop(changed);
+        recent.keep(job.clone(), writes);
+        assert!(recent.get(&job.workspace, job.id).is_none());
+    }
+
+    #[test]
+    fn other_workspaces_are_not_served() {
+        let (recent, job) = (Arc::<RecentJobs>::default(), job());
+        recent.keep(job.clone(), recent.writes());
+        assert!(recent.get(&"other".parse().unwrap(), job.id).is_none());
+    }
+}
