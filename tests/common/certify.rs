@@ -1,0 +1,142 @@
+//! Every bound as something that makes a claim about a policy on a drawn log.
+
+use guarantor::engine::bound::{Betting, Bound, Catoni, Cbb, GivenBetting, LondonSandler, Sample};
+use guarantor::engine::control::unattended;
+use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor::engine::log::{LogSource, MemoryLog};
+use guarantor::engine::measure::{Statistics, Subject, measure};
+use guarantor::engine::numerics::divergence::bernoulli_inverse;
+use guarantor::engine::policy::PolicyParams;
+use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
+use ndarray::Array2;
+
+use super::harness::{Claim, DELTA};
+use super::world::{ACTIONS, Drawn, World};
+
+/// Clipping at 1/K, the project's default.
+pub const TAU: f64 = 1.0 / ACTIONS as f64;
+
+/// Constants that the betting bounds choose among where π0(·|x) is known.
+const XIS: &[f64] = &[0.0, -0.3, -0.6];
+
+/// Passes of learning: enough to overfit logs of some hundred rows.
+const EPOCHS: u64 = 16;
+
+/// A bound with the name that it is counted under; κ says whether R(π) or R(π) − R(π0) is bounded.
+pub struct Named {
+    pub name: &'static str,
+    pub kappa: u8,
+    pub bound: Box<dyn Bound>,
+}
+
+pub fn sample(log: &MemoryLog) -> Sample {
+    Sample { rows: log.shape().rows, contexts: log.shape().contexts }
+}
+
+fn named(name: &'static str, kappa: u8, bound: impl Bound + 'static) -> Named {
+    Named { name, kappa, bound: Box::new(bound) }
+}
+
+/// All bounds that such a log allows, each at confidence 1 − δ.
+pub fn bounds(drawn: &Drawn, log: &MemoryLog) -> Vec<Named> {
+    let (sample, tau, delta) = (sample(log), TAU, DELTA);
+    let capabilities = &log.shape().capabilities;
+    let mut all = vec![
+        named("log_smoothing", 0, Betting::log_smoothing(sample, delta)),
+        named("improvement at ξ = 0", 1, Betting::new(sample, 1, &[0.0], tau, delta)),
+    ];
+    if !capabilities.multiple_interactions {
+        all.push(named("london_sandler", 0, LondonSandler { sample, tau, delta }));
+        all.push(named("catoni", 0, Catoni { sample, tau, delta }));
+    }
+    if capabilities.full_propensities {
+        let cbb = |xi: f64| Cbb::new(sample, drawn.multiplicities.clone(), tau, xi, delta);
+        all.push(named("cbb at ξ = 0", 0, cbb(0.0)));
+        all.push(named("cbb at ξ = −½", 0, cbb(-0.5)));
+        all.push(named("betting, risk", 0, Betting::new(sample, 0, XIS, tau, delta)));
+        all.push(named("betting, improvement", 1, Betting::new(sample, 1, XIS, tau, delta)));
+    }
+    all
+}
+
+pub fn statistics(log: &MemoryLog, policy: &PolicyParams, of: &dyn Statistics) -> Vec<f64> {
+    measure(log, Subject::Policy(policy), None, of, &unattended()).expect("a finite statistic").statistics
+}
+
+/// The bound's value for a policy at this KL from the prior.
+pub fn value(log: &MemoryLog, policy: &PolicyParams, bound: &dyn Bound, kl: f64) -> f64 {
+    bound.value_and_gradient(&statistics(log, policy, &bound), kl).value
+}
+
+/// The prior that plays uniformly.
+pub fn uniform_prior(world: &World) -> Gaussian {
+    Gaussian { mean: Array2::zeros((world.x.ncols(), ACTIONS)), scale: 1.0 }
+}
+
+/// Minimises a bound on the log; with a `kl_weight` below 1 it overfits.
+pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Gaussian {
+    let problem = Problem { log, bound, class: PolicyClass::Lig, prior, kl_weight, seed: 0 };
+    let optimizer = Optimizer {
+        preset: Preset::Fast,
+        epochs: Some(EPOCHS),
+        learning_rate: None,
+        batch_size: None,
+        max_seconds: None,
+    };
+    minimise(&problem, &optimizer, &unattended()).expect("learning works").gaussian
+}
+
+/// R(π) − κR(π0).
+pub fn truth(world: &World, policy: &PolicyParams, kappa: u8) -> f64 {
+    world.risk(policy) - f64::from(kappa) * world.baseline_risk()
+}
+
+/// Each bound claims of the policy that minimises it on the same rows: allowed, for its KL is paid.
+pub fn learned_claims(world: &World, drawn: &Drawn) -> Vec<Claim> {
+    let (log, prior) = (drawn.log(), uniform_prior(world));
+    let claim = |n: &Named| {
+        let q = learn(&log, &*n.bound, &prior, 1.0);
+        let policy = q.policy(PolicyClass::Lig);
+        let bound = value(&log, &policy, &*n.bound, q.kl(&prior));
+        Claim { name: n.name, bound, truth: truth(world, &policy, n.kappa) }
+    };
+    bounds(drawn, &log).iter().map(claim).collect()
+}
+
+/// Each bound claims of a policy that knows nothing of the rows: P = Q.
+pub fn fixed_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<Claim> {
+    let log = drawn.log();
+    let claim = |n: &Named| {
+        let bound = value(&log, policy, &*n.bound, 0.0);
+        Claim { name: n.name, bound, truth: truth(world, policy, n.kappa) }
+    };
+    bounds(drawn, &log).iter().map(claim).collect()
+}
+
+/// The form for given policies, κ = 0 and 1.
+pub fn given_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<Claim> {
+    let log = drawn.log();
+    let xis = if log.shape().capabilities.full_propensities { XIS } else { &[0.0] };
+    let claim = |(name, kappa): (&'static str, u8)| {
+        let betting = Betting::new(sample(&log), kappa, xis, TAU, DELTA);
+        Claim { name, bound: given_value(&log, policy, betting), truth: truth(world, policy, kappa) }
+    };
+    [("given, risk", 0), ("given, improvement", 1)].into_iter().map(claim).collect()
+}
+
+pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> f64 {
+    let given = GivenBetting { betting };
+    given.betting.value_and_gradient(&statistics(log, policy, &given), 0.0).value
+}
+
+/// The certified baseline bounds R(π0) from below, so −R(π0) from above.
+pub fn baseline_claim(world: &World, log: &MemoryLog) -> Claim {
+    let n = sample(log).contexts as f64;
+    let mut reward = 0.0;
+    for index in 0..log.chunks() {
+        let chunk = log.chunk(index).expect("a chunk in memory");
+        reward -= chunk.costs.iter().zip(chunk.weights.iter()).map(|(c, w)| c * w).sum::<f64>();
+    }
+    let bound = bernoulli_inverse(reward / n, (1.0 / DELTA).ln() / n);
+    Claim { name: "certified baseline", bound, truth: -world.baseline_risk() }
+}

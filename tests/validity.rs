@@ -1,0 +1,195 @@
+//! The test that matters most: thousands of small logs from worlds with a known true risk, and the
+//! number of violated claims must be consistent with δ, for fixed policies and for policies learned
+//! on the very rows of the bound. Then the same harness is shown to have teeth: bounds that are
+//! broken on purpose are seen, and each is paired with its honest form, which passes.
+//!
+//! Counts are printed (`cargo test --test validity -- --nocapture`).
+
+mod common;
+
+use common::certify::*;
+use common::harness::{Claim, DELTA, Tally, assert_flagged, assert_valid, binomial_tail, simulate};
+use common::world::World;
+use guarantor::engine::bound::{Betting, Bound, ControlVariate, lambda_grid};
+use guarantor::engine::log::{Columns, MemoryLog};
+use guarantor::engine::policy::PolicyParams;
+use guarantor::engine::spec::PolicyClass;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+const TRIALS: u64 = 1000;
+/// Independent contexts a log.
+const CONTEXTS: u64 = 150;
+
+/// On one world: learned policies, a fixed one, one learned on other rows, and the baseline.
+fn tallies(world: &World, seed: u64) -> Vec<Tally> {
+    let fixed = world.random_policy(0.3, &mut ChaCha8Rng::seed_from_u64(seed));
+    let learned = simulate(TRIALS, seed, |rng| learned_claims(world, &world.draw(CONTEXTS, rng)));
+    let others = simulate(TRIALS, seed + 1, |rng| {
+        let drawn = world.draw(CONTEXTS, rng);
+        let mut claims = fixed_claims(world, &drawn, &fixed);
+        claims.extend(given_claims(world, &drawn, &fixed));
+        claims.extend(given_claims(world, &drawn, &learned_elsewhere(world, rng)));
+        claims.push(baseline_claim(world, &drawn.log()));
+        claims
+    });
+    [learned, others].concat()
+}
+
+/// Overfits a log of its own.
+fn learned_elsewhere(world: &World, rng: &mut ChaCha8Rng) -> PolicyParams {
+    let log = world.draw(CONTEXTS, rng).log();
+    let bound = Betting::log_smoothing(sample(&log), DELTA);
+    learn(&log, &bound, &uniform_prior(world), 0.01).policy(PolicyClass::Lig)
+}
+
+#[test]
+fn holds_with_full_support() {
+    let tallies = tallies(&World::full_support(), 10);
+    assert_eq!(tallies.len(), 8 + 8 + 2 + 2 + 1);
+    assert_valid(&tallies);
+}
+
+#[test]
+fn holds_with_missing_support() {
+    assert_valid(&tallies(&World::missing_support(), 20));
+}
+
+#[test]
+fn holds_with_a_peaked_logging_policy() {
+    assert_valid(&tallies(&World::peaked(), 30));
+}
+
+#[test]
+fn holds_with_repeated_contexts() {
+    let tallies = tallies(&World::repeated(), 40);
+    assert_eq!(tallies.len(), 6 + 6 + 2 + 2 + 1, "LS and Catoni do not apply");
+    assert_valid(&tallies);
+}
+
+#[test]
+fn holds_with_logged_propensities_only() {
+    assert_valid(&tallies(&World::missing_support().logged_propensities_only(), 50));
+}
+
+#[test]
+fn holds_where_there_is_nothing_to_learn() {
+    assert_valid(&tallies(&World::no_signal(), 60));
+}
+
+/// A betting bound at one λ: nothing is minimised over, so all that it pays is ln(1/δ), and it is as
+/// sharp as this family gets.
+fn one_bet(log: &MemoryLog, lambda: f64, delta: f64) -> Betting {
+    let mut betting = Betting::log_smoothing(sample(log), delta);
+    betting.choices.retain(|c| c.lambda == lambda);
+    assert_eq!(betting.choices.len(), 1);
+    betting
+}
+
+fn lambda_at(place: usize) -> f64 {
+    lambda_grid(ControlVariate::Constant(0.0), 0.0, 0)[place].lambda
+}
+
+/// What is claimed of a policy that overfitted the rows of the bound, by how the bound pays.
+fn overfitted_claims(world: &World, rng: &mut ChaCha8Rng) -> [Vec<Claim>; 2] {
+    let drawn = world.draw(CONTEXTS, rng);
+    let (log, prior) = (drawn.log(), uniform_prior(world));
+    let bound = one_bet(&log, lambda_at(4), DELTA);
+    let free = Betting { delta: 1.0, ..bound.clone() };
+    let q = learn(&log, &bound, &prior, 1e-3);
+    let policy = q.policy(PolicyClass::Lig);
+    let claim = |name: &'static str, bound: f64| Claim { name, bound, truth: world.risk(&policy) };
+    let broken = vec![
+        claim("no KL and no δ", value(&log, &policy, &free, 0.0)),
+        claim("prior learned on the rows", value(&log, &policy, &bound, 0.0)),
+    ];
+    let honest = vec![claim("KL and δ paid", value(&log, &policy, &bound, q.kl(&prior)))];
+    [broken, honest]
+}
+
+#[test]
+fn leaving_out_what_learning_costs_is_caught() {
+    let world = World::no_signal();
+    let [broken, honest] = [0, 1].map(|which| {
+        simulate(TRIALS, 70, |rng| overfitted_claims(&world, rng).into_iter().nth(which).unwrap())
+    });
+    assert_flagged(&broken);
+    assert_valid(&honest);
+}
+
+/// The paper's bounds without what they pay: plain estimates at the policies that minimise them.
+#[test]
+fn estimates_are_no_bounds() {
+    let world = World::no_signal();
+    let estimates = simulate(TRIALS, 80, |rng| {
+        let drawn = world.draw(CONTEXTS, rng);
+        let (log, prior) = (drawn.log(), uniform_prior(&world));
+        let claim = |name: &'static str| {
+            let all = bounds(&drawn, &log);
+            let bound = &all.iter().find(|n| n.name == name).expect("a bound of that name").bound;
+            let policy = learn(&log, &**bound, &prior, 1e-3).policy(PolicyClass::Lig);
+            let terms = bound.terms(&statistics(&log, &policy, &&**bound), 0.0);
+            Claim { name, bound: terms.empirical_risk.unwrap(), truth: world.risk(&policy) }
+        };
+        ["london_sandler", "catoni", "cbb at ξ = 0", "cbb at ξ = −½"].map(claim).into()
+    });
+    assert_flagged(&estimates);
+}
+
+const CANDIDATES: u64 = 100;
+
+/// The smallest bound among many candidates that know nothing of the rows, each at its share of δ.
+fn best_of_many(world: &World, name: &'static str, share: f64, rng: &mut ChaCha8Rng) -> Claim {
+    let candidates: Vec<PolicyParams> = (0..CANDIDATES).map(|_| world.random_policy(0.05, rng)).collect();
+    let log = world.draw(CONTEXTS / 2, rng).log();
+    let bound_of = |policy: &PolicyParams| given_value(&log, policy, one_bet(&log, lambda_at(4), share));
+    let best = candidates
+        .iter()
+        .map(|policy| (bound_of(policy), policy))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .expect("there are candidates");
+    Claim { name, bound: best.0, truth: world.risk(best.1) }
+}
+
+#[test]
+fn choosing_without_paying_is_caught() {
+    let world = World::no_signal();
+    let trials = TRIALS / 2;
+    let unpaid = simulate(trials, 90, |rng| vec![best_of_many(&world, "best of many, unpaid", DELTA, rng)]);
+    let share = DELTA / CANDIDATES as f64;
+    let paid = simulate(trials, 90, |rng| vec![best_of_many(&world, "best of many, paid", share, rng)]);
+    assert_flagged(&unpaid);
+    assert_valid(&paid);
+}
+
+/// A log's rows as if each were a context of its own.
+fn ungrouped(columns: &Columns) -> MemoryLog {
+    MemoryLog::new(Columns { contexts: None, ..columns.clone() }).unwrap()
+}
+
+#[test]
+fn taking_rows_of_one_context_for_independent_is_caught() {
+    let world = World::few_contexts_often();
+    let policy = PolicyParams::Uniform { n_actions: common::world::ACTIONS, dim: world.x.ncols() };
+    let claim = |name: &'static str, log: &MemoryLog| {
+        let bound = given_value(log, &policy, one_bet(log, lambda_at(4), DELTA));
+        vec![Claim { name, bound, truth: world.risk(&policy) }]
+    };
+    let contexts = 15;
+    let broken = simulate(TRIALS, 100, |rng| {
+        claim("rows taken for contexts", &ungrouped(&world.draw(contexts, rng).columns))
+    });
+    let honest = simulate(TRIALS, 100, |rng| claim("rows grouped", &world.draw(contexts, rng).log()));
+    assert_flagged(&broken);
+    assert_valid(&honest);
+}
+
+/// The tail itself, against sums that can be done by hand.
+#[test]
+fn binomial_tail_is_exact() {
+    let close = |got: f64, want: f64| assert!((got - want).abs() < 1e-12, "{got} not {want}");
+    close(binomial_tail(0, 10, 0.2), 1.0);
+    close(binomial_tail(1, 3, 0.5), 0.875);
+    close(binomial_tail(3, 3, 0.2), 0.008);
+    close(binomial_tail(2, 4, 0.25), 1.0 - 0.75f64.powi(4) - 0.75f64.powi(3));
+}
