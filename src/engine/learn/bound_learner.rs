@@ -17,7 +17,7 @@ use crate::engine::log::LogSource;
 use crate::engine::measure::blocks;
 use crate::engine::numerics::divergence;
 use crate::engine::numerics::product::norms;
-use crate::engine::policy::{Lig, MixedLogit, Policy, PolicyParams};
+use crate::engine::policy::{LigFast, MixedLogit, Policy, PolicyParams};
 use crate::engine::spec::{Optimizer, PolicyClass, Preset};
 
 /// N(μ, σ²I).
@@ -63,7 +63,7 @@ pub struct Learned {
 }
 
 /// The parts of a problem that stay the same over all passes.
-struct Learner<'a> {
+pub struct Learner<'a> {
     problem: &'a Problem<'a>,
     norms: Vec<Vec<f64>>,
     all: Vec<usize>,
@@ -71,30 +71,38 @@ struct Learner<'a> {
     iterations: u64,
 }
 
-/// Steps between two choices of λ, and the decrease below which a run of steps has converged.
+/// The fast preset: steps between two choices of λ, passes over all rows at most, and the decrease
+/// below which a run of steps has converged.
 const STEPS_PER_CHOICE: usize = 8;
 const FAST_EPOCHS: u64 = 60;
 const TOLERANCE: f64 = 1e-5;
+/// Before all rows, every 8th chunk and then every second one: most of the way costs little there.
+/// Logs of fewer chunks than the first figure start with all.
+const STRIDES: [(usize, usize, usize); 2] = [(64, 8, 24), (16, 2, 10)];
 
 /// Starts at the prior and never ends above it.
 pub fn minimise(problem: &Problem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
-    let norms = (0..problem.log.chunks())
-        .into_par_iter()
-        .map(|i| Ok(norms(problem.log.chunk(i)?.x.view())))
-        .collect::<Result<_>>()?;
-    let all = (0..problem.log.chunks()).collect();
-    let mut learner = Learner { problem, norms, all, control, iterations: 0 };
+    let mut learner = Learner::new(problem, control)?;
     match optimizer.preset {
         Preset::Fast => learner.fast(optimizer),
         Preset::Paper => learner.paper(optimizer),
     }
 }
 
-impl Learner<'_> {
+impl<'a> Learner<'a> {
+    pub fn new(problem: &'a Problem<'a>, control: &'a Control<'a>) -> Result<Self> {
+        let norms = (0..problem.log.chunks())
+            .into_par_iter()
+            .map(|i| Ok(norms(problem.log.chunk(i)?.x.view())))
+            .collect::<Result<_>>()?;
+        let all = (0..problem.log.chunks()).collect();
+        Ok(Learner { problem, norms, all, control, iterations: 0 })
+    }
+
     fn link(&self, scale: f64) -> Box<dyn Policy> {
         let k = self.problem.log.shape().n_actions;
         match self.problem.class {
-            PolicyClass::Lig => Box::new(Lig::learning(scale)),
+            PolicyClass::Lig => Box::new(LigFast { scale }),
             PolicyClass::MixedLogit => Box::new(MixedLogit::new(scale, k, 64)),
         }
     }
@@ -110,6 +118,11 @@ impl Learner<'_> {
         let mut mean = prior.mean.clone();
         mean.iter_mut().zip(u).for_each(|(m, u)| *m += prior.scale * u);
         Gaussian { mean, scale: prior.scale * (v[0] / (2.0 * self.dimension()).sqrt()).exp() }
+    }
+
+    /// The held bound on all rows and its gradient at (u, v).
+    pub fn pass(&self, held: &dyn Bound, point: &[f64]) -> Result<(f64, Vec<f64>)> {
+        self.value_and_gradient(held, &self.all, point)
     }
 
     /// The held bound on `chunks` and its gradient at (u, v).
@@ -149,7 +162,7 @@ impl Learner<'_> {
     }
 
     /// The whole bound at Q with its best choice, from a pass without gradients.
-    fn choose(&self, point: &[f64]) -> Result<BoundValue> {
+    pub fn choose(&self, point: &[f64]) -> Result<BoundValue> {
         let q = self.gaussian(point);
         let (bound, log) = (self.problem.bound, self.problem.log);
         let link = self.link(q.scale);
@@ -198,7 +211,8 @@ impl Learner<'_> {
         });
     }
 
-    fn start(&self) -> Vec<f64> {
+    /// (u, v) of the prior.
+    pub fn start(&self) -> Vec<f64> {
         vec![0.0; self.problem.prior.mean.len() + 1]
     }
 
@@ -207,48 +221,60 @@ impl Learner<'_> {
         Learned { gaussian, value, termination, iterations: self.iterations }
     }
 
-    /// Full-batch L-BFGS; the choice is made anew every few steps.
+    /// L-BFGS on a part of the rows, then on all; the choice is made anew every few steps.
     fn fast(&mut self, optimizer: &Optimizer) -> Result<Learned> {
         let epochs = optimizer.epochs.unwrap_or(FAST_EPOCHS);
-        let mut point = self.start();
-        let mut best = self.choose(&point)?;
-        let mut held = self.problem.bound.held(best.choice);
-        let mut passes = 0;
+        let prior = self.start();
+        let first = self.choose(&prior)?;
+        let mut held = self.problem.bound.held(first.choice);
         let first_step = optimizer.learning_rate.unwrap_or(0.5);
-        let mut state = {
-            let mut evaluate = |p: &[f64]| self.value_and_gradient(&*held, &self.all, p);
-            Lbfgs::new(point.clone(), first_step, &mut evaluate)?
-        };
-        loop {
-            let left = epochs.saturating_sub(passes);
-            if left == 0 || self.control.out_of_time() {
-                let reason =
-                    if left == 0 { TerminationReason::EpochBudget } else { TerminationReason::TimeBudget };
-                return Ok(self.finish(&point, best.value, reason));
+        let mut state = Lbfgs::at(prior.clone(), first_step);
+        let mut work = 0.0;
+        for (at_least, stride, steps) in STRIDES {
+            if self.all.len() < at_least || self.control.out_of_time() {
+                continue;
             }
-            let steps = STEPS_PER_CHOICE.min(left as usize);
+            let part: Vec<usize> = self.all.iter().copied().step_by(stride).collect();
+            let share = part.len() as f64 / self.all.len() as f64;
             let mut evaluate = |p: &[f64]| {
-                passes += 1;
-                self.value_and_gradient(&*held, &self.all, p)
+                work += share;
+                self.value_and_gradient(&*held, &part, p)
             };
-            let ended = state.run(steps, TOLERANCE, &mut evaluate)?;
-            let chosen = self.choose(&state.point)?;
+            state.refresh(&mut evaluate)?;
+            state.run(steps, TOLERANCE, &mut evaluate)?;
+            held = self.problem.bound.held(self.choose(&state.point)?.choice);
+        }
+        let mut chosen = self.choose(&state.point)?;
+        let (mut best, mut point) = (first, prior);
+        let mut ended = Ended::Steps;
+        loop {
             let gained = best.value - chosen.value;
-            let changed = chosen.choice != best.choice;
+            let settled = ended == Ended::Converged && chosen.choice == best.choice;
             if gained > 0.0 {
                 point.clone_from(&state.point);
                 best = chosen;
             }
-            self.iterations = passes;
-            self.report(passes.min(epochs), epochs, best.value);
-            if gained <= 0.0 || (ended == Ended::Converged && !changed) {
-                return Ok(self.finish(&point, best.value, TerminationReason::Converged));
+            self.iterations = work as u64;
+            self.report(self.iterations.min(epochs), epochs, best.value);
+            let left = epochs.saturating_sub(self.iterations);
+            let reason = if settled || (gained <= 0.0 && ended == Ended::Converged) {
+                Some(TerminationReason::Converged)
+            } else if left == 0 {
+                Some(TerminationReason::EpochBudget)
+            } else {
+                self.control.out_of_time().then_some(TerminationReason::TimeBudget)
+            };
+            if let Some(reason) = reason {
+                return Ok(self.finish(&point, best.value, reason));
             }
-            if changed {
-                held = self.problem.bound.held(best.choice);
-                let mut evaluate = |p: &[f64]| self.value_and_gradient(&*held, &self.all, p);
-                state.refresh(&mut evaluate)?;
-            }
+            held = self.problem.bound.held(best.choice);
+            let mut evaluate = |p: &[f64]| {
+                work += 1.0;
+                self.pass(&*held, p)
+            };
+            state.refresh(&mut evaluate)?;
+            ended = state.run(STEPS_PER_CHOICE.min(left as usize), TOLERANCE, &mut evaluate)?;
+            chosen = self.choose(&state.point)?;
         }
     }
 

@@ -42,12 +42,13 @@ pub struct Lbfgs {
 type Evaluate<'a> = &'a mut dyn FnMut(&[f64]) -> Result<(f64, Vec<f64>)>;
 
 impl Lbfgs {
-    pub fn new(point: Vec<f64>, first_step: f64, evaluate: Evaluate) -> Result<Self> {
-        let (value, gradient) = evaluate(&point)?;
-        Ok(Lbfgs { point, value, gradient, history: VecDeque::new(), first_step })
+    /// At a point whose value is not known yet: `refresh` comes before `run`.
+    pub fn at(point: Vec<f64>, first_step: f64) -> Self {
+        Lbfgs { point, value: f64::INFINITY, gradient: Vec::new(), history: VecDeque::new(), first_step }
     }
 
-    /// The function changed (another λ): evaluates it anew, and keeps the curvature seen so far.
+    /// The function is new or changed (another λ, other rows): evaluates it, and keeps the curvature
+    /// seen so far.
     pub fn refresh(&mut self, evaluate: Evaluate) -> Result<()> {
         (self.value, self.gradient) = evaluate(&self.point)?;
         Ok(())
@@ -141,7 +142,8 @@ mod tests {
             let (a, b) = (1.0 - x[0], x[1] - x[0] * x[0]);
             Ok((a * a + 100.0 * b * b, vec![-2.0 * a - 400.0 * x[0] * b, 200.0 * b]))
         };
-        let mut state = Lbfgs::new(vec![-1.2, 1.0], 0.1, &mut f).unwrap();
+        let mut state = Lbfgs::at(vec![-1.2, 1.0], 0.1);
+        state.refresh(&mut f).unwrap();
         state.run(200, 0.0, &mut f).unwrap();
         assert!(state.value < 1e-12, "{}", state.value);
     }
@@ -149,7 +151,8 @@ mod tests {
     #[test]
     fn stands_still_at_a_minimum() {
         let mut f = |x: &[f64]| Ok((x[0] * x[0], vec![2.0 * x[0]]));
-        let mut state = Lbfgs::new(vec![0.0], 1.0, &mut f).unwrap();
+        let mut state = Lbfgs::at(vec![0.0], 1.0);
+        state.refresh(&mut f).unwrap();
         assert_eq!(state.run(10, 0.0, &mut f).unwrap(), Ended::Converged);
     }
 }

@@ -24,11 +24,6 @@ pub struct Lig {
 }
 
 impl Lig {
-    /// For learning: 32 nodes on max(z) + [−7, 8] are good to 5e-9.
-    pub fn learning(scale: f64) -> Self {
-        Lig::with_nodes(scale, 32, 7.0, 8.0)
-    }
-
     /// For certificates: below 1e-14 up to K in the thousands.
     pub fn fine(scale: f64) -> Self {
         Lig::with_nodes(scale, 80, 8.5, 9.0)
@@ -102,7 +97,7 @@ impl Policy for Lig {
         let max = scratch.a.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let step = (self.below + self.above) / self.nodes as f64;
         let start = max - self.below + 0.5 * step;
-        let Scratch { a: z, b: hazards, c: product } = scratch;
+        let Scratch { a: z, b: hazards, c: product, .. } = scratch;
         differentiate(z, start, step, hazards, product, h, d_scores);
         let inverse = 1.0 / (self.scale * norm);
         let mut d_log_scale = 0.0;
@@ -124,10 +119,18 @@ fn tabulate_body(z: &[f64], start: f64, step: f64, hazards: &mut [f64], product:
     product.fill(step);
     for (z, hazards) in z.iter().zip(hazards.chunks_exact_mut(product.len())) {
         let offset = start - z;
-        for (j, (r, f)) in hazards.iter_mut().zip(product.iter_mut()).enumerate() {
-            let (cdf, hazard) = cdf_and_hazard((j as i32 as f64).mul_add(step, offset));
-            *r = hazard;
-            *f *= cdf;
+        for (block, (r, f)) in
+            hazards.chunks_exact_mut(LANES).zip(product.chunks_exact_mut(LANES)).enumerate()
+        {
+            let mut u = [0.0f64; LANES];
+            for l in 0..LANES {
+                u[l] = ((block * LANES + l) as i32 as f64).mul_add(step, offset);
+            }
+            let (cdf, hazard) = cdf_and_hazard(&u);
+            for l in 0..LANES {
+                r[l] = hazard[l];
+                f[l] *= cdf[l];
+            }
         }
     }
 }

@@ -4,12 +4,14 @@
 
 mod features;
 mod lig;
+mod lig_fast;
 mod mixed_logit;
 mod params;
 mod softmax;
 
 pub use features::FeatureMap;
 pub use lig::Lig;
+pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
 pub use params::{PolicyKind, PolicyParams, Resolution};
 pub use softmax::Softmax;
@@ -17,9 +19,12 @@ pub use softmax::Softmax;
 /// Working memory of one thread, kept between contexts.
 #[derive(Default)]
 pub struct Scratch {
-    pub(crate) a: Vec<f64>,
-    pub(crate) b: Vec<f64>,
-    pub(crate) c: Vec<f64>,
+    a: Vec<f64>,
+    b: Vec<f64>,
+    c: Vec<f64>,
+    z: Vec<f32>,
+    hazards: Vec<[f32; 32]>,
+    product: [f32; 32],
 }
 
 pub trait Policy: Sync {

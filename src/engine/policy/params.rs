@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
+use super::{FeatureMap, Lig, LigFast, MixedLogit, Policy, Scratch, Softmax};
 use crate::engine::certificate::digest_of;
 use crate::engine::error::{EngineError, Result, SpecError};
 use crate::engine::numerics::product;
@@ -163,11 +163,11 @@ impl PolicyParams {
                 Box::new(Softmax { inverse_temperature: *inverse_temperature })
             }
             PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
-            PolicyParams::Lig { scale, .. } => Box::new(match resolution {
-                Resolution::Learning => Lig::learning(*scale),
-                Resolution::Check => Lig::check(*scale),
-                Resolution::Fine => Lig::fine(*scale),
-            }),
+            PolicyParams::Lig { scale, .. } => match resolution {
+                Resolution::Learning => Box::new(LigFast { scale: *scale }),
+                Resolution::Check => Box::new(Lig::check(*scale)),
+                Resolution::Fine => Box::new(Lig::fine(*scale)),
+            },
             PolicyParams::MixedLogit { scale, .. } => {
                 let draws = match resolution {
                     Resolution::Learning => 64,
