@@ -17,10 +17,13 @@ use super::world::{ACTIONS, Drawn, World};
 pub const TAU: f64 = 1.0 / ACTIONS as f64;
 
 /// Constants that the betting bounds choose among where π0(·|x) is known.
-const XIS: &[f64] = &[0.0, -0.3, -0.6];
+const XIS: &[f64] = &[0.0, -0.5];
 
 /// Passes of learning: enough to overfit logs of some hundred rows.
-const EPOCHS: u64 = 16;
+const EPOCHS: u64 = 10;
+
+/// A λ near the best one for logs of a hundred rows, fixed before they are seen.
+const LAMBDA: f64 = 0.15;
 
 /// A bound with the name that it is counted under; κ says whether R(π) or R(π) − R(π0) is bounded.
 pub struct Named {
@@ -113,15 +116,33 @@ pub fn fixed_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<
     bounds(drawn, &log).iter().map(claim).collect()
 }
 
-/// The form for given policies, κ = 0 and 1.
+/// The form for given policies: over its grids, and at one choice, where it is sharpest.
 pub fn given_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<Claim> {
-    let log = drawn.log();
-    let xis = if log.shape().capabilities.full_propensities { XIS } else { &[0.0] };
-    let claim = |(name, kappa): (&'static str, u8)| {
-        let betting = Betting::new(sample(&log), kappa, xis, TAU, DELTA);
-        Claim { name, bound: given_value(&log, policy, betting), truth: truth(world, policy, kappa) }
+    let (log, full) = (drawn.log(), world.full_propensities);
+    let betting = |kappa: u8, xis: &[f64]| Betting::new(sample(&log), kappa, xis, TAU, DELTA);
+    let (xis, xi) = if full { (XIS, -0.5) } else { (&XIS[..1], 0.0) };
+    let claims = [
+        ("given, risk", betting(0, xis)),
+        ("given, improvement", betting(1, xis)),
+        ("given, risk, one bet", one_bet(betting(0, &[0.0]))),
+        ("given, improvement, one bet", one_bet(betting(1, &[0.0]))),
+        ("given, risk, one bet at ξ", one_bet(betting(0, &[xi]))),
+        ("given, improvement, one bet at ξ", one_bet(betting(1, &[xi]))),
+    ];
+    let claim = |(name, betting): (&'static str, Betting)| {
+        let truth = truth(world, policy, betting.kappa);
+        Claim { name, bound: given_value(&log, policy, betting), truth }
     };
-    [("given, risk", 0), ("given, improvement", 1)].into_iter().map(claim).collect()
+    claims.into_iter().map(claim).collect()
+}
+
+/// A betting bound at one λ: nothing is minimised over, so all that it pays is ln(1/δ), and it is as
+/// sharp as this family gets.
+pub fn one_bet(mut betting: Betting) -> Betting {
+    let distance = |lambda: f64| (lambda / LAMBDA).ln().abs();
+    let nearest = betting.choices.iter().min_by(|a, b| distance(a.lambda).total_cmp(&distance(b.lambda)));
+    betting.choices = nearest.copied().into_iter().collect();
+    betting
 }
 
 pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> f64 {
