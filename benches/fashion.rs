@@ -3,61 +3,64 @@
 #[path = "common/fashion.rs"]
 mod fashion;
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use guarantor::engine::bound::{Bound, Cbb, Sample};
 use guarantor::engine::control::unattended;
-use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
 use guarantor::engine::log::LogSource;
-use guarantor::engine::measure::{Statistics, Subject, measure};
-use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
+use guarantor::engine::policy::PolicyKind;
+use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor::engine::{Inputs, run, verify};
 
 fn main() {
+    let seed: u64 = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     let data = fashion::Fashion::load();
-    for alpha in ["0.1", "0.5", "1.0"] {
+    println!("alpha job            GR        GI        true GI   seconds");
+    for (alpha, ceiling) in [("0.1", 0.614), ("0.5", 0.186), ("1.0", 0.082)] {
         let log = data.log(alpha, 57_000);
         let logging = data.logging_policy(alpha.parse().unwrap());
-        println!("alpha {alpha}: R(pi0) test {:.4}", data.test_risk(&logging));
-        let (mean, scale) = logging.gaussian(1.0).unwrap();
-        let prior = Gaussian { mean, scale };
-        let sample = Sample { rows: log.shape().rows, contexts: log.shape().contexts };
-        let bound = Cbb::new(sample, vec![1], 0.1, -0.5, 0.05);
-        for epochs in [10, 60] {
+        let r0 = data.test_risk(&logging);
+        let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };
+        let context = SpecContext { shape: log.shape(), logging_policy: Some(shape), policy: &|_| None };
+        let inputs = Inputs {
+            log: &log,
+            logging_policy: Some(&logging),
+            policies: &BTreeMap::new(),
+            dataset_version: 1,
+            dataset_digest: "sha256:fashion",
+        };
+        for (name, bound, baseline) in [
+            ("cbb", BoundKind::Cbb, BaselineKind::PointEstimate),
+            ("auto", BoundKind::Auto, BaselineKind::Certified),
+        ] {
+            let request = SpecRequest {
+                bound: Some(bound),
+                baseline: Some(Baseline { kind: baseline, risk: None }),
+                seed: Some(seed),
+                ..SpecRequest::default()
+            };
+            let spec = request.resolve(&context).unwrap();
             let start = Instant::now();
-            let optimizer = Optimizer {
-                preset: Preset::Fast,
-                epochs: Some(epochs),
-                learning_rate: None,
-                batch_size: None,
-                max_seconds: None,
-            };
-            let problem = Problem {
-                log: &log,
-                bound: &bound,
-                class: PolicyClass::Lig,
-                prior: &prior,
-                kl_weight: 1.0,
-                seed: 0,
-            };
-            let learned = minimise(&problem, &optimizer, &unattended()).unwrap();
-            let t1 = start.elapsed().as_secs_f64();
-            let policy = learned.gaussian.policy(PolicyClass::Lig);
-            let dynamic: &dyn Bound = &bound;
-            let m = measure(&log, Subject::Policy(&policy), None, &dynamic as &dyn Statistics, &unattended())
-                .unwrap();
-            let v = bound.value_and_gradient(&m.statistics, learned.gaussian.kl(&prior));
+            let finished = run(&spec, &inputs, &unattended()).unwrap();
+            let seconds = start.elapsed().as_secs_f64();
+            let policy = finished.evidence.policy.as_ref().unwrap();
+            let c = &finished.certificate;
+            let truth = r0 - data.test_risk(policy);
             println!(
-                "  epochs {epochs}: {:.5} ({:.5}) kl {:.2} sigma {:.4} {:?} it {} learn {:.2}s cert {:.2}s test {:.4}",
-                v.value,
-                learned.value,
-                learned.gaussian.kl(&prior),
-                learned.gaussian.scale,
-                learned.termination,
-                learned.iterations,
-                t1,
-                start.elapsed().as_secs_f64() - t1,
-                data.test_risk(&policy)
+                "{alpha:5} {name:14} {:.6} {:.6} {truth:.4}    {seconds:.2}   ({:.1} % of the ceiling) {:?}",
+                c.guaranteed_risk,
+                c.guaranteed_improvement,
+                100.0 * c.guaranteed_improvement / ceiling,
+                c.learning.as_ref().map(|l| (l.termination, l.iterations, l.choices.clone())),
             );
+            for b in &c.bounds {
+                println!("      {} {:.6} delta {:.4} slack {:.1e} used {} lambda {:?} kl {:?}", b.event, b.value, b.delta, b.terms.numerical_slack, b.used, b.terms.lambda, b.terms.kl);
+            }
+            if std::env::var("VERIFY").is_ok() {
+                let start = Instant::now();
+                let v = verify(c, &finished.evidence, &inputs, &unattended()).unwrap();
+                println!("      verify {} in {:.2} s", v.valid, start.elapsed().as_secs_f64());
+            }
         }
     }
 }

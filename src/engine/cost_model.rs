@@ -1,46 +1,76 @@
 //! ĉ(x, a): a fixed model of the cost, learned on rows that the bound does not see, that may stand
-//! in the place of ξ (MATH.md 5, doubly robust). ĉ(x, a) = −sigmoid(φ(x)ᵀw_a) or −softmax(φ(x)ᵀw)_a.
+//! in the place of ξ (MATH.md 5, doubly robust). It reads scores φ(x)ᵀw:
+//! ĉ(x, a) = −sigmoid(offset + slope·t_a), t_a being the score itself or the log-odds of its softmax.
 
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 
 use super::certificate::digest_of;
 use super::error::Result;
-use super::policy::{PolicyParams, Resolution, Scratch};
+use super::policy::PolicyParams;
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "link", content = "model", rename_all = "snake_case")]
-pub enum CostModel {
-    /// Each action's reward on its own: −ĉ = sigmoid of the score.
-    Sigmoid(PolicyParams),
-    /// Actions compete for one reward: −ĉ is the softmax of the scores.
-    Softmax(PolicyParams),
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ScoreLink {
+    /// Each action's reward on its own: t_a is the score.
+    Separate,
+    /// Actions compete for one reward: t_a = s_a − ln Σ_{b≠a} exp(s_b).
+    Competing,
 }
 
-impl CostModel {
+impl ScoreLink {
+    /// t_a of one context.
+    pub fn log_odds(self, scores: &[f64], a: usize) -> f64 {
+        match self {
+            ScoreLink::Separate => scores[a],
+            ScoreLink::Competing => {
+                let others = || (0..scores.len()).filter(|&b| b != a).map(|b| scores[b]);
+                let max = others().fold(f64::NEG_INFINITY, f64::max);
+                scores[a] - max - others().map(|s| (s - max).exp()).sum::<f64>().ln()
+            }
+        }
+    }
+}
+
+/// How scores are read as costs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct ScoreCalibration {
+    pub link: ScoreLink,
+    pub offset: f64,
+    pub slope: f64,
+}
+
+impl ScoreCalibration {
+    /// ĉ(x, ·) of one context from its scores, in [−1, 0].
+    pub fn costs(&self, scores: &[f64], out: &mut [f64]) {
+        for a in 0..scores.len() {
+            let t = self.offset + self.slope * self.link.log_odds(scores, a);
+            out[a] = -1.0 / (1.0 + (-t).exp());
+        }
+    }
+}
+
+/// A calibration on the scores of a policy's parameters.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CostModel<'a> {
+    pub scores: &'a PolicyParams,
+    pub calibration: ScoreCalibration,
+}
+
+impl CostModel<'_> {
     pub fn digest(&self) -> String {
         digest_of(self)
     }
 
-    /// ĉ(x, ·) of each context, in [−1, 0].
+    /// ĉ(x, ·) of each context.
     pub fn costs(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
-        match self {
-            CostModel::Sigmoid(params) => {
-                let (mut scores, _) = params.scores(x)?;
-                scores.mapv_inplace(|s| -1.0 / (1.0 + (-s).exp()));
-                Ok(scores)
-            }
-            CostModel::Softmax(params) => {
-                let (mut scores, norms) = params.scores(x)?;
-                let (link, mut scratch) = (params.link(Resolution::Fine), Scratch::default());
-                let mut pi = vec![0.0; params.n_actions()];
-                for (mut row, norm) in scores.rows_mut().into_iter().zip(norms) {
-                    let row = row.as_slice_mut().expect("row-major");
-                    link.propensities(row, norm, &mut scratch, &mut pi);
-                    row.iter_mut().zip(&pi).for_each(|(out, pi)| *out = -pi);
-                }
-                Ok(scores)
-            }
+        let (mut scores, _) = self.scores.scores(x)?;
+        let mut out = vec![0.0; scores.ncols()];
+        for mut row in scores.rows_mut() {
+            let row = row.as_slice_mut().expect("row-major");
+            self.calibration.costs(row, &mut out);
+            row.copy_from_slice(&out);
         }
+        Ok(scores)
     }
 }

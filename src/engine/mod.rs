@@ -4,11 +4,15 @@
 // Index loops over parallel arrays read like the formulas that they implement.
 #![allow(clippy::needless_range_loop)]
 
+pub mod baseline;
 pub mod bound;
 pub mod certificate;
+pub mod certify;
+pub mod claims;
 pub mod control;
 pub mod cost_model;
 pub mod error;
+pub mod estimate;
 pub mod job;
 pub mod learn;
 pub mod log;
@@ -16,6 +20,7 @@ pub mod measure;
 pub mod numerics;
 pub mod policy;
 pub mod spec;
+pub mod split;
 
 pub use error::{EngineError, Result};
 pub use job::{Finished, Inputs, run, verify};

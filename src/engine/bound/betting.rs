@@ -24,6 +24,9 @@ pub enum Control {
     Model {
         max: f64,
     },
+    /// ĉ(x, a), shrunk on the contexts where it would let z exceed 0.9/λ, and centred on π0 where
+    /// κ = 1 (see `given.rs`, which alone takes it).
+    Shrunk,
 }
 
 /// One member of what a betting bound minimises over.
@@ -39,6 +42,8 @@ fn z_max(control: Control, tau: f64, kappa: u8) -> f64 {
     let depth = match control {
         Control::Constant(xi) => -xi,
         Control::Model { max } => max,
+        // Shrinking keeps z below 0.9/λ for any λ up to 0.9.
+        Control::Shrunk => 0.0,
     };
     (if depth > 0.0 { depth / tau } else { 0.0 }) + kappa as f64
 }
@@ -99,6 +104,7 @@ impl Betting {
         let (xi, cost_model_max) = match member.control {
             Control::Constant(xi) => (Some(xi), None),
             Control::Model { max } => (None, Some(max)),
+            Control::Shrunk => (None, Some(1.0)),
         };
         Terms {
             n: self.sample.rows,
@@ -124,6 +130,7 @@ pub(super) fn control_of(control: Control, model: Option<&[f64]>, a: usize) -> f
         Control::Constant(xi) => xi,
         // A missing model is caught before a bound is made; NaN here can only end in an error.
         Control::Model { max } => model.map_or(f64::NAN, |m| m[a].clamp(-max, 0.0)),
+        Control::Shrunk => f64::NAN,
     }
 }
 

@@ -14,7 +14,7 @@ use super::log::Context;
 pub use betting::{Betting, Choice, Control as ControlVariate, LAMBDA_POINTS, lambda_grid, lambda_max};
 pub use catoni::Catoni;
 pub use cbb::Cbb;
-pub use given::{GivenBetting, Played};
+pub use given::{GivenBetting, Played, z_values};
 pub use london_sandler::LondonSandler;
 
 /// What a context shows to a bound: its interactions, and ĉ(x, ·) where a cost model is in use.

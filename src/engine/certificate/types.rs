@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::control::TerminationReason;
-use crate::engine::cost_model::CostModel;
+use crate::engine::cost_model::ScoreCalibration;
 use crate::engine::log::{Outcome, Split};
 use crate::engine::policy::{PolicyKind, PolicyParams};
 use crate::engine::spec::{BaselineKind, JobSpec};
@@ -174,7 +174,7 @@ pub struct Certificate {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyRecord>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prior: Option<PolicyRecord>,
+    pub prior_digest: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_model_digest: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,15 +192,38 @@ pub struct Certificate {
 /// certificate by digest, and all that `verify` needs to compute it again.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The learned policy (kind `learn`).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The learned policy (kind `learn`): the one that the certificate speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyParams>,
-    /// The prior P where the used bounds have one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prior: Option<PolicyParams>,
-    /// ĉ(x, a), learned on rows that the bound does not see.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_model: Option<CostModel>,
+    /// The prior's Gaussian, on the features of the policy that it is the prior of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prior: Option<PriorEvidence>,
+    /// `auto`: the policy of the first part, certified as given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direct: Option<DirectEvidence>,
+    /// `auto`: the policy refined on the second part, where it is not the one above.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refined: Option<PolicyParams>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PriorEvidence {
+    pub mean: Vec<Vec<f64>>,
+    pub scale: f64,
+}
+
+/// What the first part of a split fixed for the second.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DirectEvidence {
+    /// None where it is `Evidence::policy`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyParams>,
+    /// How the policy's scores are read as costs; None without π0(·|x).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<ScoreCalibration>,
+    pub tau: f64,
+    pub improvement_lambda: f64,
+    pub risk_lambda: f64,
 }
 
 /// One line of what `verify` looked at.

@@ -23,8 +23,13 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
-    pub fn new(columns: Columns) -> Result<Self> {
+    pub fn new(mut columns: Columns) -> Result<Self> {
         columns.check()?;
+        // Probabilities logged as f32 sum to 1 only nearly; those that were played did exactly.
+        for pi in columns.full.iter_mut().flat_map(|f| f.chunks_exact_mut(columns.n_actions)) {
+            let total: f64 = pi.iter().sum();
+            pi.iter_mut().for_each(|p| *p /= total);
+        }
         let groups = columns.contexts.as_ref().map(|c| group(c));
         // Without repeated contexts nothing moves: the feature matrix is the caller's own memory.
         match groups {

@@ -9,8 +9,8 @@ mod mixed_logit;
 mod params;
 mod softmax;
 
-pub use features::FeatureMap;
-pub use lig::Lig;
+pub use features::{FeatureMap, standardise};
+pub use lig::{Lig, standard_normal};
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
 pub use params::{PolicyKind, PolicyParams, Resolution};

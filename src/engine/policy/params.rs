@@ -90,6 +90,9 @@ impl PolicyParams {
         if !(scale.is_finite() && scale >= 1e-9) {
             return fault("scale", format!("{scale} is not a number of at least 1e-9"));
         }
+        if let Some(mean) = self.mean() {
+            self.features().check(mean.len())?;
+        }
         for (j, row) in self.mean().unwrap_or(&[]).iter().enumerate() {
             if row.len() != self.n_actions() {
                 let want = self.n_actions();

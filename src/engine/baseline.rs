@@ -1,0 +1,35 @@
+//! R(π0): what the improvement is measured against (MATH.md 4), from all rows of the log.
+
+use super::bound::Sample;
+use super::certificate::Terms;
+use super::control::Control;
+use super::error::Result;
+use super::log::LogSource;
+use super::numerics::divergence::bernoulli_inverse;
+use super::numerics::sum::Sum;
+
+/// Mean cost, averaged within contexts first.
+pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
+    let mut total = Sum::default();
+    for index in 0..log.chunks() {
+        control.check()?;
+        let chunk = log.chunk(index)?;
+        chunk.costs.iter().zip(chunk.weights.iter()).for_each(|(c, w)| total.add(c * w));
+    }
+    Ok((total.value() / log.shape().contexts as f64).clamp(-1.0, 0.0))
+}
+
+/// R(π0) ≥ −kl⁻¹(mean(−c), ln(1/δ)/n_c) with probability at least 1 − δ, for any cost in [−1, 0].
+pub fn lower_bound(mean_cost: f64, contexts: u64, delta: f64) -> f64 {
+    -bernoulli_inverse(-mean_cost, (1.0 / delta).ln() / contexts as f64)
+}
+
+pub fn terms(mean_cost: f64, sample: Sample, delta: f64) -> Terms {
+    Terms {
+        n: sample.rows,
+        contexts: sample.contexts,
+        empirical_risk: Some(mean_cost),
+        penalty: Some((1.0 / delta).ln()),
+        ..Terms::default()
+    }
+}

@@ -1,0 +1,360 @@
+//! The first part of a split, where anything goes because the bound never sees it (MATH.md 7): score
+//! functions are trained and compared out of sample, the best becomes a near-greedy LIG policy and a
+//! cost model, and λ for the second part is chosen from the spread of z. On the second part nothing is
+//! minimised over any more, so the certificate pays ln(1/δ) where a grid would pay ln(N/δ).
+
+mod calibrate;
+mod material;
+mod network;
+mod rows;
+
+use ndarray::Array2;
+use rayon::prelude::*;
+
+use calibrate::{Calibration, Point, calibrate};
+pub use material::MaterialLog;
+use network::{Family, Network, Recipe, Width, train};
+use rows::Rows;
+
+use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
+use super::control::{Control, Progress};
+use super::cost_model::{ScoreCalibration, ScoreLink};
+use super::error::Result;
+use super::log::{LogSource, Side, Split};
+use super::policy::{FeatureMap, PolicyParams};
+
+/// What the first part has to say.
+pub struct PartOne {
+    pub policy: PolicyParams,
+    /// The cost model, on the policy's own scores; present where the log has π0(·|x).
+    pub calibration: Option<ScoreCalibration>,
+    /// λ, τ and control variate for the improvement (κ = 1) and for the risk (κ = 0).
+    pub improvement: Choice,
+    pub risk: Choice,
+    /// What was chosen and why.
+    pub choices: Vec<String>,
+    /// Trainings that were run.
+    pub trainings: u64,
+}
+
+/// What λ is chosen for.
+pub struct Target {
+    /// Contexts of the second part.
+    pub contexts: u64,
+    pub improvement_delta: f64,
+    pub risk_delta: f64,
+    pub tau: f64,
+}
+
+/// From here on one holdout of a tenth is enough; below, four folds.
+const LARGE: usize = 20_000;
+const FOLDS: usize = 4;
+/// λ never exceeds this: far from the optimum of any log on which a certificate can succeed.
+const LAMBDA_CAP: f64 = 0.5;
+/// The policy's scale, as a share of the mean gap between its two best scores: nearly greedy.
+const NEAR_GREEDY: f64 = 0.02;
+
+/// A family and width trained on each fold, with out-of-sample scores.
+struct Fitted {
+    family: Family,
+    width: Width,
+    networks: Vec<Network>,
+    /// Scores of the held-out members, in the order of `held_out`.
+    scores: Array2<f32>,
+    calibration: Calibration,
+}
+
+struct Folds {
+    /// (training members, held-out members).
+    folds: Vec<(Vec<u32>, Vec<u32>)>,
+    held_out: Vec<u32>,
+}
+
+fn folds(n: usize) -> Folds {
+    let all = 0..n as u32;
+    let fold = |modulus: u32, f: u32| {
+        let (out, train): (Vec<u32>, Vec<u32>) = all.clone().partition(|i| i % modulus == f);
+        (train, out)
+    };
+    let folds: Vec<_> = if n >= LARGE {
+        vec![fold(10, 0)]
+    } else {
+        (0..FOLDS as u32).map(|f| fold(FOLDS as u32, f)).collect()
+    };
+    let held_out = folds.iter().flat_map(|(_, out)| out.iter().copied()).collect();
+    Folds { folds, held_out }
+}
+
+fn link_of(family: Family) -> ScoreLink {
+    match family {
+        Family::Competing => ScoreLink::Competing,
+        Family::Separate => ScoreLink::Separate,
+    }
+}
+
+pub fn learn(
+    log: &dyn LogSource,
+    split: Split,
+    target: &Target,
+    seed: u64,
+    control: &Control,
+) -> Result<PartOne> {
+    let rows = Rows::new(log, split, Side::Learn)?;
+    let k = log.shape().n_actions;
+    let learner = Learner { rows, folds: folds(0), k, seed, control };
+    Learner { folds: folds(learner.rows.len()), ..learner }.learn(log, target)
+}
+
+struct Learner<'a> {
+    rows: Rows<'a>,
+    folds: Folds,
+    k: usize,
+    seed: u64,
+    control: &'a Control<'a>,
+}
+
+impl Learner<'_> {
+    fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
+        let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
+        let mut fitted = self.fit(&[(Family::Competing, 0), (Family::Separate, 0)])?;
+        self.report(0.2);
+        // On a large log the hidden layer is trained for the family that fits the better.
+        let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
+        let mut wider = vec![(Family::Competing, wide)];
+        if separate_wins || self.rows.len() < LARGE {
+            wider.push((Family::Separate, wide));
+        }
+        fitted.extend(self.fit(&wider)?);
+        self.report(0.9);
+        let trainings = (fitted.len() * self.folds.folds.len()) as u64;
+        let (scorer, choice) = self.combine(&fitted);
+        let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer);
+        let policy = self.policy(&scorer);
+        let full = log.shape().capabilities.full_propensities;
+        let calibration = full.then(|| scorer.score_calibration());
+        let mut choices = vec![choice];
+        choices.extend(notes);
+        Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
+    }
+
+    fn report(&self, fraction: f64) {
+        self.control.report(Progress::phase("learning", fraction));
+    }
+
+    /// Trains each (family, width) on each fold.
+    fn fit(&self, what: &[(Family, Width)]) -> Result<Vec<Fitted>> {
+        let folds = &self.folds.folds;
+        let tasks: Vec<(Family, Width, usize)> =
+            what.iter().flat_map(|&(f, w)| (0..folds.len()).map(move |i| (f, w, i))).collect();
+        let networks: Vec<Network> = tasks
+            .into_par_iter()
+            .map(|(family, width, fold)| {
+                let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(fold as u64);
+                let recipe = Recipe { family, width, seed };
+                train(&self.rows, &folds[fold].0, self.k, &recipe, self.control)
+            })
+            .collect::<Result<_>>()?;
+        let fitted = what.iter().zip(networks.chunks(folds.len().max(1)));
+        Ok(fitted.map(|(&(family, width), networks)| self.assess(family, width, networks.to_vec())).collect())
+    }
+
+    fn assess(&self, family: Family, width: Width, networks: Vec<Network>) -> Fitted {
+        let mut scores = Array2::<f32>::zeros((0, self.k));
+        for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
+            scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
+        }
+        let calibration = calibrate(&self.points(&scores, link_of(family)));
+        Fitted { family, width, networks, scores, calibration }
+    }
+
+    /// The held-out interactions with the log-odds that `scores` give them.
+    fn points(&self, scores: &Array2<f32>, link: ScoreLink) -> Vec<Point> {
+        let mut points = Vec::new();
+        for (i, &member) in self.folds.held_out.iter().enumerate() {
+            let row: Vec<f64> = scores.row(i).iter().map(|&s| s as f64).collect();
+            let context = self.rows.context(member);
+            points.extend((0..context.actions.len()).map(|j| Point {
+                log_odds: link.log_odds(&row, context.actions[j] as usize),
+                reward: -context.costs[j],
+                weight: context.weights[j],
+            }));
+        }
+        points
+    }
+
+    /// The width that fits best out of sample. The competing family alone where it fits as well as the
+    /// separate one; otherwise both, which is the steadier policy.
+    fn combine(&self, fitted: &[Fitted]) -> (Scorer, String) {
+        let best = fitted.iter().min_by(|a, b| a.calibration.loss.total_cmp(&b.calibration.loss));
+        let width = best.map_or(0, |b| b.width);
+        let of = |family: Family| fitted.iter().find(|f| f.family == family && f.width == width);
+        let shape = if width == 0 { "linear scores".into() } else { format!("a hidden layer of {width}") };
+        match (of(Family::Competing), of(Family::Separate)) {
+            (Some(a), Some(b)) if b.calibration.loss < a.calibration.loss => {
+                let (wa, wb) = (0.5 * a.calibration.slope, 0.5 * b.calibration.slope);
+                let scores = &a.scores * wa as f32 + &b.scores * wb as f32;
+                let calibration = calibrate(&self.points(&scores, ScoreLink::Separate));
+                let parts = vec![(a.networks.clone(), wa), (b.networks.clone(), wb)];
+                let choice = format!(
+                    "{shape}; actions' rewards modelled apart and competing, averaged (out-of-sample loss {:.4} and {:.4})",
+                    b.calibration.loss, a.calibration.loss
+                );
+                (Scorer { parts, scores, link: ScoreLink::Separate, calibration }, choice)
+            }
+            (Some(f), _) | (None, Some(f)) => {
+                let choice = format!(
+                    "{shape}; actions modelled as competing (out-of-sample loss {:.4})",
+                    f.calibration.loss
+                );
+                let parts = vec![(f.networks.clone(), 1.0)];
+                let scorer = Scorer {
+                    parts,
+                    scores: f.scores.clone(),
+                    link: link_of(f.family),
+                    calibration: f.calibration,
+                };
+                (scorer, choice)
+            }
+            (None, None) => unreachable!("both families are fitted at width 0"),
+        }
+    }
+
+    /// One LIG policy from the weighted mean of the networks' scores.
+    fn policy(&self, scorer: &Scorer) -> PolicyParams {
+        let (features, mean) = scorer.merged(&self.rows);
+        let mut policy = PolicyParams::Lig { mean, scale: 1.0, features };
+        let sample: Vec<u32> = (0..self.rows.len().min(2000) as u32).collect();
+        let norm = self.mean_norm(policy.features(), &sample);
+        let gap = mean_gap(&scorer.scores);
+        let near_greedy = NEAR_GREEDY * gap / norm;
+        if let PolicyParams::Lig { scale, .. } = &mut policy {
+            *scale = if near_greedy.is_finite() { near_greedy.clamp(1e-6, 1e6) } else { 1.0 };
+        }
+        policy
+    }
+
+    fn mean_norm(&self, features: &FeatureMap, members: &[u32]) -> f64 {
+        let x = self.rows.features_of(members);
+        let norms = super::numerics::product::norms(features.apply(x.view()).view());
+        norms.iter().sum::<f64>() / norms.len().max(1) as f64
+    }
+
+    /// λ = sqrt(2 ln(1/δ)/(n Var z)), the minimiser of the bound's expansion, with z of the greedy
+    /// policy on members that its scores were not trained on.
+    fn choose_lambdas(
+        &self,
+        log: &dyn LogSource,
+        target: &Target,
+        scorer: &Scorer,
+    ) -> (Choice, Choice, Vec<String>) {
+        let full = log.shape().capabilities.full_propensities;
+        let (control, tau) = match full {
+            true => (ControlVariate::Shrunk, target.tau),
+            false => (ControlVariate::Constant(0.0), 0.0),
+        };
+        let choose = |kappa: u8, delta: f64| {
+            // 0.9/λ = 25 limits z while its spread is looked at.
+            let trial = Choice { control, tau, lambda: 0.036 };
+            let variance = self.variance_of_z(&trial, kappa, scorer);
+            let lambda = (2.0 * (1.0 / delta).ln() / (target.contexts as f64 * variance)).sqrt();
+            let lambda = if lambda.is_finite() { lambda.clamp(1e-4, LAMBDA_CAP) } else { LAMBDA_CAP };
+            Choice { control, tau, lambda }
+        };
+        let note = if full {
+            format!(
+                "a cost model as control variate, τ = {tau}, and λ, all fixed on the first part: no grid is paid for"
+            )
+        } else {
+            "without π0(·|x): logged propensities only, no clipping, λ fixed on the first part".into()
+        };
+        (choose(1, target.improvement_delta), choose(0, target.risk_delta), vec![note])
+    }
+
+    fn variance_of_z(&self, choice: &Choice, kappa: u8, scorer: &Scorer) -> f64 {
+        let (mut z, mut pi, mut costs) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
+        for (i, &member) in self.folds.held_out.iter().enumerate() {
+            let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
+            pi.fill(0.0);
+            pi[greedy(&row)] = 1.0;
+            scorer.score_calibration().costs(&row, &mut costs);
+            let context = self.rows.context(member);
+            let seen = Seen { n_actions: self.k, context, cost_model: Some(&costs) };
+            z_values(choice, kappa, &seen, Played::All(&pi), &mut z);
+        }
+        let n = z.len().max(1) as f64;
+        let mean = z.iter().sum::<f64>() / n;
+        z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n
+    }
+}
+
+fn greedy(scores: &[f64]) -> usize {
+    (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
+}
+
+/// Mean difference between the two best scores.
+fn mean_gap(scores: &Array2<f32>) -> f64 {
+    let gap = |row: ndarray::ArrayView1<f32>| {
+        let (mut first, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
+        for &s in row {
+            if s > first {
+                (first, second) = (s, first);
+            } else if s > second {
+                second = s;
+            }
+        }
+        (first - second) as f64
+    };
+    scores.rows().into_iter().map(gap).sum::<f64>() / scores.nrows().max(1) as f64
+}
+
+/// A weighted sum of networks, each averaged over its folds.
+struct Scorer {
+    parts: Vec<(Vec<Network>, f64)>,
+    /// Out-of-sample scores of the held-out members.
+    scores: Array2<f32>,
+    link: ScoreLink,
+    calibration: Calibration,
+}
+
+impl Scorer {
+    fn score_calibration(&self) -> ScoreCalibration {
+        let Calibration { offset, slope, .. } = self.calibration;
+        ScoreCalibration { link: self.link, offset, slope }
+    }
+
+    /// One feature map and one mean: linear heads are added, hidden layers stand side by side.
+    fn merged(&self, rows: &Rows) -> (FeatureMap, Vec<Vec<f64>>) {
+        let members: Vec<(&Network, f64)> = (self.parts.iter())
+            .flat_map(|(networks, w)| networks.iter().map(move |n| (n, w / networks.len() as f64)))
+            .collect();
+        let Some((first, _)) = members.first() else {
+            return (FeatureMap::Identity, Vec::new());
+        };
+        let mut features = first.features(rows);
+        let k = first.head.ncols();
+        let scaled =
+            |row: ndarray::ArrayView1<f32>, w: f64| row.iter().map(|&v| v as f64 * w).collect::<Vec<f64>>();
+        let FeatureMap::Hidden { weights, bias, .. } = &mut features else {
+            let mut mean = vec![vec![0.0; k]; first.head.nrows()];
+            for (network, w) in &members {
+                for (to, from) in mean.iter_mut().zip(network.head.rows()) {
+                    to.iter_mut().zip(from).for_each(|(to, &from)| *to += from as f64 * w);
+                }
+            }
+            return (features, mean);
+        };
+        weights.iter_mut().for_each(Vec::clear);
+        bias.clear();
+        let (mut mean, mut constant) = (Vec::new(), vec![0.0; k]);
+        for (network, w) in &members {
+            let Some(layer) = &network.hidden else { continue };
+            weights.iter_mut().zip(layer.weights.rows()).for_each(|(to, from)| to.extend(from.iter()));
+            bias.extend_from_slice(&layer.bias);
+            let last = network.head.nrows() - 1;
+            mean.extend(network.head.rows().into_iter().take(last).map(|row| scaled(row, *w)));
+            constant.iter_mut().zip(scaled(network.head.row(last), *w)).for_each(|(to, from)| *to += from);
+        }
+        mean.push(constant);
+        (features, mean)
+    }
+}
