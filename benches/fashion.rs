@@ -54,7 +54,10 @@ fn main() {
                 c.learning.as_ref().map(|l| (l.termination, l.iterations, l.choices.clone())),
             );
             for b in &c.bounds {
-                println!("      {} {:.6} delta {:.4} slack {:.1e} used {} lambda {:?} kl {:?}", b.event, b.value, b.delta, b.terms.numerical_slack, b.used, b.terms.lambda, b.terms.kl);
+                println!(
+                    "      {} {:.6} delta {:.4} slack {:.1e} used {} lambda {:?} kl {:?}",
+                    b.event, b.value, b.delta, b.terms.numerical_slack, b.used, b.terms.lambda, b.terms.kl
+                );
             }
             if std::env::var("VERIFY").is_ok() {
                 let start = Instant::now();

@@ -7,14 +7,17 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::certify::*;
 use common::harness::{Claim, DELTA, Tally, assert_flagged, assert_valid, binomial_tail, simulate};
+use common::jobs::{certificate_claim, evaluation_claim, learning, run_job};
 use common::world::World;
 use guarantor::engine::bound::Betting;
 use guarantor::engine::log::{Columns, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::PolicyClass;
-use rand::SeedableRng;
+use guarantor::engine::spec::{BoundKind, PolicyClass};
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const TRIALS: u64 = 400;
@@ -184,4 +187,47 @@ fn binomial_tail_is_exact() {
     close(binomial_tail(1, 3, 0.5), 0.875);
     close(binomial_tail(3, 3, 0.2), 0.008);
     close(binomial_tail(2, 4, 0.25), 1.0 - 0.75f64.powi(4) - 0.75f64.powi(3));
+}
+
+/// Jobs a world: each learns, splits and certifies anew.
+const JOBS: u64 = 100;
+
+/// `auto` from the log to the certificate, and three candidates evaluated at once.
+fn whole_jobs(world: &World, seed: u64) -> Vec<Tally> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let candidates: BTreeMap<String, PolicyParams> =
+        ["a", "b", "c"].map(|id| (id.to_string(), world.random_policy(0.1, &mut rng))).into();
+    simulate(JOBS, seed, |rng| {
+        let log = world.draw(2 * CONTEXTS, rng).log();
+        let finished = run_job(&learning(BoundKind::Auto, rng.random()), &log, &BTreeMap::new());
+        vec![
+            certificate_claim("auto", world, &finished),
+            evaluation_claim("three candidates", world, &log, &candidates, BoundKind::Auto),
+        ]
+    })
+}
+
+#[test]
+fn jobs_hold_with_full_support() {
+    assert_valid(&whole_jobs(&World::full_support(), 110));
+}
+
+#[test]
+fn jobs_hold_with_logged_propensities_only() {
+    assert_valid(&whole_jobs(&World::full_support().logged_propensities_only(), 120));
+}
+
+#[test]
+fn jobs_hold_with_missing_support() {
+    assert_valid(&whole_jobs(&World::missing_support(), 130));
+}
+
+#[test]
+fn jobs_hold_with_repeated_contexts() {
+    assert_valid(&whole_jobs(&World::repeated(), 140));
+}
+
+#[test]
+fn jobs_hold_where_there_is_nothing_to_learn() {
+    assert_valid(&whole_jobs(&World::no_signal(), 150));
 }

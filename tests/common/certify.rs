@@ -1,11 +1,11 @@
 //! Every bound as something that makes a claim about a policy on a drawn log.
 
+use guarantor::engine::baseline::{lower_bound, mean_cost};
 use guarantor::engine::bound::{Betting, Bound, Catoni, Cbb, GivenBetting, LondonSandler, Sample};
 use guarantor::engine::control::unattended;
 use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
 use guarantor::engine::log::{LogSource, MemoryLog};
 use guarantor::engine::measure::{Statistics, Subject, measure};
-use guarantor::engine::numerics::divergence::bernoulli_inverse;
 use guarantor::engine::policy::PolicyParams;
 use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
@@ -152,12 +152,7 @@ pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> 
 
 /// The certified baseline bounds R(π0) from below, so −R(π0) from above.
 pub fn baseline_claim(world: &World, log: &MemoryLog) -> Claim {
-    let n = sample(log).contexts as f64;
-    let mut reward = 0.0;
-    for index in 0..log.chunks() {
-        let chunk = log.chunk(index).expect("a chunk in memory");
-        reward -= chunk.costs.iter().zip(chunk.weights.iter()).map(|(c, w)| c * w).sum::<f64>();
-    }
-    let bound = bernoulli_inverse(reward / n, (1.0 / DELTA).ln() / n);
+    let mean = mean_cost(log, &unattended()).expect("a mean");
+    let bound = -lower_bound(mean, sample(log).contexts, DELTA);
     Claim { name: "certified baseline", bound, truth: -world.baseline_risk() }
 }

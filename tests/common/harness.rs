@@ -20,6 +20,20 @@ pub struct Claim {
     pub truth: f64,
 }
 
+impl Claim {
+    /// Several claims made with one δ: none of these differences truth − bound is above 0.
+    pub fn that_none_exceeds(name: &'static str, excesses: impl IntoIterator<Item = f64>) -> Claim {
+        let worst = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
+        let truth = excesses.into_iter().fold(f64::NEG_INFINITY, worst);
+        Claim { name, bound: 0.0, truth }
+    }
+
+    /// What is not a number protects nobody: it counts as violated.
+    fn is_violated(&self) -> bool {
+        self.bound.is_nan() || self.truth.is_nan() || self.truth > self.bound
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tally {
     pub name: &'static str,
@@ -66,8 +80,7 @@ where
         let name = all[0][i].name;
         let claims = || all.iter().map(|claims| &claims[i]);
         assert!(claims().all(|c| c.name == name), "claims come in one order");
-        // A bound that is not a number protects nobody: it counts as violated.
-        let violations = claims().filter(|c| c.bound.is_nan() || c.truth > c.bound).count() as u64;
+        let violations = claims().filter(|c| c.is_violated()).count() as u64;
         let mean_margin = claims().map(|c| c.bound - c.truth).sum::<f64>() / trials as f64;
         Tally { name, trials, violations, mean_margin }
     };

@@ -3,4 +3,5 @@
 
 pub mod certify;
 pub mod harness;
+pub mod jobs;
 pub mod world;
