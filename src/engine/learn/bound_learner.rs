@@ -9,14 +9,14 @@ use rayon::prelude::*;
 
 use super::adam::Adam;
 use super::lbfgs::{Ended, Lbfgs};
-use super::sweep::{At, Pointwise, Work, sweep};
+use super::sweep::{At, Pointwise, Work, scores_of, sweep};
 use crate::engine::bound::{Bound, BoundValue, Seen};
 use crate::engine::control::{Control, Progress, TerminationReason};
 use crate::engine::error::Result;
 use crate::engine::log::LogSource;
 use crate::engine::measure::blocks;
 use crate::engine::numerics::divergence;
-use crate::engine::numerics::product::norms;
+use crate::engine::numerics::product::{norms, pad, padded};
 use crate::engine::policy::{LigFast, MixedLogit, Policy, PolicyParams};
 use crate::engine::spec::{Optimizer, PolicyClass, Preset};
 
@@ -75,10 +75,10 @@ pub struct Learner<'a> {
 /// below which a run of steps has converged.
 const STEPS_PER_CHOICE: usize = 8;
 const FAST_EPOCHS: u64 = 60;
-const TOLERANCE: f64 = 1e-5;
+const TOLERANCE: f64 = 2e-5;
 /// Before all rows, every 8th chunk and then every second one: most of the way costs little there.
-/// Logs of fewer chunks than the first figure start with all.
-const STRIDES: [(usize, usize, usize); 2] = [(64, 8, 24), (16, 2, 10)];
+/// (Chunks that a log must have, stride, rounds.)
+const STAGES: [(usize, usize, usize); 2] = [(64, 8, 6), (16, 2, 1)];
 
 /// Starts at the prior and never ends above it.
 pub fn minimise(problem: &Problem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
@@ -142,13 +142,7 @@ impl<'a> Learner<'a> {
             let mean = q.mean.mapv(|m| m as f32);
             sweep(self.problem.log, chunks, mean.view(), &point, self.control)?
         };
-        // A part of the chunks stands for all of them.
-        let seen: usize = chunks.iter().map(|&i| self.norms[i].len()).sum();
-        let contexts = if chunks.len() == self.norms.len() {
-            self.problem.log.shape().contexts as f64
-        } else {
-            seen as f64
-        };
+        let contexts = self.contexts(chunks);
         let BoundValue { value, d_statistics, d_kl, .. } =
             held.value_and_gradient(&[swept.loss / contexts], self.problem.kl_weight * kl);
         let (d_loss, d_kl) = (d_statistics[0] / contexts, self.problem.kl_weight * d_kl);
@@ -161,22 +155,31 @@ impl<'a> Learner<'a> {
         Ok((value, gradient))
     }
 
+    /// How many contexts `chunks` hold; a part of the chunks stands for all of them.
+    fn contexts(&self, chunks: &[usize]) -> f64 {
+        if chunks.len() == self.norms.len() {
+            return self.problem.log.shape().contexts as f64;
+        }
+        chunks.iter().map(|&i| self.norms[i].len()).sum::<usize>().max(1) as f64
+    }
+
     /// The whole bound at Q with its best choice, from a pass without gradients.
-    pub fn choose(&self, point: &[f64]) -> Result<BoundValue> {
+    pub fn choose(&self, chunks: &[usize], point: &[f64]) -> Result<BoundValue> {
         let q = self.gaussian(point);
         let (bound, log) = (self.problem.bound, self.problem.log);
         let link = self.link(q.scale);
-        let mean = q.mean.mapv(|m| m as f32);
+        let mean = pad(q.mean.mapv(|m| m as f32).view());
+        let width = padded(q.mean.ncols());
         let count = bound.statistics();
-        let parts: Vec<Vec<f64>> = blocks(self.all.len())
+        let parts: Vec<Vec<f64>> = blocks(chunks.len())
             .into_par_iter()
             .map(|range| {
-                let mut work = Work::default();
+                let (mut work, mut products) = (Work::default(), Vec::new());
                 let mut total = vec![0.0; count];
-                for index in range {
+                for &index in &chunks[range] {
                     self.control.check()?;
                     let chunk = log.chunk(index)?;
-                    let scores = chunk.x.dot(&mean).mapv(f64::from);
+                    scores_of(&chunk, &mean, width, &mut products);
                     for c in 0..chunk.contexts() {
                         let n_actions = log.shape().n_actions;
                         let seen = Seen { n_actions, context: chunk.context(c), cost_model: None };
@@ -184,9 +187,9 @@ impl<'a> Learner<'a> {
                         work.h.resize(count * n_actions, 0.0);
                         work.pi.resize(n_actions, 0.0);
                         bound.coefficients(&seen, &mut work.h);
-                        let scores = scores.row(c);
-                        let scores = scores.as_slice().expect("row-major");
-                        link.propensities(scores, self.norms[index][c], &mut work.scratch, &mut work.pi);
+                        let row = &products[c * width..c * width + n_actions];
+                        let scores: Vec<f64> = row.iter().map(|&s| s as f64).collect();
+                        link.propensities(&scores, self.norms[index][c], &mut work.scratch, &mut work.pi);
                         for (total, h) in total.iter_mut().zip(work.h.chunks_exact(n_actions)) {
                             *total += h.iter().zip(&work.pi).map(|(h, pi)| h * pi).sum::<f64>();
                         }
@@ -195,7 +198,7 @@ impl<'a> Learner<'a> {
                 Ok(total)
             })
             .collect::<Result<_>>()?;
-        let contexts = log.shape().contexts as f64;
+        let contexts = self.contexts(chunks);
         let mean_of = |s: usize| parts.iter().map(|p| p[s]).sum::<f64>() / contexts;
         let statistics: Vec<f64> = (0..count).map(mean_of).collect();
         Ok(bound.value_and_gradient(&statistics, self.problem.kl_weight * q.kl(self.problem.prior)))
@@ -225,31 +228,28 @@ impl<'a> Learner<'a> {
     fn fast(&mut self, optimizer: &Optimizer) -> Result<Learned> {
         let epochs = optimizer.epochs.unwrap_or(FAST_EPOCHS);
         let prior = self.start();
-        let first = self.choose(&prior)?;
-        let mut held = self.problem.bound.held(first.choice);
-        let first_step = optimizer.learning_rate.unwrap_or(0.5);
-        let mut state = Lbfgs::at(prior.clone(), first_step);
-        let mut work = 0.0;
-        for (at_least, stride, steps) in STRIDES {
-            if self.all.len() < at_least || self.control.out_of_time() {
-                continue;
-            }
+        let first = self.choose(&self.all, &prior)?;
+        let mut state = Lbfgs::at(prior.clone(), optimizer.learning_rate.unwrap_or(0.5));
+        let (mut work, mut choice) = (0.0, first.choice);
+        for (at_least, stride, rounds) in STAGES {
             let part: Vec<usize> = self.all.iter().copied().step_by(stride).collect();
-            let share = part.len() as f64 / self.all.len() as f64;
-            let mut evaluate = |p: &[f64]| {
-                work += share;
-                self.value_and_gradient(&*held, &part, p)
-            };
-            state.refresh(&mut evaluate)?;
-            state.run(steps, TOLERANCE, &mut evaluate)?;
-            held = self.problem.bound.held(self.choose(&state.point)?.choice);
+            for _ in 0..if self.all.len() < at_least { 0 } else { rounds } {
+                if self.control.out_of_time() || work >= epochs as f64 {
+                    break;
+                }
+                let (ended, chosen) = self.round(&mut state, choice, &part, STEPS_PER_CHOICE, &mut work)?;
+                let settled = ended == Ended::Converged && chosen.choice == choice;
+                choice = chosen.choice;
+                if settled {
+                    break;
+                }
+            }
         }
-        let mut chosen = self.choose(&state.point)?;
-        let (mut best, mut point) = (first, prior);
-        let mut ended = Ended::Steps;
+        let mut chosen = self.choose(&self.all, &state.point)?;
+        let (mut best, mut point, mut ended) = (first, prior, Ended::Steps);
         loop {
             let gained = best.value - chosen.value;
-            let settled = ended == Ended::Converged && chosen.choice == best.choice;
+            let settled = ended == Ended::Converged && (chosen.choice == best.choice || gained <= 0.0);
             if gained > 0.0 {
                 point.clone_from(&state.point);
                 best = chosen;
@@ -257,7 +257,7 @@ impl<'a> Learner<'a> {
             self.iterations = work as u64;
             self.report(self.iterations.min(epochs), epochs, best.value);
             let left = epochs.saturating_sub(self.iterations);
-            let reason = if settled || (gained <= 0.0 && ended == Ended::Converged) {
+            let reason = if settled {
                 Some(TerminationReason::Converged)
             } else if left == 0 {
                 Some(TerminationReason::EpochBudget)
@@ -267,15 +267,30 @@ impl<'a> Learner<'a> {
             if let Some(reason) = reason {
                 return Ok(self.finish(&point, best.value, reason));
             }
-            held = self.problem.bound.held(best.choice);
-            let mut evaluate = |p: &[f64]| {
-                work += 1.0;
-                self.pass(&*held, p)
-            };
-            state.refresh(&mut evaluate)?;
-            ended = state.run(STEPS_PER_CHOICE.min(left as usize), TOLERANCE, &mut evaluate)?;
-            chosen = self.choose(&state.point)?;
+            let steps = STEPS_PER_CHOICE.min(left as usize);
+            (ended, chosen) = self.round(&mut state, best.choice, &self.all, steps, &mut work)?;
         }
+    }
+
+    /// A few steps on `chunks` with one choice held, then the choice anew. Adds to `work` in passes
+    /// over all rows.
+    fn round(
+        &self,
+        state: &mut Lbfgs,
+        choice: usize,
+        chunks: &[usize],
+        steps: usize,
+        work: &mut f64,
+    ) -> Result<(Ended, BoundValue)> {
+        let held = self.problem.bound.held(choice);
+        let share = chunks.len() as f64 / self.all.len() as f64;
+        let mut evaluate = |p: &[f64]| {
+            *work += share;
+            self.value_and_gradient(&*held, chunks, p)
+        };
+        state.refresh(&mut evaluate)?;
+        let ended = state.run(steps, TOLERANCE, &mut evaluate)?;
+        Ok((ended, self.choose(chunks, &state.point)?))
     }
 
     /// The paper's training procedure: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a set
@@ -290,7 +305,7 @@ impl<'a> Learner<'a> {
         scales.push((2.0 * self.dimension()).sqrt());
         let mut adam = Adam::new(self.start(), scales, rate);
         let mut point = adam.point.clone();
-        let mut best = self.choose(&point)?;
+        let mut best = self.choose(&self.all, &point)?;
         let mut choice = best.choice;
         for epoch in 1..=epochs {
             if self.control.out_of_time() {
@@ -301,7 +316,7 @@ impl<'a> Learner<'a> {
                 let (_, gradient) = self.value_and_gradient(&*held, chunks, &adam.point)?;
                 adam.step(&gradient);
             }
-            let chosen = self.choose(&adam.point)?;
+            let chosen = self.choose(&self.all, &adam.point)?;
             choice = chosen.choice;
             if chosen.value < best.value {
                 point.clone_from(&adam.point);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::engine::error::Result;
 
-const MEMORY: usize = 10;
+const MEMORY: usize = 20;
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 const MAX_BACKTRACKS: usize = 12;
 

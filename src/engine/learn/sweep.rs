@@ -2,7 +2,6 @@
 //! turns scores into a loss and its gradient, and the second product back to the parameters. Chunks
 //! are swept in parallel and added in their own order.
 
-use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
@@ -10,6 +9,7 @@ use crate::engine::control::Control;
 use crate::engine::error::{EngineError, Result};
 use crate::engine::log::{Chunk, LogSource};
 use crate::engine::measure::blocks;
+use crate::engine::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
 use crate::engine::policy::Scratch;
 
 /// A thread's working memory.
@@ -49,15 +49,18 @@ pub fn sweep(
     point: &dyn Pointwise,
     control: &Control,
 ) -> Result<Swept> {
-    let parts: Vec<(f64, Array2<f32>, f64)> = blocks(chunks.len())
+    let (padded_mean, k) = (pad(mean), mean.ncols());
+    let parts: Vec<(f64, Vec<f32>, f64)> = blocks(chunks.len())
         .into_par_iter()
-        .map(|block| sweep_block(log, &chunks[block], mean, point, control))
+        .map(|block| sweep_block(log, &chunks[block], &padded_mean, k, point, control))
         .collect::<Result<_>>()?;
     let mut swept = Swept { loss: 0.0, d_mean: Array2::zeros(mean.dim()), d_scalar: 0.0 };
     for (loss, d_mean, d_scalar) in &parts {
         swept.loss += loss;
         swept.d_scalar += d_scalar;
-        swept.d_mean.zip_mut_with(d_mean, |total, &part| *total += part as f64);
+        for (mut total, part) in swept.d_mean.rows_mut().into_iter().zip(d_mean.chunks_exact(padded(k))) {
+            total.iter_mut().zip(part).for_each(|(total, &part)| *total += part as f64);
+        }
     }
     if swept.loss.is_finite() && swept.d_scalar.is_finite() && swept.d_mean.iter().all(|g| g.is_finite()) {
         Ok(swept)
@@ -69,28 +72,41 @@ pub fn sweep(
 fn sweep_block(
     log: &dyn LogSource,
     chunks: &[usize],
-    mean: ArrayView2<f32>,
+    mean: &[f32],
+    k: usize,
     point: &dyn Pointwise,
     control: &Control,
-) -> Result<(f64, Array2<f32>, f64)> {
-    let k = mean.ncols();
-    let (mut loss, mut d_scalar) = (0.0, 0.0);
-    let mut d_mean = Array2::zeros(mean.dim());
+) -> Result<(f64, Vec<f32>, f64)> {
+    let width = padded(k);
+    let (mut loss, mut d_scalar, mut d_mean) = (0.0, 0.0, vec![0.0f32; mean.len()]);
     let (mut work, mut scores, mut d_scores) = (Work::default(), vec![0.0; k], vec![0.0; k]);
+    let mut products = Vec::new();
     for &index in chunks {
         control.check()?;
         let chunk = log.chunk(index)?;
+        scores_of(&chunk, mean, width, &mut products);
         // Scores are overwritten by their gradient, row by row.
-        let mut products = Array2::<f32>::zeros((chunk.contexts(), k));
-        general_mat_mul(1.0, &chunk.x, &mean, 0.0, &mut products);
-        for (c, mut row) in products.rows_mut().into_iter().enumerate() {
-            scores.iter_mut().zip(&row).for_each(|(s, &r)| *s = r as f64);
+        for (c, row) in products.chunks_exact_mut(width).enumerate() {
+            scores.iter_mut().zip(row.iter()).for_each(|(s, &r)| *s = r as f64);
             let (l, d) = point.context(At { chunk: &chunk, index, c }, &scores, &mut work, &mut d_scores);
             loss += l;
             d_scalar += d;
             row.iter_mut().zip(&d_scores).for_each(|(r, &d)| *r = d as f32);
         }
-        general_mat_mul(1.0, &chunk.x.t(), &products, 1.0, &mut d_mean);
+        let x = chunk.x.as_slice().ok_or_else(not_row_major)?;
+        add_narrow_gradient(x, &products, width, &mut d_mean);
     }
     Ok((loss, d_mean, d_scalar))
+}
+
+fn not_row_major() -> EngineError {
+    EngineError::Log("a chunk's features are not row-major".into())
+}
+
+/// φ(x)ᵀμ of a chunk, padded, into `out`.
+pub fn scores_of(chunk: &Chunk, mean: &[f32], width: usize, out: &mut Vec<f32>) {
+    out.clear();
+    out.resize(chunk.contexts() * width, 0.0);
+    let x = chunk.x.as_standard_layout();
+    narrow_scores(x.as_slice().unwrap_or(&[]), mean, width, out);
 }

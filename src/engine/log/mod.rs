@@ -114,5 +114,5 @@ pub trait LogSource: Sync {
 /// Contexts a chunk: a function of p alone, so that sums have one order whatever the machine, and
 /// small enough for a chunk's features to stay in a core's cache between the two matrix products.
 pub fn chunk_contexts(dim: usize) -> usize {
-    (196_608 / dim.max(1)).clamp(64, 1024)
+    (98_304 / dim.max(1)).clamp(64, 1024)
 }

@@ -60,3 +60,153 @@ pub fn norms(x: ArrayView2<f32>) -> Vec<f64> {
     let square = |row: ndarray::ArrayView1<f32>| row.iter().map(|&v| (v as f64) * (v as f64)).sum::<f64>();
     x.rows().into_iter().map(|row| square(row).sqrt()).collect()
 }
+
+/// Columns of f32 parameters are padded to a multiple of this.
+const LANES: usize = 8;
+
+pub fn padded(k: usize) -> usize {
+    k.next_multiple_of(LANES)
+}
+
+/// mean (p × K) with its rows padded by zeros.
+pub fn pad(mean: ArrayView2<f32>) -> Vec<f32> {
+    let width = padded(mean.ncols());
+    let mut out = vec![0.0; mean.nrows() * width];
+    for (row, out) in mean.rows().into_iter().zip(out.chunks_exact_mut(width)) {
+        row.iter().zip(out).for_each(|(&v, out)| *out = v);
+    }
+    out
+}
+
+dispatch! {
+    /// out = x · mean: rows × width from rows × p and a padded p × width. Learning's first product:
+    /// a tall matrix times a narrow one, which a general product would pack to no use.
+    pub fn narrow_scores(x: &[f32], mean: &[f32], width: usize, out: &mut [f32]) = narrow_scores_body
+}
+
+#[inline(always)]
+fn narrow_scores_body(x: &[f32], mean: &[f32], width: usize, out: &mut [f32]) {
+    let p = mean.len() / width;
+    if p == 0 {
+        return out.fill(0.0);
+    }
+    for (x, out) in x.chunks(4 * p).zip(out.chunks_mut(4 * width)) {
+        let mut first = 0;
+        while first + 16 <= width {
+            tile::<16>(x, mean, p, width, first, out);
+            first += 16;
+        }
+        if first < width {
+            tile::<8>(x, mean, p, width, first, out);
+        }
+    }
+}
+
+/// Up to four rows times W columns, accumulated in registers.
+#[inline(always)]
+fn tile<const W: usize>(x: &[f32], mean: &[f32], p: usize, width: usize, first: usize, out: &mut [f32]) {
+    if x.len() == 4 * p {
+        let (a, rest) = x.split_at(p);
+        let (b, rest) = rest.split_at(p);
+        let (c, d) = rest.split_at(p);
+        let mut acc = [[0.0f32; W]; 4];
+        for ((((m, a), b), c), d) in mean.chunks_exact(width).zip(a).zip(b).zip(c).zip(d) {
+            let m: &[f32; W] = m[first..first + W].try_into().expect("W columns");
+            for l in 0..W {
+                acc[0][l] = a.mul_add(m[l], acc[0][l]);
+                acc[1][l] = b.mul_add(m[l], acc[1][l]);
+                acc[2][l] = c.mul_add(m[l], acc[2][l]);
+                acc[3][l] = d.mul_add(m[l], acc[3][l]);
+            }
+        }
+        for (acc, out) in acc.iter().zip(out.chunks_exact_mut(width)) {
+            out[first..first + W].copy_from_slice(acc);
+        }
+    } else {
+        for (x, out) in x.chunks_exact(p).zip(out.chunks_exact_mut(width)) {
+            let mut acc = [0.0f32; W];
+            for (m, v) in mean.chunks_exact(width).zip(x) {
+                let m: &[f32; W] = m[first..first + W].try_into().expect("W columns");
+                for l in 0..W {
+                    acc[l] = v.mul_add(m[l], acc[l]);
+                }
+            }
+            out[first..first + W].copy_from_slice(&acc);
+        }
+    }
+}
+
+dispatch! {
+    /// d_mean += xᵀ · d: a padded p × width from rows × p and rows × width. The second product.
+    pub fn add_narrow_gradient(x: &[f32], d: &[f32], width: usize, d_mean: &mut [f32]) = add_narrow_gradient_body
+}
+
+#[inline(always)]
+fn add_narrow_gradient_body(x: &[f32], d: &[f32], width: usize, d_mean: &mut [f32]) {
+    let p = d_mean.len() / width;
+    if p == 0 {
+        return;
+    }
+    // Four rows at a time: d_mean is read and written once for the four.
+    for (x, d) in x.chunks(4 * p).zip(d.chunks(4 * width)) {
+        if x.len() == 4 * p {
+            for first in (0..width).step_by(LANES) {
+                let part = |r: usize| -> [f32; LANES] {
+                    d[r * width + first..][..LANES].try_into().expect("eight columns")
+                };
+                let d = [part(0), part(1), part(2), part(3)];
+                let (a, rest) = x.split_at(p);
+                let (b, rest) = rest.split_at(p);
+                let (c, e) = rest.split_at(p);
+                for ((((g, a), b), c), e) in d_mean.chunks_exact_mut(width).zip(a).zip(b).zip(c).zip(e) {
+                    let g = &mut g[first..first + LANES];
+                    for l in 0..LANES {
+                        let two = a.mul_add(d[0][l], b * d[1][l]);
+                        let four = c.mul_add(d[2][l], e.mul_add(d[3][l], two));
+                        g[l] += four;
+                    }
+                }
+            }
+        } else {
+            for (x, d) in x.chunks_exact(p).zip(d.chunks_exact(width)) {
+                for (g, v) in d_mean.chunks_exact_mut(width).zip(x) {
+                    g.iter_mut().zip(d).for_each(|(g, d)| *g = v.mul_add(*d, *g));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::Array2;
+
+    /// Against ndarray's product, on shapes that fill tiles and on shapes that do not.
+    #[test]
+    fn narrow_products_agree() {
+        for (n, p, k) in [(1, 1, 2), (4, 7, 8), (9, 33, 10), (18, 5, 16), (7, 12, 27)] {
+            let value = |i: usize| ((i * 2654435761) % 1000) as f32 / 500.0 - 1.0;
+            let x = Array2::from_shape_fn((n, p), |(i, j)| value(i * p + j));
+            let mean = Array2::from_shape_fn((p, k), |(i, j)| value(7 + i * k + j));
+            let width = padded(k);
+            let mut out = vec![f32::NAN; n * width];
+            narrow_scores(x.as_slice().unwrap(), &pad(mean.view()), width, &mut out);
+            let want = x.dot(&mean);
+            for i in 0..n {
+                for a in 0..width {
+                    let want = if a < k { want[(i, a)] } else { 0.0 };
+                    assert!((out[i * width + a] - want).abs() < 1e-4, "{n} {p} {k}");
+                }
+            }
+            let mut gradient = vec![1.0f32; p * width];
+            add_narrow_gradient(x.as_slice().unwrap(), &out, width, &mut gradient);
+            let want = x.t().dot(&want);
+            for j in 0..p {
+                for a in 0..k {
+                    assert!((gradient[j * width + a] - 1.0 - want[(j, a)]).abs() < 1e-3, "{n} {p} {k}");
+                }
+            }
+        }
+    }
+}

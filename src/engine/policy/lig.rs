@@ -127,10 +127,8 @@ fn tabulate_body(z: &[f64], start: f64, step: f64, hazards: &mut [f64], product:
                 u[l] = ((block * LANES + l) as i32 as f64).mul_add(step, offset);
             }
             let (cdf, hazard) = cdf_and_hazard(&u);
-            for l in 0..LANES {
-                r[l] = hazard[l];
-                f[l] *= cdf[l];
-            }
+            r.copy_from_slice(&hazard);
+            f.iter_mut().zip(&cdf).for_each(|(f, cdf)| *f *= cdf);
         }
     }
 }

@@ -2,6 +2,8 @@
 //! nodes of an action side by side, so that they fill the vector registers. Good to about 1e-6,
 //! which is all that learning needs; certificates use `lig.rs`.
 
+#![allow(clippy::excessive_precision)]
+
 use super::{Policy, Scratch};
 use crate::engine::numerics::dispatch;
 
@@ -95,8 +97,10 @@ fn forward_body(z: &[f32], hazards: &mut [Lane], product: &mut Lane, pi: &mut [f
     }
     for (hazards, pi) in hazards.iter().zip(pi.iter_mut()) {
         let mut acc = [0.0f32; 8];
-        for l in 0..NODES {
-            acc[l % 8] = f[l].mul_add(hazards[l], acc[l % 8]);
+        for (f, r) in f.chunks_exact(8).zip(hazards.chunks_exact(8)) {
+            for l in 0..8 {
+                acc[l] = f[l].mul_add(r[l], acc[l]);
+            }
         }
         *pi = total(&acc);
     }
@@ -135,9 +139,12 @@ fn backward_body(z: &[f32], hazards: &[Lane], product: &Lane, h: &[f64], d_z: &m
     for b in 0..z.len() {
         let (u, r, h) = (nodes(z[b]), &hazards[b], h[b] as f32);
         let mut acc = [0.0f32; 8];
-        for l in 0..NODES {
-            let inner = h.mul_add(u[l] + r[l], -weighted[l]);
-            acc[l % 8] = (product[l] * r[l]).mul_add(inner, acc[l % 8]);
+        for block in (0..NODES).step_by(8) {
+            for l in 0..8 {
+                let j = block + l;
+                let inner = h.mul_add(u[j] + r[j], -weighted[j]);
+                acc[l] = (product[j] * r[j]).mul_add(inner, acc[l]);
+            }
         }
         d_z[b] = total(&acc);
     }
