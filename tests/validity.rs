@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use common::certify::*;
 use common::harness::{Claim, DELTA, Tally, assert_flagged, assert_valid, binomial_tail, simulate};
-use common::jobs::{certificate_claim, evaluation_claim, learning, run_job};
+use common::jobs::{certificate_claim, evaluation_claim, learning, learning_from_zero, run_job};
 use common::world::World;
 use guarantor::engine::bound::Betting;
 use guarantor::engine::log::{Columns, MemoryLog};
@@ -20,7 +20,7 @@ use guarantor::engine::spec::{BoundKind, PolicyClass};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-const TRIALS: u64 = 400;
+const TRIALS: u64 = 300;
 /// Independent contexts a log.
 const CONTEXTS: u64 = 100;
 
@@ -33,6 +33,9 @@ fn tallies(world: &World, seed: u64) -> Vec<Tally> {
         let mut claims = fixed_claims(world, &drawn, &fixed);
         claims.extend(given_claims(world, &drawn, &fixed));
         claims.extend(given_claims(world, &drawn, &learned_elsewhere(world, rng)));
+        if world.full_propensities {
+            claims.extend(modelled_claims(world, &drawn, &fixed, &world.random_policy(1.0, rng)));
+        }
         claims.push(baseline_claim(world, &drawn.log()));
         claims
     });
@@ -49,7 +52,7 @@ fn learned_elsewhere(world: &World, rng: &mut ChaCha8Rng) -> PolicyParams {
 #[test]
 fn holds_with_full_support() {
     let tallies = tallies(&World::full_support(), 10);
-    assert_eq!(tallies.len(), 8 + 8 + 6 + 6 + 1);
+    assert_eq!(tallies.len(), 8 + 8 + 6 + 6 + 4 + 1);
     assert_valid(&tallies);
 }
 
@@ -66,7 +69,7 @@ fn holds_with_a_peaked_logging_policy() {
 #[test]
 fn holds_with_repeated_contexts() {
     let tallies = tallies(&World::repeated(), 40);
-    assert_eq!(tallies.len(), 6 + 6 + 6 + 6 + 1, "LS and Catoni do not apply");
+    assert_eq!(tallies.len(), 6 + 6 + 6 + 6 + 4 + 1, "LS and Catoni do not apply");
     assert_valid(&tallies);
 }
 
@@ -189,8 +192,20 @@ fn binomial_tail_is_exact() {
     close(binomial_tail(2, 4, 0.25), 1.0 - 0.75f64.powi(4) - 0.75f64.powi(3));
 }
 
+/// Learning ends in a policy on any log, however little holds it back.
+#[test]
+fn learning_never_fails() {
+    let (world, mut failures) = (World::full_support(), Vec::new());
+    for seed in 0..TRIALS {
+        let log = world.draw(CONTEXTS, &mut ChaCha8Rng::seed_from_u64(seed)).log();
+        let bound = Betting::log_smoothing(sample(&log), DELTA);
+        failures.extend(try_learn(&log, &bound, &uniform_prior(&world), 0.01).err().map(|e| (seed, e)));
+    }
+    assert!(failures.is_empty(), "{} of {TRIALS} failed, the first {:?}", failures.len(), failures[0]);
+}
+
 /// Jobs a world: each learns, splits and certifies anew.
-const JOBS: u64 = 100;
+const JOBS: u64 = 150;
 
 /// `auto` from the log to the certificate, and three candidates evaluated at once.
 fn whole_jobs(world: &World, seed: u64) -> Vec<Tally> {
@@ -198,11 +213,14 @@ fn whole_jobs(world: &World, seed: u64) -> Vec<Tally> {
     let candidates: BTreeMap<String, PolicyParams> =
         ["a", "b", "c"].map(|id| (id.to_string(), world.random_policy(0.1, &mut rng))).into();
     simulate(JOBS, seed, |rng| {
-        let log = world.draw(2 * CONTEXTS, rng).log();
+        let drawn = world.draw(2 * CONTEXTS, rng);
+        let log = drawn.log();
         let finished = run_job(&learning(BoundKind::Auto, rng.random()), &log, &BTreeMap::new());
+        let logged = world.with_candidates(&drawn, &candidates);
         vec![
             certificate_claim("auto", world, &finished),
-            evaluation_claim("three candidates", world, &log, &candidates, BoundKind::Auto),
+            evaluation_claim("three candidates", world, &log, &candidates),
+            evaluation_claim("three logged candidates", world, &logged, &candidates),
         ]
     })
 }
@@ -230,4 +248,24 @@ fn jobs_hold_with_repeated_contexts() {
 #[test]
 fn jobs_hold_where_there_is_nothing_to_learn() {
     assert_valid(&whole_jobs(&World::no_signal(), 150));
+}
+
+/// Each named bound from the log to the certificate, its baseline certified too.
+fn named_jobs(world: &World, seed: u64, bounds: &[BoundKind]) -> Vec<Tally> {
+    simulate(TRIALS, seed, |rng| {
+        let log = world.draw(CONTEXTS, rng).log();
+        let claim = |&bound: &BoundKind| {
+            let finished = run_job(&learning_from_zero(bound), &log, &BTreeMap::new());
+            certificate_claim(bound.name(), world, &finished)
+        };
+        bounds.iter().map(claim).collect()
+    })
+}
+
+#[test]
+fn named_jobs_hold() {
+    use BoundKind::{Betting, Catoni, Cbb, LogSmoothing, LondonSandler};
+    let all = [LondonSandler, Catoni, Cbb, LogSmoothing, Betting];
+    assert_valid(&named_jobs(&World::no_signal(), 160, &all));
+    assert_valid(&named_jobs(&World::repeated(), 170, &[Cbb, LogSmoothing, Betting]));
 }

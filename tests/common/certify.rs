@@ -1,8 +1,12 @@
 //! Every bound as something that makes a claim about a policy on a drawn log.
 
+use guarantor::engine::Result;
 use guarantor::engine::baseline::{lower_bound, mean_cost};
-use guarantor::engine::bound::{Betting, Bound, Catoni, Cbb, GivenBetting, LondonSandler, Sample};
+use guarantor::engine::bound::{
+    Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, LondonSandler, Sample,
+};
 use guarantor::engine::control::unattended;
+use guarantor::engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
 use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
 use guarantor::engine::log::{LogSource, MemoryLog};
 use guarantor::engine::measure::{Statistics, Subject, measure};
@@ -76,8 +80,13 @@ pub fn uniform_prior(world: &World) -> Gaussian {
     Gaussian { mean: Array2::zeros((world.x.ncols(), ACTIONS)), scale: 1.0 }
 }
 
-/// Minimises a bound on the log; with a `kl_weight` below 1 it overfits.
+/// Minimises a bound on the log; with a `kl_weight` below 1 it overfits. Where learning fails the prior
+/// stands for what was learned, for bounds hold of any policy; `learning_never_fails` counts that.
 pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Gaussian {
+    try_learn(log, bound, prior, kl_weight).unwrap_or_else(|_| prior.clone())
+}
+
+pub fn try_learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Result<Gaussian> {
     let problem = Problem { log, bound, class: PolicyClass::Lig, prior, kl_weight, seed: 0 };
     let optimizer = Optimizer {
         preset: Preset::Fast,
@@ -86,7 +95,7 @@ pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f6
         batch_size: None,
         max_seconds: None,
     };
-    minimise(&problem, &optimizer, &unattended()).expect("learning works").gaussian
+    Ok(minimise(&problem, &optimizer, &unattended())?.gaussian)
 }
 
 /// R(π) − κR(π0).
@@ -143,6 +152,35 @@ pub fn one_bet(mut betting: Betting) -> Betting {
     let nearest = betting.choices.iter().min_by(|a, b| distance(a.lambda).total_cmp(&distance(b.lambda)));
     betting.choices = nearest.copied().into_iter().collect();
     betting
+}
+
+/// The doubly robust form with a cost model that is wrong: what it costs is tightness, never truth. At
+/// the larger λ the model must be shrunk to keep z in range.
+pub fn modelled_claims(
+    world: &World,
+    drawn: &Drawn,
+    policy: &PolicyParams,
+    model: &PolicyParams,
+) -> Vec<Claim> {
+    let log = drawn.log();
+    let calibration = ScoreCalibration { link: ScoreLink::Separate, offset: 0.0, slope: 4.0 };
+    let model = CostModel { scores: model, calibration };
+    let claim = |(name, kappa, lambda): (&'static str, u8, f64)| {
+        let choices = vec![Choice { control: ControlVariate::Shrunk, tau: 0.2 * TAU, lambda }];
+        let betting = Betting { choices, ..Betting::new(sample(&log), kappa, &[0.0], TAU, DELTA) };
+        let given = GivenBetting { betting };
+        let measured = measure(&log, Subject::Policy(policy), Some(&model), &given, &unattended());
+        let statistics = measured.expect("a finite statistic").statistics;
+        let bound = given.betting.value_and_gradient(&statistics, 0.0).value;
+        Claim { name, bound, truth: truth(world, policy, kappa) }
+    };
+    let claims = [
+        ("modelled, risk", 0, LAMBDA),
+        ("modelled, improvement", 1, LAMBDA),
+        ("modelled, risk, shrunk", 0, 0.6),
+        ("modelled, improvement, shrunk", 1, 0.6),
+    ];
+    claims.into_iter().map(claim).collect()
 }
 
 pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> f64 {

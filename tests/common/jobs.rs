@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use guarantor::engine::certificate::Certificate;
+use guarantor::engine::certificate::{CandidateResult, Certificate};
 use guarantor::engine::control::unattended;
 use guarantor::engine::log::{LogSource, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{BoundKind, Candidate, PolicyShape, SpecContext, SpecRequest};
+use guarantor::engine::spec::{
+    BoundKind, Candidate, PolicyShape, PriorKind, PriorRequest, SpecContext, SpecRequest,
+};
 use guarantor::engine::{Finished, Inputs, run};
 
 use super::harness::{Claim, DELTA};
@@ -32,6 +34,12 @@ pub fn learning(bound: BoundKind, seed: u64) -> SpecRequest {
     SpecRequest { bound: Some(bound), delta: Some(DELTA), seed: Some(seed), ..SpecRequest::default() }
 }
 
+/// The same from the prior that plays uniformly, on all rows.
+pub fn learning_from_zero(bound: BoundKind) -> SpecRequest {
+    let prior = PriorRequest { kind: Some(PriorKind::Zero), ..PriorRequest::default() };
+    SpecRequest { prior: Some(prior), ..learning(bound, 0) }
+}
+
 /// How far a policy's true risk and improvement exceed what was guaranteed of it; 0 or less is true.
 fn excess(world: &World, policy: &PolicyParams, risk: f64, improvement: f64) -> f64 {
     let true_risk = world.risk(policy);
@@ -48,23 +56,28 @@ pub fn certificate_claim(name: &'static str, world: &World, finished: &Finished)
     Claim::that_none_exceeds(name, [excess(world, policy, guaranteed_risk, guaranteed_improvement)])
 }
 
-/// Kind `evaluate` with all of `policies` as candidates: what is said of each, all at once.
+/// Kind `evaluate` with all of `policies` as candidates, as policies or as the log carries them: what is
+/// said of each, all at once.
 pub fn evaluation_claim(
     name: &'static str,
     world: &World,
     log: &MemoryLog,
     policies: &BTreeMap<String, PolicyParams>,
-    bound: BoundKind,
 ) -> Claim {
-    let candidates: Vec<Candidate> =
-        policies.keys().map(|id| Candidate::Policy { policy_id: id.clone() }).collect();
-    let request =
-        SpecRequest { candidates: Some(candidates), independent_of_log: Some(true), ..learning(bound, 0) };
-    let finished = run_job(&request, log, policies);
-    assert_eq!(finished.certificate.candidates.len(), policies.len());
-    let excesses =
-        finished.certificate.candidates.iter().zip(policies.values()).map(|(result, policy)| {
-            excess(world, policy, result.guaranteed_risk, result.guaranteed_improvement)
-        });
-    Claim::that_none_exceeds(name, excesses)
+    let logged = !log.shape().capabilities.candidates.is_empty();
+    let candidate = |id: &String| match logged {
+        true => Candidate::Logged { name: id.clone() },
+        false => Candidate::Policy { policy_id: id.clone() },
+    };
+    let request = SpecRequest {
+        candidates: Some(policies.keys().map(candidate).collect()),
+        independent_of_log: Some(true),
+        ..learning(BoundKind::Auto, 0)
+    };
+    let results = run_job(&request, log, policies).certificate.candidates;
+    assert_eq!(results.len(), policies.len());
+    let excess_of = |(result, policy): (&CandidateResult, &PolicyParams)| {
+        excess(world, policy, result.guaranteed_risk, result.guaranteed_improvement)
+    };
+    Claim::that_none_exceeds(name, results.iter().zip(policies.values()).map(excess_of))
 }

@@ -1,6 +1,8 @@
 //! A small world with a known truth: finitely many contexts, the mean cost of every action in each,
 //! and the policy that logs. R(π) and R(π0) are exact sums, and logs are drawn from it.
 
+use std::collections::BTreeMap;
+
 use guarantor::engine::log::{Columns, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
 use ndarray::{Array2, ArrayView2};
@@ -161,6 +163,18 @@ impl World {
         if let Some(ids) = &mut columns.contexts {
             ids.push(id);
         }
+    }
+
+    /// The log with what `policies` would have played logged beside it, under their names.
+    pub fn with_candidates(&self, drawn: &Drawn, policies: &BTreeMap<String, PolicyParams>) -> MemoryLog {
+        let mut columns = drawn.columns.clone();
+        let x = ArrayView2::from_shape((columns.rows(), columns.dim), &columns.x).expect("rows of p");
+        let played = |policy: &PolicyParams| {
+            let pi = policy.propensities(x).expect("a policy on these contexts");
+            columns.actions.iter().enumerate().map(|(i, &a)| pi[(i, a as usize)]).collect::<Vec<f64>>()
+        };
+        columns.candidates = policies.iter().map(|(name, p)| (name.clone(), played(p))).collect();
+        MemoryLog::new(columns).expect("a drawn log is a log")
     }
 
     /// A LIG policy that knows nothing of any log; a small scale makes it nearly deterministic.
