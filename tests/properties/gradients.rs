@@ -35,12 +35,12 @@ fn by_chain(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -
     for index in 0..log.chunks() {
         let chunk = log.chunk(index).unwrap();
         let (scores, norms) = policy.scores(chunk.x.view()).unwrap();
-        for c in 0..chunk.contexts() {
+        for (c, &norm) in norms.iter().enumerate() {
             let (mut h, mut pi, mut d) = (vec![0.0; k], vec![0.0; k], vec![0.0; k]);
             held.coefficients(&Seen { n_actions: k, context: chunk.context(c), cost_model: None }, &mut h);
             let scores = scores.row(c).to_vec();
-            link.propensities(&scores, norms[c], &mut scratch, &mut pi);
-            d_log_scale += scale * link.gradient(&scores, norms[c], &mut scratch, &pi, &h, &mut d);
+            link.propensities(&scores, norm, &mut scratch, &mut pi);
+            d_log_scale += scale * link.gradient(&scores, norm, &mut scratch, &pi, &h, &mut d);
             for ((j, a), d_mean) in d_mean.indexed_iter_mut() {
                 *d_mean += scale * d[a] * f64::from(chunk.x[(c, j)]);
             }
