@@ -1,57 +1,80 @@
-//! One value-and-gradient pass of CBB against its two matrix products, timed in the same run.
+//! The compute core's costs: `cargo bench --bench engine`. Ratios are taken within one run, because
+//! machines are noisy; docs/performance.md holds the figures.
 
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion};
 use guarantor::engine::bound::{Bound, Cbb, Sample};
 use guarantor::engine::control::unattended;
 use guarantor::engine::learn::bound_learner::{Gaussian, Learner, Problem};
 use guarantor::engine::log::{Columns, LogSource, MemoryLog};
-use guarantor::engine::spec::PolicyClass;
+use guarantor::engine::measure::{Statistics, Subject, measure};
+use guarantor::engine::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
+use guarantor::engine::policy::PolicyParams;
+use guarantor::engine::spec::{PolicyClass, SpecContext, SpecRequest};
+use guarantor::engine::{Inputs, run};
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
 use rayon::prelude::*;
-use std::time::Instant;
 
+/// A log with uniform propensities and costs that depend on the first feature.
 fn synthetic(n: usize, p: usize, k: usize) -> MemoryLog {
     let mut state = 1u64;
     let mut unit = move || {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1u64 << 24) as f32
     };
     let x: Vec<f32> = (0..n * p).map(|_| unit() / (p as f32).sqrt()).collect();
     let actions: Vec<u32> = (0..n).map(|_| (unit() * k as f32) as u32).collect();
-    let costs = (0..n).map(|_| if unit() < 0.3 { -1.0 } else { 0.0 }).collect();
+    let good = |i: usize| (x[i * p] * (p as f32).sqrt() * k as f32) as u32 == actions[i];
+    let costs = (0..n).map(|i| if good(i) { -1.0 } else { 0.0 }).collect();
+    let full = Some(vec![1.0 / k as f64; n * k]);
+    let propensities = vec![1.0 / k as f64; n];
     MemoryLog::new(Columns {
         n_actions: k,
         dim: p,
         x,
         actions,
         costs,
-        propensities: vec![1.0 / k as f64; n],
-        full: Some(vec![1.0 / k as f64; n * k]),
+        propensities,
+        full,
         ..Columns::default()
     })
-    .unwrap()
+    .expect("a valid log")
 }
 
-fn products(log: &MemoryLog, mean: &Array2<f32>) -> f32 {
-    let parts: Vec<Array2<f32>> = (0..log.chunks())
-        .into_par_iter()
-        .fold(
-            || Array2::<f32>::zeros(mean.dim()),
-            |mut g, i| {
-                let chunk = log.chunk(i).unwrap();
-                let mut s = Array2::<f32>::zeros((chunk.contexts(), mean.ncols()));
-                general_mat_mul(1.0, &chunk.x, mean, 0.0, &mut s);
-                general_mat_mul(1.0, &chunk.x.t(), &s, 1.0, &mut g);
-                g
-            },
-        )
-        .collect();
-    parts.iter().map(|p| p[(0, 0)]).sum()
+/// Both products by ndarray's general one, chunk by chunk.
+fn general_products(log: &MemoryLog, mean: &Array2<f32>) -> f32 {
+    let fold = |mut gradient: Array2<f32>, index: usize| {
+        let chunk = log.chunk(index).expect("in memory");
+        let mut scores = Array2::<f32>::zeros((chunk.contexts(), mean.ncols()));
+        general_mat_mul(1.0, &chunk.x, mean, 0.0, &mut scores);
+        general_mat_mul(1.0, &chunk.x.t(), &scores, 1.0, &mut gradient);
+        gradient
+    };
+    let parts = (0..log.chunks()).into_par_iter().fold(|| Array2::zeros(mean.dim()), fold);
+    parts.map(|g| g[(0, 0)]).sum()
 }
 
-fn main() {
-    let threads: usize = std::env::var("THREADS").ok().and_then(|v| v.parse().ok()).unwrap_or(2);
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build_global().unwrap();
+/// Both products by the kernels that learning uses.
+fn narrow_products(log: &MemoryLog, mean: &Array2<f32>) -> f32 {
+    let (width, mean) = (padded(mean.ncols()), pad(mean.view()));
+    let fold = |mut gradient: Vec<f32>, index: usize| {
+        let chunk = log.chunk(index).expect("in memory");
+        let x = chunk.x.as_slice().expect("row-major");
+        let mut scores = vec![0.0; chunk.contexts() * width];
+        narrow_scores(x, &mean, width, &mut scores);
+        add_narrow_gradient(x, &scores, width, &mut gradient);
+        gradient
+    };
+    let parts = (0..log.chunks()).into_par_iter().fold(|| vec![0.0f32; mean.len()], fold);
+    parts.map(|g| g[0]).sum()
+}
+
+fn passes(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("cbb");
     for (n, p, k) in [(57_000, 784, 10), (57_000, 784, 100), (57_000, 392, 10), (28_500, 784, 10)] {
         let log = synthetic(n, p, k);
         let sample = Sample { rows: n as u64, contexts: n as u64 };
@@ -66,19 +89,57 @@ fn main() {
             seed: 0,
         };
         let control = unattended();
-        let learner = Learner::new(&problem, &control).unwrap();
-        let point = learner.start();
-        let held = bound.held(30);
+        let learner = Learner::new(&problem, &control).expect("a learner");
+        let (point, held) = (learner.start(), bound.held(30));
         let mean = Array2::<f32>::from_elem((p, k), 0.01);
-        let (mut a, mut b) = (f64::MAX, f64::MAX);
-        for _ in 0..7 {
-            let t = Instant::now();
-            std::hint::black_box(products(&log, &mean));
-            a = a.min(t.elapsed().as_secs_f64());
-            let t = Instant::now();
-            std::hint::black_box(learner.pass(&*held, &point).unwrap());
-            b = b.min(t.elapsed().as_secs_f64());
+        let name = format!("n={n} p={p} K={k}");
+        group.bench_function(BenchmarkId::new("general products", &name), |b| {
+            b.iter(|| black_box(general_products(&log, &mean)))
+        });
+        group.bench_function(BenchmarkId::new("narrow products", &name), |b| {
+            b.iter(|| black_box(narrow_products(&log, &mean)))
+        });
+        group.bench_function(BenchmarkId::new("value and gradient", &name), |b| {
+            b.iter(|| black_box(learner.pass(&*held, &point)))
+        });
+        if (p, k) == (784, 10) {
+            let mean = vec![vec![0.01; k]; p];
+            let policy = PolicyParams::Lig { mean, scale: 1.0, features: Default::default() };
+            let dynamic: &dyn Bound = &bound;
+            let statistics: &dyn Statistics = &dynamic;
+            group.bench_function(BenchmarkId::new("f64 statistics of a certificate", &name), |b| {
+                b.iter(|| black_box(measure(&log, Subject::Policy(&policy), None, statistics, &control)))
+            });
         }
-        println!("n {n} p {p} k {k}: products {:.1} ms, pass {:.1} ms, ratio {:.2}", a * 1e3, b * 1e3, b / a);
     }
+    group.finish();
+}
+
+fn small_jobs(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("auto");
+    for n in [1_000, 10_000] {
+        let log = synthetic(n, 10, 4);
+        let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &|_| None };
+        let spec = SpecRequest::default().resolve(&context).expect("a valid specification");
+        let policies = BTreeMap::new();
+        let inputs = Inputs {
+            log: &log,
+            logging_policy: None,
+            policies: &policies,
+            dataset_version: 1,
+            dataset_digest: "sha256:synthetic",
+        };
+        group.bench_function(format!("job of {n} rows"), |b| {
+            b.iter(|| black_box(run(&spec, &inputs, &unattended())))
+        });
+    }
+    group.finish();
+}
+
+fn main() {
+    let mut criterion =
+        Criterion::default().sample_size(10).measurement_time(Duration::from_secs(4)).configure_from_args();
+    passes(&mut criterion);
+    small_jobs(&mut criterion);
+    criterion.final_summary();
 }

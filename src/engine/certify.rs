@@ -94,6 +94,11 @@ pub fn certify(
     super::certificate::assemble(spec, inputs, evidence, learning, ledger, candidates, verdict)
 }
 
+/// `auto` with a split. On a handful of contexts it is the betting bound from the prior `zero`.
+pub fn is_automatic(spec: &JobSpec) -> bool {
+    spec.bound == BoundKind::Auto && split_of(spec).is_some()
+}
+
 /// Whether the improvement is bounded directly (κ = 1), without a bound on R(π0).
 pub fn bounds_improvement(spec: &JobSpec) -> bool {
     spec.baseline.kind == BaselineKind::Certified

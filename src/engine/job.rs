@@ -17,7 +17,7 @@ use super::error::{EngineError, Result, SpecError};
 use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
 use super::log::{LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
-use super::spec::{BoundKind, JobKind, JobSpec, Optimizer, PolicyClass, PriorKind};
+use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
 use super::split::{self, MaterialLog, PartOne, Target};
 
 /// What a job works on. `policies` holds every policy that the specification names, by id.
@@ -48,10 +48,10 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     for policy in inputs.policies.values().chain(inputs.logging_policy) {
         policy.check()?;
     }
-    let (mut evidence, learning) = match (spec.kind, spec.bound) {
-        (JobKind::Evaluate, _) => (Evidence::default(), None),
-        (JobKind::Learn, BoundKind::Auto) => learn_auto(spec, inputs, control)?,
-        (JobKind::Learn, _) => learn_named(spec, inputs, control)?,
+    let (mut evidence, learning) = match spec.kind {
+        JobKind::Evaluate => (Evidence::default(), None),
+        JobKind::Learn if certify::is_automatic(spec) => learn_auto(spec, inputs, control)?,
+        JobKind::Learn => learn_named(spec, inputs, control)?,
     };
     let phase = control.span(0.9, 1.0);
     phase.report(Progress::phase("certifying", 0.0));
@@ -111,7 +111,13 @@ fn learn_named(
     control: &Control,
 ) -> Result<(Evidence, Option<LearningRecord>)> {
     let control = budgeted(spec, control)?;
-    let ground = ground(spec, inputs, &control)?;
+    let mut ground = ground(spec, inputs, &control)?;
+    if spec.bound == BoundKind::Auto {
+        let choice = format!(
+            "fewer than {MIN_SPLIT} contexts: no split; the betting bound from the prior `zero` on all of them"
+        );
+        ground.choices.push(choice);
+    }
     let class = spec.policy_class.unwrap_or(PolicyClass::Lig);
     let quantity = match certify::bounds_improvement(spec) {
         true => Quantity::Improvement,

@@ -171,28 +171,39 @@ fn measure_block(
     Ok(block)
 }
 
+/// Scores and norms, a context each.
+type Scores = (ndarray::Array2<f64>, Vec<f64>);
+
 /// A chunk with the subject's scores on it and the working memory to evaluate them.
 struct Walk<'a> {
     chunk: &'a Chunk<'a>,
     subject: Subject<'a>,
-    scores: Option<(ndarray::Array2<f64>, Vec<f64>)>,
-    links: Vec<Box<dyn super::policy::Policy>>,
+    scores: Option<(Scores, Box<dyn super::policy::Policy>)>,
     pi: [Vec<f64>; 2],
     scratch: Scratch,
     h: Vec<f64>,
+    out: [Vec<f64>; 2],
 }
 
 impl<'a> Walk<'a> {
     fn new(chunk: &'a Chunk<'a>, subject: Subject<'a>) -> Result<Self> {
-        let (scores, links, k) = match subject {
+        let (scores, k) = match subject {
             Subject::Policy(policy) => {
-                let links = vec![policy.link(Resolution::Fine), policy.link(Resolution::Check)];
-                (Some(policy.scores(chunk.x.view())?), links, policy.n_actions())
+                let scores = Some((policy.scores(chunk.x.view())?, policy.link(Resolution::Fine)));
+                (scores, policy.n_actions())
             }
-            Subject::Logged(_) => (None, Vec::new(), 0),
+            Subject::Logged(_) => (None, 0),
         };
         let pi = [vec![0.0; k], vec![0.0; k]];
-        Ok(Walk { chunk, subject, scores, links, pi, scratch: Scratch::default(), h: Vec::new() })
+        Ok(Walk {
+            chunk,
+            subject,
+            scores,
+            pi,
+            scratch: Scratch::default(),
+            h: Vec::new(),
+            out: Default::default(),
+        })
     }
 
     /// Adds one context; returns Σ_a π(a|x).
@@ -204,26 +215,29 @@ impl<'a> Walk<'a> {
         sums: &mut [Vec<Sum>; 2],
     ) -> f64 {
         let count = statistics.count();
-        let mut out = [vec![0.0; count], vec![0.0; count]];
+        self.out.iter_mut().for_each(|out| {
+            out.clear();
+            out.resize(count, 0.0);
+        });
         let mut total = 1.0;
         let played = match (self.subject, &self.scores) {
             (Subject::Logged(candidate), _) => {
                 let pi = &self.chunk.candidates[candidate][self.chunk.rows_of(c)];
                 [Played::Logged(pi), Played::Logged(pi)]
             }
-            (Subject::Policy(_), Some((scores, norms))) => {
+            (Subject::Policy(_), Some(((scores, norms), link))) => {
                 let scores = scores.row(c);
                 let scores = scores.as_slice().expect("row-major");
-                for (link, pi) in self.links.iter().zip(&mut self.pi) {
-                    link.propensities(scores, norms[c], &mut self.scratch, pi);
-                }
+                let [fine, coarse] = &mut self.pi;
+                link.propensities(scores, norms[c], &mut self.scratch, fine);
+                link.coarse(norms[c], &self.scratch, fine, coarse);
                 total = self.pi[0].iter().sum();
                 [Played::All(&self.pi[0]), Played::All(&self.pi[1])]
             }
             (Subject::Policy(_), None) => return f64::NAN,
         };
-        statistics.add(seen, &played, &mut self.h, &mut out);
-        for (sums, out) in sums.iter_mut().zip(&out) {
+        statistics.add(seen, &played, &mut self.h, &mut self.out);
+        for (sums, out) in sums.iter_mut().zip(&self.out) {
             sums.iter_mut().zip(out).for_each(|(sum, &term)| sum.add(term));
         }
         total

@@ -206,8 +206,14 @@ pub struct SpecContext<'a> {
     pub policy: &'a dyn Fn(&str) -> Option<PolicyShape>,
 }
 
-/// Share of the contexts that `split` learns on, unless the request says otherwise.
-pub const DEFAULT_FRACTION: f64 = 0.6;
+/// Share of the contexts that `split` learns on, unless the request says otherwise: measured on
+/// FashionMNIST above, on tabular logs of 500 to 5000 rows below.
+fn default_fraction(contexts: u64) -> f64 {
+    if contexts >= 10_000 { 0.6 } else { 0.4 }
+}
+
+/// With fewer contexts `auto` does not split: neither part could say anything.
+pub const MIN_SPLIT: u64 = 20;
 
 type Checked<T> = Result<T, SpecError>;
 
@@ -311,6 +317,7 @@ impl SpecRequest {
         let parametric = context.logging_policy.is_some_and(|p| p.kind != PolicyKind::Uniform);
         let kind = sent.kind.unwrap_or(match (bound, &sent.policy_id) {
             (_, Some(_)) => PriorKind::Policy,
+            (BoundKind::Auto, None) if context.shape.contexts < MIN_SPLIT => PriorKind::Zero,
             (BoundKind::Auto, None) => PriorKind::Split,
             _ if parametric => PriorKind::LoggingPolicy,
             _ => PriorKind::Split,
@@ -330,13 +337,13 @@ impl SpecRequest {
                            attach one with `logging_policy_id` when uploading";
             return Err(SpecError::new("prior_needs_logging_policy", "prior.kind", message));
         }
-        if bound == BoundKind::Auto && kind != PriorKind::Split {
+        if bound == BoundKind::Auto && sent.kind.is_some_and(|kind| kind != PriorKind::Split) {
             let message = "`auto` is the split; name a bound to learn from another prior";
             return Err(SpecError::new("not_for_this_kind", "prior.kind", message));
         }
         let fraction = match (kind, sent.fraction) {
             (PriorKind::Split, f) => {
-                let f = f.unwrap_or(DEFAULT_FRACTION);
+                let f = f.unwrap_or(default_fraction(context.shape.contexts));
                 Some(within("prior.fraction", f, (0.01..=0.99).contains(&f), "[0.01, 0.99]")?)
             }
             (_, Some(_)) => return invalid("prior.fraction", "goes with the kind `split` only"),

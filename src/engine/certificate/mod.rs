@@ -8,12 +8,12 @@ mod verify;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::certify::{Ledger, Verdict, auto_policies};
+use super::certify::{Ledger, Verdict, auto_policies, is_automatic};
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result, finite};
 use super::job::Inputs;
 use super::policy::PolicyParams;
-use super::spec::{BoundKind, JobKind, JobSpec};
+use super::spec::{JobKind, JobSpec};
 
 pub use types::*;
 pub use verify::verify;
@@ -65,7 +65,7 @@ pub fn certified_policy<'a>(
     if spec.kind == JobKind::Evaluate {
         return Ok(None);
     }
-    if spec.bound != BoundKind::Auto || evidence.policy.is_some() {
+    if !is_automatic(spec) || evidence.policy.is_some() {
         return Ok(evidence.policy.as_ref());
     }
     let (direct, refined) = auto_policies(evidence)?;

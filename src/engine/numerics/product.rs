@@ -7,51 +7,57 @@ use super::dispatch;
 
 /// x (rows × p) · mean (p × K).
 pub fn scores(x: ArrayView2<f32>, mean: ArrayView2<f64>) -> Array2<f64> {
-    let k = mean.ncols();
-    let mut out = vec![0.0; x.nrows() * k];
-    let mean = mean.as_standard_layout();
-    let mean = mean.as_slice().expect("standard layout");
-    let x = x.as_standard_layout();
-    let x = x.as_slice().expect("standard layout");
-    if k > 0 && !out.is_empty() {
-        accumulate(x, mean, k, &mut out);
+    let (k, width) = (mean.ncols(), mean.ncols().next_multiple_of(4));
+    let mut wide = vec![0.0; mean.nrows() * width];
+    for (row, wide) in mean.rows().into_iter().zip(wide.chunks_exact_mut(width.max(1))) {
+        row.iter().zip(wide).for_each(|(&v, wide)| *wide = v);
     }
-    Array2::from_shape_vec((out.len() / k.max(1), k), out).expect("rows × K")
+    let x = x.as_standard_layout();
+    let mut out = vec![0.0; x.nrows() * width];
+    if !wide.is_empty() {
+        accumulate(x.as_slice().unwrap_or(&[]), &wide, width, &mut out);
+    }
+    let rows = out.chunks_exact(width.max(1)).flat_map(|row| row[..k].iter().copied());
+    Array2::from_shape_vec((x.nrows(), k), rows.collect()).expect("rows × K")
 }
 
 dispatch! {
-    fn accumulate(x: &[f32], mean: &[f64], k: usize, out: &mut [f64]) = accumulate_body
+    fn accumulate(x: &[f32], mean: &[f64], width: usize, out: &mut [f64]) = accumulate_body
 }
 
 #[inline(always)]
-fn accumulate_body(x: &[f32], mean: &[f64], k: usize, out: &mut [f64]) {
-    let p = mean.len() / k;
-    if p == 0 {
-        return;
-    }
-    // Eight actions at a time stay in registers over the whole row.
-    for (row, out) in x.chunks_exact(p).zip(out.chunks_exact_mut(k)) {
+fn accumulate_body(x: &[f32], mean: &[f64], width: usize, out: &mut [f64]) {
+    let p = mean.len() / width;
+    // Two rows at a time; each row's sum has the same order whether it comes alone or in a pair.
+    for (x, out) in x.chunks(2 * p).zip(out.chunks_mut(2 * width)) {
         let mut first = 0;
-        while first < k {
-            let width = (k - first).min(8);
-            let mut acc = [0.0f64; 8];
-            if width == 8 {
-                for (j, &v) in row.iter().enumerate() {
-                    let m: &[f64; 8] = mean[j * k + first..][..8].try_into().expect("eight");
-                    for a in 0..8 {
-                        acc[a] = (v as f64).mul_add(m[a], acc[a]);
-                    }
-                }
-            } else {
-                for (j, &v) in row.iter().enumerate() {
-                    for (acc, m) in acc.iter_mut().zip(&mean[j * k + first..][..width]) {
-                        *acc = (v as f64).mul_add(*m, *acc);
-                    }
-                }
-            }
-            out[first..first + width].copy_from_slice(&acc[..width]);
-            first += width;
+        while first + 12 <= width {
+            pair::<12>(x, mean, p, width, first, out);
+            first += 12;
         }
+        while first < width {
+            pair::<4>(x, mean, p, width, first, out);
+            first += 4;
+        }
+    }
+}
+
+#[inline(always)]
+fn pair<const W: usize>(x: &[f32], mean: &[f64], p: usize, width: usize, first: usize, out: &mut [f64]) {
+    let (a, b) = x.split_at(p);
+    // A last single row is its own partner.
+    let b = if b.is_empty() { a } else { b };
+    let mut acc = [[0.0f64; W]; 2];
+    for ((m, a), b) in mean.chunks_exact(width).zip(a).zip(b) {
+        let m: &[f64; W] = m[first..first + W].try_into().expect("W columns");
+        let (a, b) = (*a as f64, *b as f64);
+        for l in 0..W {
+            acc[0][l] = a.mul_add(m[l], acc[0][l]);
+            acc[1][l] = b.mul_add(m[l], acc[1][l]);
+        }
+    }
+    for (acc, out) in acc.iter().zip(out.chunks_exact_mut(width)) {
+        out[first..first + W].copy_from_slice(acc);
     }
 }
 

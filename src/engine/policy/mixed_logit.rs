@@ -76,6 +76,15 @@ impl Policy for MixedLogit {
         }
     }
 
+    /// The first quarter of the draws.
+    fn coarse(&self, _: f64, scratch: &Scratch, pi: &[f64], out: &mut [f64]) {
+        let (k, draws) = (pi.len(), scratch.b.len() / pi.len() / 4);
+        out.fill(0.0);
+        for soft in scratch.b.chunks_exact(k).take(draws) {
+            out.iter_mut().zip(soft).for_each(|(out, q)| *out += q / draws as f64);
+        }
+    }
+
     fn gradient(
         &self,
         scores: &[f64],

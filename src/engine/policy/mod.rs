@@ -31,6 +31,13 @@ pub trait Policy: Sync {
     /// π(·|x) from the scores φ(x)ᵀμ_a and ‖φ(x)‖.
     fn propensities(&self, scores: &[f64], norm: f64, scratch: &mut Scratch, pi: &mut [f64]);
 
+    /// The same propensities from a part of the nodes that `propensities` left in `scratch`: their
+    /// difference shows the error of the integration. A policy in closed form has none.
+    fn coarse(&self, norm: f64, scratch: &Scratch, pi: &[f64], out: &mut [f64]) {
+        let _ = (norm, scratch);
+        out.copy_from_slice(pi);
+    }
+
     /// The gradient of Σ_a h_a π(a|x) with respect to the scores, into `d_scores`; returns the
     /// derivative with respect to ln σ (0 for a policy without a scale). `pi` and `scratch` are as
     /// `propensities` left them for the same context.

@@ -58,8 +58,7 @@ fn one() -> f64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolution {
     Learning,
-    /// The two of a certificate: their difference is its numerical slack.
-    Check,
+    /// For certificates.
     Fine,
 }
 
@@ -168,13 +167,11 @@ impl PolicyParams {
             PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
             PolicyParams::Lig { scale, .. } => match resolution {
                 Resolution::Learning => Box::new(LigFast { scale: *scale }),
-                Resolution::Check => Box::new(Lig::check(*scale)),
                 Resolution::Fine => Box::new(Lig::fine(*scale)),
             },
             PolicyParams::MixedLogit { scale, .. } => {
                 let draws = match resolution {
                     Resolution::Learning => 64,
-                    Resolution::Check => 1024,
                     Resolution::Fine => 4096,
                 };
                 Box::new(MixedLogit::new(*scale, self.n_actions(), draws))

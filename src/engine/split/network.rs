@@ -155,6 +155,9 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
 pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, control: &Control) -> Result<Network> {
     let (n, p) = (members.len().max(1), rows.center.len());
     let mut network = Network::initial(p, k, recipe);
+    if members.is_empty() {
+        return Ok(network);
+    }
     let batch = ((n as f64 / 32.0).log2().round().exp2() as usize).clamp(16, 256).min(n);
     let steps = (EPOCHS * n / batch).max(MIN_STEPS);
     // Many features want smaller steps.
