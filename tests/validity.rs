@@ -160,6 +160,45 @@ fn choosing_without_paying_is_caught() {
     assert_valid(&paid);
 }
 
+/// The first `rows` of a log without repeated contexts.
+fn prefix(columns: &Columns, rows: usize) -> MemoryLog {
+    let cut = |values: &[f64]| values[..rows].to_vec();
+    let columns = Columns {
+        x: columns.x[..rows * columns.dim].to_vec(),
+        actions: columns.actions[..rows].to_vec(),
+        costs: cut(&columns.costs),
+        propensities: cut(&columns.propensities),
+        full: columns.full.as_ref().map(|f| cut(&f[..rows * columns.n_actions])),
+        ..columns.clone()
+    };
+    MemoryLog::new(columns).unwrap()
+}
+
+/// Grids do not depend on n, so a log may be appended to and certified again as often as wished at the
+/// same δ: the smallest bound that was ever seen is a bound.
+#[test]
+fn certifying_again_and_again_holds() {
+    let world = World::no_signal();
+    let policy = world.random_policy(0.3, &mut ChaCha8Rng::seed_from_u64(105));
+    let tallies = simulate(TRIALS, 105, |rng| {
+        let columns = world.draw(CONTEXTS, rng).columns;
+        let logs: Vec<MemoryLog> = (1..=20).map(|i| prefix(&columns, i * columns.rows() / 20)).collect();
+        let least = |name: &'static str, kappa: u8, wrap: &dyn Fn(Betting) -> Betting| {
+            let at = |log: &MemoryLog| {
+                given_value(log, &policy, wrap(Betting::new(sample(log), kappa, &[0.0], TAU, DELTA)))
+            };
+            let bound = logs.iter().map(at).fold(f64::INFINITY, f64::min);
+            Claim { name, bound, truth: truth(&world, &policy, kappa) }
+        };
+        vec![
+            least("risk, at every n", 0, &|b| b),
+            least("risk, one bet, at every n", 0, &one_bet),
+            least("improvement, one bet, at every n", 1, &one_bet),
+        ]
+    });
+    assert_valid(&tallies);
+}
+
 /// A log's rows as if each were a context of its own.
 fn ungrouped(columns: &Columns) -> MemoryLog {
     MemoryLog::new(Columns { contexts: None, ..columns.clone() }).unwrap()
