@@ -168,7 +168,7 @@ fn prefix(columns: &Columns, rows: usize) -> MemoryLog {
         actions: columns.actions[..rows].to_vec(),
         costs: cut(&columns.costs),
         propensities: cut(&columns.propensities),
-        full: columns.full.as_ref().map(|f| cut(&f[..rows * columns.n_actions])),
+        full: columns.full.as_ref().map(|f| f[..rows * columns.n_actions].to_vec()),
         ..columns.clone()
     };
     MemoryLog::new(columns).unwrap()
