@@ -1,18 +1,26 @@
 //! Ordinary inputs that look extraordinary: every number stays finite.
 
+use std::collections::BTreeMap;
+
 use guarantor::engine::baseline::{lower_bound, mean_cost};
 use guarantor::engine::bound::{Betting, GivenBetting};
+use guarantor::engine::certificate::{Certificate, Decision};
 use guarantor::engine::control::unattended;
 use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
 use guarantor::engine::log::{Columns, LogSource, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
+use guarantor::engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
+use guarantor::engine::{Inputs, run, verify};
 use ndarray::Array2;
 
 use super::small::{Recipe, bounds, measured, multiplicities, sample, value};
 
-fn ordinary() -> Columns {
-    Recipe { seed: 3, contexts: 6, most: 1, k: 2, p: 2 }.columns()
+const FEW: usize = 6;
+/// Enough for `auto` to split.
+const ENOUGH_TO_SPLIT: usize = 40;
+
+fn ordinary(contexts: usize) -> Columns {
+    Recipe { seed: 3, contexts, most: 1, k: 2, p: 2 }.columns()
 }
 
 /// A single context, all of whose rows are alike in x and π0.
@@ -30,15 +38,16 @@ fn one_context(rows: usize) -> Columns {
 }
 
 /// Every row played action 0 with this propensity.
-fn with_propensity(propensity: f64) -> Columns {
-    let columns = ordinary();
+fn with_propensity(propensity: f64, contexts: usize) -> Columns {
+    let columns = ordinary(contexts);
     let n = columns.rows();
     let full = [propensity, 1.0 - propensity].repeat(n);
     Columns { actions: vec![0; n], propensities: vec![propensity; n], full: Some(full), ..columns }
 }
 
-fn logs() -> Vec<(&'static str, Columns)> {
-    let ordinary = ordinary();
+/// The logs of the requirements, of so many contexts where they do not say how many.
+fn logs(contexts: usize) -> Vec<(&'static str, Columns)> {
+    let ordinary = ordinary(contexts);
     let n = ordinary.rows();
     vec![
         ("n = 1", Recipe { seed: 5, contexts: 1, most: 1, k: 2, p: 1 }.columns()),
@@ -47,8 +56,8 @@ fn logs() -> Vec<(&'static str, Columns)> {
         ("huge features", Columns { x: vec![1e18; n * 2], ..ordinary.clone() }),
         ("costs all 0", Columns { costs: vec![0.0; n], ..ordinary.clone() }),
         ("costs all −1", Columns { costs: vec![-1.0; n], ..ordinary }),
-        ("propensity 1", with_propensity(1.0)),
-        ("propensity 1e-12", with_propensity(1e-12)),
+        ("propensity 1", with_propensity(1.0, contexts)),
+        ("propensity 1e-12", with_propensity(1e-12, contexts)),
         ("one repeated context", one_context(9)),
     ]
 }
@@ -63,7 +72,7 @@ fn gaussians(dim: usize) -> Vec<Gaussian> {
 
 #[test]
 fn every_bound_of_every_degenerate_log_is_finite() {
-    for (what, columns) in logs() {
+    for (what, columns) in logs(FEW) {
         let log = MemoryLog::new(columns.clone()).unwrap();
         let all = bounds(sample(&log), &multiplicities(&columns), 0.5, 0.05);
         for q in gaussians(columns.dim) {
@@ -85,7 +94,7 @@ fn every_bound_of_every_degenerate_log_is_finite() {
 
 #[test]
 fn every_class_of_policy_is_finite_on_degenerate_logs() {
-    for (what, columns) in logs() {
+    for (what, columns) in logs(FEW) {
         let log = MemoryLog::new(columns.clone()).unwrap();
         let bound = Betting::log_smoothing(sample(&log), 0.05);
         let mean = vec![vec![0.5, -2.0]; columns.dim];
@@ -107,7 +116,7 @@ fn every_class_of_policy_is_finite_on_degenerate_logs() {
 
 #[test]
 fn learning_on_degenerate_logs_ends_in_something_finite() {
-    for (what, columns) in logs() {
+    for (what, columns) in logs(FEW) {
         let log = MemoryLog::new(columns.clone()).unwrap();
         let prior = Gaussian { mean: Array2::zeros((columns.dim, 2)), scale: 1.0 };
         for bound in bounds(sample(&log), &multiplicities(&columns), 0.5, 0.05) {
@@ -138,10 +147,41 @@ fn learning_on_degenerate_logs_ends_in_something_finite() {
 
 #[test]
 fn baselines_of_degenerate_logs_are_risks() {
-    for (what, columns) in logs() {
+    for (what, columns) in logs(FEW) {
         let log = MemoryLog::new(columns).unwrap();
         let mean = mean_cost(&log, &unattended()).unwrap();
         let lower = lower_bound(mean, log.shape().contexts, 0.05);
         assert!((-1.0..=0.0).contains(&lower) && lower <= mean, "{what}: {lower} for {mean}");
+    }
+}
+
+/// From the log to a certificate that verifies.
+fn certified(what: &str, columns: Columns) -> Certificate {
+    let log = MemoryLog::new(columns).unwrap();
+    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &|_| None };
+    let spec = SpecRequest::default().resolve(&context).unwrap();
+    let policies = BTreeMap::new();
+    let inputs = Inputs {
+        log: &log,
+        logging_policy: None,
+        policies: &policies,
+        dataset_version: 1,
+        dataset_digest: "degenerate",
+    };
+    let finished = run(&spec, &inputs, &unattended()).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let verification = verify(&finished.certificate, &finished.evidence, &inputs, &unattended()).unwrap();
+    assert!(verification.valid, "{what}: {verification:?}");
+    finished.certificate
+}
+
+#[test]
+fn whole_jobs_on_degenerate_logs_end_in_a_certificate() {
+    for (what, columns) in logs(FEW).into_iter().chain(logs(ENOUGH_TO_SPLIT)) {
+        let hopeless = columns.costs.iter().all(|c| *c == 0.0 || *c == -1.0);
+        let certificate = certified(what, columns);
+        let (risk, improvement) = (certificate.guaranteed_risk, certificate.guaranteed_improvement);
+        assert!(risk.is_finite() && improvement.is_finite(), "{what}: {risk}, {improvement}");
+        // Where all costs are equal nothing can be an improvement.
+        assert!(!hopeless || certificate.decision == Decision::Keep, "{what}: {improvement}");
     }
 }
