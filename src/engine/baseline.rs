@@ -14,6 +14,7 @@ pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
     for index in 0..log.chunks() {
         control.check()?;
         let chunk = log.chunk(index)?;
+        chunk.check(log.shape())?;
         chunk.costs.iter().zip(chunk.weights.iter()).for_each(|(c, w)| total.add(c * w));
     }
     Ok((total.value() / log.shape().contexts as f64).clamp(-1.0, 0.0))

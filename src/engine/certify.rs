@@ -86,9 +86,7 @@ pub fn certify(
     let mut candidates = Vec::new();
     let verdict = match spec.kind {
         JobKind::Evaluate => evaluate(spec, inputs, &mut ledger, &mut candidates, control)?,
-        JobKind::Learn if spec.bound == BoundKind::Auto => {
-            automatic(spec, inputs, evidence, &mut ledger, control)?
-        }
+        JobKind::Learn if is_automatic(spec) => automatic(spec, inputs, evidence, &mut ledger, control)?,
         JobKind::Learn => learned(spec, inputs, evidence, &mut ledger, control)?,
     };
     super::certificate::assemble(spec, inputs, evidence, learning, ledger, candidates, verdict)

@@ -152,6 +152,7 @@ fn measure_block(
     for index in range {
         control.check()?;
         let chunk = log.chunk(index)?;
+        chunk.check(log.shape())?;
         block.rows += chunk.rows() as u64;
         let modelled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
         let mut walk = Walk::new(&chunk, subject)?;

@@ -18,6 +18,13 @@ pub(super) fn reasons(spec: &JobSpec, verdict: &Verdict) -> Vec<Reason> {
             "improvement_guaranteed",
             format!("the guaranteed improvement {gi:.6} exceeds the {min} that was asked for"),
         ),
+        Decision::Keep if gi > 1.0 => reason(
+            "guarantee_impossible",
+            format!(
+                "the bound promises {gi:.6}, more than any policy can gain: the logged propensities cannot be \
+                 the ones that were played"
+            ),
+        ),
         Decision::Keep if gi > 0.0 => reason(
             "improvement_below_minimum",
             format!("the guaranteed improvement {gi:.6} does not exceed the {min} that was asked for"),

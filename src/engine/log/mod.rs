@@ -17,7 +17,7 @@ use ndarray::CowArray;
 use ndarray::Ix2;
 use serde::{Deserialize, Serialize};
 
-use super::error::Result;
+use super::error::{EngineError, Result};
 
 pub use columns::Columns;
 pub use memory::MemoryLog;
@@ -78,6 +78,35 @@ pub struct Context<'a> {
 }
 
 impl Chunk<'_> {
+    /// Whether what a source handed over is still a piece of the log that was checked at the door:
+    /// shapes that fit and numbers in their ranges. A learned layer could swallow a NaN unseen.
+    pub fn check(&self, shape: &LogShape) -> Result<()> {
+        let (contexts, rows) = (self.contexts(), self.rows());
+        let shapes = self.x.dim() == (contexts, shape.dim)
+            && self.offsets.len() == contexts + 1
+            && self.offsets.first() == Some(&0)
+            && self.offsets.windows(2).all(|w| w[0] < w[1])
+            && self.offsets.last() == Some(&(rows as u32))
+            && [self.costs.len(), self.propensities.len(), self.weights.len()] == [rows; 3]
+            && self.full.is_some() == shape.capabilities.full_propensities
+            && self.full.as_ref().is_none_or(|f| f.dim() == (contexts, shape.n_actions))
+            && self.candidates.len() == shape.capabilities.candidates.len()
+            && self.candidates.iter().all(|c| c.len() == rows);
+        let unit = |v: &f64| *v > 0.0 && *v <= 1.0;
+        let ranges = self.x.iter().all(|v| v.is_finite())
+            && self.actions.iter().all(|&a| (a as usize) < shape.n_actions)
+            && self.costs.iter().all(|c| (-1.0..=0.0).contains(c))
+            && self.propensities.iter().all(unit)
+            && self.weights.iter().all(unit)
+            && self.full.iter().flatten().all(|p| (0.0..=1.001).contains(p))
+            && self.candidates.iter().flat_map(|c| c.iter()).all(|p| (0.0..=1.0).contains(p));
+        match (shapes, ranges) {
+            (true, true) => Ok(()),
+            (false, _) => Err(EngineError::Log("a chunk does not have the log's shape".into())),
+            (_, false) => Err(EngineError::Log("a chunk holds a number out of its range".into())),
+        }
+    }
+
     pub fn contexts(&self) -> usize {
         self.ordinals.len()
     }

@@ -58,14 +58,20 @@ impl<'a> PartLog<'a> {
     pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
         let mut shape = log.shape().clone();
         (shape.rows, shape.contexts) = (0, 0);
-        let mut weight = 0.0;
+        let (mut weight, mut seen) = (0.0, 0);
         for index in 0..log.chunks() {
             let chunk = log.chunk(index)?;
+            seen += chunk.rows() as u64;
             for c in (0..chunk.contexts()).filter(|&c| split.side(chunk.ordinals[c]) == side) {
                 let rows = chunk.rows_of(c);
                 shape.rows += rows.len() as u64;
                 weight += chunk.weights[rows].iter().sum::<f64>();
             }
+        }
+        // A part would not notice by itself that rows are missing from the whole.
+        if seen != log.shape().rows {
+            let message = format!("{seen} rows were read, {} were expected", log.shape().rows);
+            return Err(EngineError::Log(message));
         }
         // Weights are 1/m_i, so they count the contexts even where a source shows one in pieces.
         shape.contexts = weight.round() as u64;

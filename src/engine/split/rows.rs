@@ -19,6 +19,7 @@ impl<'a> Rows<'a> {
     /// Borrows the log's chunks: for a log in memory no feature is copied.
     pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
         let chunks = (0..log.chunks()).map(|i| log.chunk(i)).collect::<Result<Vec<_>>>()?;
+        chunks.iter().try_for_each(|chunk| chunk.check(log.shape()))?;
         let mut places = Vec::new();
         for (i, chunk) in chunks.iter().enumerate() {
             let kept = (0..chunk.contexts()).filter(|&c| split.side(chunk.ordinals[c]) == side);
