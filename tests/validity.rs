@@ -16,7 +16,7 @@ use common::world::World;
 use guarantor::engine::bound::Betting;
 use guarantor::engine::log::{Columns, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{BoundKind, PolicyClass};
+use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyClass, SpecRequest};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -32,7 +32,7 @@ fn tallies(world: &World, seed: u64) -> Vec<Tally> {
         let drawn = world.draw(CONTEXTS, rng);
         let mut claims = fixed_claims(world, &drawn, &fixed);
         claims.extend(given_claims(world, &drawn, &fixed));
-        claims.extend(given_claims(world, &drawn, &learned_elsewhere(world, rng)));
+        claims.extend(given_claims(world, &drawn, &overfitted(world, &world.draw(CONTEXTS, rng).log())));
         if world.full_propensities {
             claims.extend(modelled_claims(world, &drawn, &fixed, &world.random_policy(1.0, rng)));
         }
@@ -42,11 +42,10 @@ fn tallies(world: &World, seed: u64) -> Vec<Tally> {
     [learned, others].concat()
 }
 
-/// Overfits a log of its own.
-fn learned_elsewhere(world: &World, rng: &mut ChaCha8Rng) -> PolicyParams {
-    let log = world.draw(CONTEXTS, rng).log();
-    let bound = Betting::log_smoothing(sample(&log), DELTA);
-    learn(&log, &bound, &uniform_prior(world), 0.01).policy(PolicyClass::Lig)
+/// Believes every accident of the log.
+fn overfitted(world: &World, log: &MemoryLog) -> PolicyParams {
+    let bound = Betting::log_smoothing(sample(log), DELTA);
+    learn(log, &bound, &uniform_prior(world), 1e-3).policy(PolicyClass::Lig)
 }
 
 #[test]
@@ -289,22 +288,73 @@ fn jobs_hold_where_there_is_nothing_to_learn() {
     assert_valid(&whole_jobs(&World::no_signal(), 150));
 }
 
-/// Each named bound from the log to the certificate, its baseline certified too.
-fn named_jobs(world: &World, seed: u64, bounds: &[BoundKind]) -> Vec<Tally> {
+#[test]
+fn jobs_hold_with_a_peaked_logging_policy() {
+    assert_valid(&whole_jobs(&World::peaked(), 155));
+}
+
+/// Requests from the log to the certificate, several on each log.
+fn certificates(
+    world: &World,
+    seed: u64,
+    contexts: u64,
+    requests: &[(&'static str, SpecRequest)],
+) -> Vec<Tally> {
     simulate(TRIALS, seed, |rng| {
-        let log = world.draw(CONTEXTS, rng).log();
-        let claim = |&bound: &BoundKind| {
-            let finished = run_job(&learning_from_zero(bound), &log, &BTreeMap::new());
-            certificate_claim(bound.name(), world, &finished)
+        let log = world.draw(contexts, rng).log();
+        let claim = |(name, request): &(&'static str, SpecRequest)| {
+            certificate_claim(name, world, &run_job(request, &log, &BTreeMap::new()))
         };
-        bounds.iter().map(claim).collect()
+        requests.iter().map(claim).collect()
     })
 }
 
+/// Each named bound on all rows, its baseline certified too.
 #[test]
 fn named_jobs_hold() {
     use BoundKind::{Betting, Catoni, Cbb, LogSmoothing, LondonSandler};
-    let all = [LondonSandler, Catoni, Cbb, LogSmoothing, Betting];
-    assert_valid(&named_jobs(&World::no_signal(), 160, &all));
-    assert_valid(&named_jobs(&World::repeated(), 170, &[Cbb, LogSmoothing, Betting]));
+    let named = |bound: BoundKind| (bound.name(), learning_from_zero(bound));
+    let single = [LondonSandler, Catoni, Cbb, LogSmoothing, Betting].map(named);
+    assert_valid(&certificates(&World::no_signal(), 160, CONTEXTS, &single));
+    let multiple = [Cbb, LogSmoothing, Betting].map(named);
+    assert_valid(&certificates(&World::repeated(), 170, CONTEXTS, &multiple));
+}
+
+/// Where R(π0) is known all of δ goes to the policy.
+#[test]
+fn jobs_hold_with_a_known_baseline() {
+    let world = World::no_signal();
+    let baseline = Baseline { kind: BaselineKind::Known, risk: Some(world.baseline_risk()) };
+    let known = |name, request| (name, SpecRequest { baseline: Some(baseline.clone()), ..request });
+    let requests = [
+        known("cbb, known baseline", learning_from_zero(BoundKind::Cbb)),
+        known("betting, known baseline", learning_from_zero(BoundKind::Betting)),
+    ];
+    assert_valid(&certificates(&world, 180, CONTEXTS, &requests));
+}
+
+/// `auto` on too few contexts to split.
+#[test]
+fn jobs_hold_with_a_handful_of_contexts() {
+    let requests = [("auto on a handful", learning(BoundKind::Auto, 0))];
+    assert_valid(&certificates(&World::no_signal(), 190, 15, &requests));
+    assert_valid(&certificates(&World::repeated(), 191, 15, &requests));
+}
+
+/// What `independent_of_log` attests: a candidate learned on the rows that evaluate it is caught.
+#[test]
+fn evaluating_on_the_rows_that_were_learned_from_is_caught() {
+    let world = World::no_signal();
+    let evaluated = |name: &'static str, same_rows: bool| {
+        simulate(TRIALS, 200, |rng| {
+            let log = world.draw(CONTEXTS, rng).log();
+            let policy = match same_rows {
+                true => overfitted(&world, &log),
+                false => overfitted(&world, &world.draw(CONTEXTS, rng).log()),
+            };
+            vec![evaluation_claim(name, &world, &log, &BTreeMap::from([("candidate".into(), policy)]))]
+        })
+    };
+    assert_flagged(&evaluated("candidate of the same rows", true));
+    assert_valid(&evaluated("candidate of other rows", false));
 }
