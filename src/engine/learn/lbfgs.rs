@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use crate::engine::error::Result;
+use crate::engine::error::{EngineError, Result};
 
 const MEMORY: usize = 20;
 const SUFFICIENT_DECREASE: f64 = 1e-4;
@@ -105,7 +105,15 @@ impl Lbfgs {
         let mut length = 1.0;
         for _ in 0..MAX_BACKTRACKS {
             let trial: Vec<f64> = self.point.iter().zip(&direction).map(|(x, d)| x + length * d).collect();
-            let (value, gradient) = evaluate(&trial)?;
+            let (value, gradient) = match evaluate(&trial) {
+                Ok(evaluated) => evaluated,
+                // A step so long that nothing is finite there is only a step too long.
+                Err(EngineError::Numerical(_)) => {
+                    length *= 0.1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if value <= self.value + SUFFICIENT_DECREASE * length * slope {
                 self.accept(trial, value, gradient);
                 return Ok(true);
@@ -146,6 +154,18 @@ mod tests {
         state.refresh(&mut f).unwrap();
         state.run(200, 0.0, &mut f).unwrap();
         assert!(state.value < 1e-12, "{}", state.value);
+    }
+
+    #[test]
+    fn steps_back_from_where_nothing_is_finite() {
+        let mut f = |x: &[f64]| match x[0] {
+            x if x > 2.0 => Err(EngineError::Numerical("too far".into())),
+            x => Ok(((x - 1.5) * (x - 1.5), vec![2.0 * (x - 1.5)])),
+        };
+        let mut state = Lbfgs::at(vec![0.0], 100.0);
+        state.refresh(&mut f).unwrap();
+        state.run(50, 0.0, &mut f).unwrap();
+        assert!((state.point[0] - 1.5).abs() < 1e-6, "{}", state.point[0]);
     }
 
     #[test]

@@ -13,11 +13,11 @@ use rayon::prelude::*;
 
 use calibrate::{Calibration, Point, calibrate};
 pub use material::MaterialLog;
-use network::{Family, Network, Recipe, Width, train};
+use network::{Family, Network, Recipe, Ticker, Width, effort, train};
 use rows::Rows;
 
 use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
-use super::control::{Control, Progress};
+use super::control::Control;
 use super::cost_model::{ScoreCalibration, ScoreLink};
 use super::error::Result;
 use super::log::{LogSource, Side, Split};
@@ -116,16 +116,14 @@ struct Learner<'a> {
 impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
         let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
-        let mut fitted = self.fit(&[(Family::Competing, 0), (Family::Separate, 0)])?;
-        self.report(0.2);
+        let mut fitted = self.fit(&[(Family::Competing, 0), (Family::Separate, 0)], 0.0, 0.2)?;
         // On a large log the hidden layer is trained for the family that fits the better.
         let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
         let mut wider = vec![(Family::Competing, wide)];
         if separate_wins || self.rows.len() < LARGE {
             wider.push((Family::Separate, wide));
         }
-        fitted.extend(self.fit(&wider)?);
-        self.report(0.9);
+        fitted.extend(self.fit(&wider, 0.2, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
         let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer);
@@ -137,13 +135,11 @@ impl Learner<'_> {
         Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
     }
 
-    fn report(&self, fraction: f64) {
-        self.control.report(Progress::phase("learning", fraction));
-    }
-
     /// Trains each (family, width) on each fold.
-    fn fit(&self, what: &[(Family, Width)]) -> Result<Vec<Fitted>> {
+    fn fit(&self, what: &[(Family, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
         let folds = &self.folds.folds;
+        let steps: usize = folds.iter().map(|(train, _)| effort(train.len()).1).sum();
+        let ticker = Ticker::new(self.control, steps * what.len(), from, to);
         let tasks: Vec<(Family, Width, usize)> =
             what.iter().flat_map(|&(f, w)| (0..folds.len()).map(move |i| (f, w, i))).collect();
         let networks: Vec<Network> = tasks
@@ -151,7 +147,7 @@ impl Learner<'_> {
             .map(|(family, width, fold)| {
                 let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(fold as u64);
                 let recipe = Recipe { family, width, seed };
-                train(&self.rows, &folds[fold].0, self.k, &recipe, self.control)
+                train(&self.rows, &folds[fold].0, self.k, &recipe, &ticker)
             })
             .collect::<Result<_>>()?;
         let fitted = what.iter().zip(networks.chunks(folds.len().max(1)));

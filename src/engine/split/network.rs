@@ -1,6 +1,8 @@
 //! The score functions that the first part of a split learns: linear in the standardised features,
 //! or with one hidden layer of rectifiers in between. Trained by Adam on minibatches in f32.
 
+use std::sync::Mutex;
+
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, Axis};
 use rand::{RngExt, SeedableRng};
@@ -8,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::rows::Rows;
-use crate::engine::control::Control;
+use crate::engine::control::{Control, Progress};
 use crate::engine::error::Result;
 use crate::engine::log::Context;
 use crate::engine::policy::FeatureMap;
@@ -151,15 +153,50 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
     }
 }
 
-/// Trains on the contexts `members` of `rows`.
-pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, control: &Control) -> Result<Network> {
-    let (n, p) = (members.len().max(1), rows.center.len());
+/// Reports the progress of several trainings together, in order.
+pub struct Ticker<'a> {
+    pub control: &'a Control<'a>,
+    done: Mutex<usize>,
+    total: usize,
+    from: f64,
+    to: f64,
+}
+
+/// Steps between two reports.
+const TICK: usize = 32;
+
+impl<'a> Ticker<'a> {
+    /// For trainings of `total` steps in all that take the job from one fraction to the other.
+    pub fn new(control: &'a Control<'a>, total: usize, from: f64, to: f64) -> Self {
+        Ticker { control, done: Mutex::new(0), total: total.max(1), from, to }
+    }
+
+    fn tick(&self) {
+        // A poisoned lock only means that another training panicked; its job is lost anyway.
+        if let Ok(mut done) = self.done.lock() {
+            *done += TICK;
+            let share = (*done as f64 / self.total as f64).min(1.0);
+            let fraction = self.from + (self.to - self.from) * share;
+            self.control.report(Progress::phase("learning", fraction));
+        }
+    }
+}
+
+/// Contexts a step and steps of a training on `n` contexts.
+pub fn effort(n: usize) -> (usize, usize) {
+    let n = n.max(1);
+    let batch = ((n as f64 / 32.0).log2().round().exp2() as usize).clamp(16, 256).min(n);
+    (batch, (EPOCHS * n / batch).max(MIN_STEPS))
+}
+
+/// Trains on the contexts `members` of `rows`. Out of time, it ends where it is.
+pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &Ticker) -> Result<Network> {
+    let p = rows.center.len();
     let mut network = Network::initial(p, k, recipe);
     if members.is_empty() {
         return Ok(network);
     }
-    let batch = ((n as f64 / 32.0).log2().round().exp2() as usize).clamp(16, 256).min(n);
-    let steps = (EPOCHS * n / batch).max(MIN_STEPS);
+    let (batch, steps) = effort(members.len());
     // Many features want smaller steps.
     let rate = match (recipe.width, p > 100) {
         (0, false) => 1e-2,
@@ -172,7 +209,13 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, control: &
     let mut next = order.len();
     let mut taken = Vec::with_capacity(batch);
     for step in 0..steps {
-        control.check()?;
+        ticker.control.check()?;
+        if step % TICK == TICK - 1 {
+            ticker.tick();
+            if ticker.control.out_of_time() {
+                break;
+            }
+        }
         taken.clear();
         while taken.len() < batch {
             if next >= order.len() {
