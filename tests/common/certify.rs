@@ -107,7 +107,7 @@ pub fn truth(world: &World, policy: &PolicyParams, kappa: u8) -> f64 {
 pub fn learned_claims(world: &World, drawn: &Drawn) -> Vec<Claim> {
     let (log, prior) = (drawn.log(), uniform_prior(world));
     let claim = |n: &Named| {
-        let q = learn(&log, &*n.bound, &prior, 1.0);
+        let q = try_learn(&log, &*n.bound, &prior, 1.0).expect("learning works where KL is paid");
         let policy = q.policy(PolicyClass::Lig);
         let bound = value(&log, &policy, &*n.bound, q.kl(&prior));
         Claim { name: n.name, bound, truth: truth(world, &policy, n.kappa) }
