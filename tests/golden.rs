@@ -44,7 +44,7 @@ fn assert_close(what: &str, got: f64, want: &Value) {
 
 /// Propensities at z and, row by row, their derivatives by means of unit vectors h.
 fn propensities_and_gradients(z: &[f64]) -> (Vec<f64>, Vec<Vec<f64>>) {
-    let (lig, k) = (Lig::fine(1.0), z.len());
+    let (lig, k) = (Lig::fine(1.0, z.len()), z.len());
     let (mut scratch, mut pi) = (Scratch::default(), vec![0.0; k]);
     lig.propensities(z, 1.0, &mut scratch, &mut pi);
     let mut row = |a: usize| {

@@ -45,7 +45,8 @@ impl Bound for Catoni {
         let q = (1.0 + tau * statistics[0]).clamp(0.0, 1.0);
         let p = bernoulli_inverse(q, (kl + self.penalty()) / n);
         // kl(q‖p) = ε defines p(q, ε): ∂p/∂ε = p(1−p)/(p−q), ∂p/∂q = ln(p(1−q)/(q(1−p)))·∂p/∂ε.
-        // At the ends (q or p on the boundary) the bound is flat or vertical; report it as flat.
+        // At the ends (q or p on the boundary) it is constant or vertical; a slope of 1 keeps learning
+        // moving towards a lower risk.
         let inside = q > 0.0 && p < 1.0 && p > q;
         let d_epsilon = if inside { p * (1.0 - p) / (p - q) } else { 0.0 };
         let d_q = if inside { ((p * (1.0 - q)) / (q * (1.0 - p))).ln() * d_epsilon } else { 1.0 };
