@@ -5,20 +5,23 @@
 //!
 //! Counts are printed (`cargo test --test validity -- --nocapture`).
 
-mod common;
+mod certify;
+mod harness;
+mod jobs;
+mod world;
 
 use std::collections::BTreeMap;
 
-use common::certify::*;
-use common::harness::{Claim, DELTA, Tally, assert_flagged, assert_valid, binomial_tail, simulate};
-use common::jobs::{certificate_claim, evaluation_claim, learning, learning_from_zero, run_job};
-use common::world::World;
+use certify::*;
 use guarantor::engine::bound::Betting;
 use guarantor::engine::log::{Columns, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
 use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyClass, SpecRequest};
+use harness::{Claim, DELTA, Tally, assert_flagged, assert_valid, binomial_tail, simulate};
+use jobs::{certificate_claim, evaluation_claim, learning, learning_from_zero, run_job};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use world::World;
 
 const TRIALS: u64 = 300;
 /// Independent contexts a log.
@@ -206,7 +209,7 @@ fn ungrouped(columns: &Columns) -> MemoryLog {
 #[test]
 fn taking_rows_of_one_context_for_independent_is_caught() {
     let world = World::few_contexts_often();
-    let policy = PolicyParams::Uniform { n_actions: common::world::ACTIONS, dim: world.x.ncols() };
+    let policy = PolicyParams::Uniform { n_actions: world::ACTIONS, dim: world.x.ncols() };
     let claim = |name: &'static str, log: &MemoryLog| {
         let bound = given_value(log, &policy, sharp(log, DELTA));
         vec![Claim { name, bound, truth: world.risk(&policy) }]
