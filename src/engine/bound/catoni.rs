@@ -4,9 +4,16 @@
 //! Never above LS_n (paper Thm 2). Needs the logged propensities and contexts logged once each.
 
 use super::london_sandler::log_penalty;
-use super::{Bound, BoundValue, Sample, Seen, add_cips};
+use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
 use crate::engine::certificate::Terms;
 use crate::engine::numerics::divergence::bernoulli_inverse;
+
+/// Its martingale counts rows as independent draws of a context.
+pub const NEEDS: Needs = Needs {
+    full_propensities: false,
+    single_interactions: true,
+    instead: "betting, log_smoothing or, with π0(·|x), cbb",
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Catoni {
