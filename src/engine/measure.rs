@@ -79,7 +79,7 @@ pub fn blocks(chunks: usize) -> Vec<Range<usize>> {
 }
 
 struct Block {
-    /// Fine, then check.
+    /// The statistics, and the absolute difference that the coarser integral makes to each context.
     sums: [Vec<Sum>; 2],
     worst_total: f64,
     rows: u64,
@@ -124,9 +124,9 @@ fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: 
         Subject::Logged(_) => (0.0, 0.0),
     };
     let mut measured = Measured { statistics: Vec::new(), errors: Vec::new() };
-    for (fine, check) in totals[0].iter().zip(&totals[1]) {
+    for (fine, difference) in totals[0].iter().zip(&totals[1]) {
         let (value, magnitude) = (fine.value() / contexts, fine.magnitude() / contexts);
-        let quadrature = safety * (value - check.value() / contexts).abs();
+        let quadrature = safety * difference.value() / contexts;
         let relative = worst_total + rounding + 16.0 * f64::EPSILON;
         let error = quadrature + relative * magnitude;
         if !value.is_finite() || !error.is_finite() {
@@ -238,8 +238,11 @@ impl<'a> Walk<'a> {
             (Subject::Policy(_), None) => return f64::NAN,
         };
         statistics.add(seen, &played, &mut self.h, &mut self.out);
-        for (sums, out) in sums.iter_mut().zip(&self.out) {
-            sums.iter_mut().zip(out).for_each(|(sum, &term)| sum.add(term));
+        let [fine, coarse] = &self.out;
+        let [values, differences] = sums;
+        for i in 0..count {
+            values[i].add(fine[i]);
+            differences[i].add((fine[i] - coarse[i]).abs());
         }
         total
     }

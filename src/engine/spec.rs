@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::bound::{self, Needs};
 use super::error::SpecError;
 use super::log::LogShape;
 use super::policy::PolicyKind;
@@ -239,7 +240,7 @@ impl SpecRequest {
         within("tau", tau, tau > 0.0 && tau <= 1.0, "(0, 1]")?;
         let min_improvement = self.min_improvement.unwrap_or(0.0);
         within("min_improvement", min_improvement, (0.0..=1.0).contains(&min_improvement), "[0, 1]")?;
-        check_bound(bound, kind, context)?;
+        check_bound(bound, context)?;
         let spec = JobSpec {
             kind,
             bound,
@@ -412,22 +413,27 @@ impl SpecRequest {
     }
 }
 
-fn check_bound(bound: BoundKind, kind: JobKind, context: &SpecContext) -> Checked<()> {
-    let capabilities = &context.shape.capabilities;
-    if bound == BoundKind::Cbb && !capabilities.full_propensities {
-        let message =
-            "cbb needs π0(·|x) for all actions; use betting or log_smoothing, or log `propensities`";
+/// Each bound says in its own file what it needs.
+fn needs(bound: BoundKind) -> Needs {
+    match bound {
+        BoundKind::LondonSandler => bound::london_sandler::NEEDS,
+        BoundKind::Catoni => bound::catoni::NEEDS,
+        BoundKind::Cbb => bound::cbb::NEEDS,
+        BoundKind::Auto | BoundKind::LogSmoothing | BoundKind::Betting => bound::betting::NEEDS,
+    }
+}
+
+fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
+    let (needs, has) = (needs(bound), &context.shape.capabilities);
+    let (name, instead) = (bound.name(), needs.instead);
+    if needs.full_propensities && !has.full_propensities {
+        let message = format!("{name} needs π0(·|x) for all actions; use {instead}");
         return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
     }
-    let single_only = matches!(bound, BoundKind::LondonSandler | BoundKind::Catoni);
-    if single_only && capabilities.multiple_interactions {
-        let message = format!(
-            "{} holds only where every context was logged once; use betting, log_smoothing or cbb",
-            bound.name()
-        );
+    if needs.single_interactions && has.multiple_interactions {
+        let message = format!("{name} holds only where every context was logged once; use {instead}");
         return Err(SpecError::new("bound_needs_single_interactions", "bound", message));
     }
-    let _ = kind;
     Ok(())
 }
 

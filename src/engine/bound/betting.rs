@@ -9,9 +9,13 @@
 //! grid takes τ = 0.
 
 use super::cbb::smallest;
-use super::{Bound, BoundValue, Sample, Seen};
+use super::{Bound, BoundValue, Needs, Sample, Seen};
 use crate::engine::certificate::Terms;
 use crate::engine::log::Context;
+
+/// With ξ = 0, nothing; `spec` asks for π0(·|x) where ξ < 0 is named.
+pub const NEEDS: Needs =
+    Needs { full_propensities: false, single_interactions: false, instead: "ξ = 0, or log `propensities`" };
 
 /// Points of the λ grid. It must not depend on n: the bound then holds at every n at once.
 pub const LAMBDA_POINTS: usize = 32;

@@ -4,9 +4,16 @@
 //! Never above LS_n (paper Thm 2). Needs the logged propensities and contexts logged once each.
 
 use super::london_sandler::log_penalty;
-use super::{Bound, BoundValue, Sample, Seen, add_cips};
+use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
 use crate::engine::certificate::Terms;
 use crate::engine::numerics::divergence::bernoulli_inverse;
+
+/// Its martingale counts rows as independent draws of a context.
+pub const NEEDS: Needs = Needs {
+    full_propensities: false,
+    single_interactions: true,
+    instead: "betting, log_smoothing or, with π0(·|x), cbb",
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Catoni {
@@ -45,7 +52,8 @@ impl Bound for Catoni {
         let q = (1.0 + tau * statistics[0]).clamp(0.0, 1.0);
         let p = bernoulli_inverse(q, (kl + self.penalty()) / n);
         // kl(q‖p) = ε defines p(q, ε): ∂p/∂ε = p(1−p)/(p−q), ∂p/∂q = ln(p(1−q)/(q(1−p)))·∂p/∂ε.
-        // At the ends (q or p on the boundary) the bound is flat or vertical; report it as flat.
+        // At the ends (q or p on the boundary) it is constant or vertical; a slope of 1 keeps learning
+        // moving towards a lower risk.
         let inside = q > 0.0 && p < 1.0 && p > q;
         let d_epsilon = if inside { p * (1.0 - p) / (p - q) } else { 0.0 };
         let d_q = if inside { ((p * (1.0 - q)) / (q * (1.0 - p))).ln() * d_epsilon } else { 1.0 };

@@ -5,8 +5,15 @@
 //! λ being n times the main text's. Where all m_i = 1 it is the main text's formula.
 //! Needs π0(·|x) for all actions.
 
-use super::{Bound, BoundValue, Sample, Seen, add_cips};
+use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
 use crate::engine::certificate::Terms;
+
+/// Bias and second moment are sums over all actions.
+pub const NEEDS: Needs = Needs {
+    full_propensities: true,
+    single_interactions: false,
+    instead: "betting or log_smoothing, or log `propensities`",
+};
 
 const POINTS: usize = 100;
 

@@ -2,8 +2,15 @@
 //!   r + 2k/(τn) + sqrt(2(r + 1/τ)k/(τn)).
 //! Needs the logged propensities and contexts that were logged once each.
 
-use super::{Bound, BoundValue, Sample, Seen, add_cips};
+use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
 use crate::engine::certificate::Terms;
+
+/// Its martingale counts rows as independent draws of a context.
+pub const NEEDS: Needs = Needs {
+    full_propensities: false,
+    single_interactions: true,
+    instead: "betting, log_smoothing or, with π0(·|x), cbb",
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct LondonSandler {

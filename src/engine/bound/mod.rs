@@ -2,11 +2,11 @@
 //! KL(Q‖P); it holds with probability at least 1 − δ for all Q at once. One file each, behind one
 //! trait; the learner knows none of them by name.
 
-mod betting;
-mod catoni;
-mod cbb;
+pub mod betting;
+pub mod catoni;
+pub mod cbb;
 mod given;
-mod london_sandler;
+pub mod london_sandler;
 
 use super::certificate::Terms;
 use super::log::Context;
@@ -23,6 +23,17 @@ pub struct Seen<'a> {
     pub n_actions: usize,
     pub context: Context<'a>,
     pub cost_model: Option<&'a [f64]>,
+}
+
+/// What a bound needs of a log beyond logged actions, costs and propensities, and what to use where
+/// that is missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needs {
+    /// π0(·|x) for all actions.
+    pub full_propensities: bool,
+    /// Every context logged once.
+    pub single_interactions: bool,
+    pub instead: &'static str,
 }
 
 /// The sizes that enter a bound.

@@ -7,8 +7,8 @@ pub fn bernoulli(q: f64, p: f64) -> f64 {
     (term(q, p) + term(1.0 - q, 1.0 - p)).max(0.0)
 }
 
-/// kl⁻¹(q, ε) = sup{p ∈ [q, 1] : kl(q‖p) ≤ ε}, for q ∈ [0, 1] and ε ≥ 0. Rounded outwards: the
-/// result is never below the exact value, since every use of it is an upper confidence bound.
+/// kl⁻¹(q, ε) = sup{p ∈ [q, 1] : kl(q‖p) ≤ ε}, for q ∈ [0, 1] and ε ≥ 0. The outer end of the
+/// last bracket, since every use of it is an upper confidence bound.
 pub fn bernoulli_inverse(q: f64, epsilon: f64) -> f64 {
     if q.is_nan() || q >= 1.0 || epsilon.is_nan() || epsilon == f64::INFINITY {
         return 1.0;

@@ -24,9 +24,11 @@ pub struct Lig {
 }
 
 impl Lig {
-    /// For certificates: below 1e-14 up to K in the thousands, and 1e-8 on every second node.
-    pub fn fine(scale: f64) -> Self {
-        Lig::with_nodes(scale, 80, 8.5, 9.0)
+    /// For certificates. The best of many tied actions is a narrow peak, so nodes grow with ln K: the
+    /// error stays below 1e-14, and below 1e-7 on every second node, up to K in the thousands.
+    pub fn fine(scale: f64, n_actions: usize) -> Self {
+        let more = 64.0 * (n_actions as f64 / 10.0).log10().max(0.0);
+        Lig::with_nodes(scale, 80 + more.ceil() as usize, 8.5, 9.0)
     }
 
     pub fn with_nodes(scale: f64, nodes: usize, below: f64, above: f64) -> Self {
@@ -204,7 +206,7 @@ mod tests {
 
     #[test]
     fn zero_features_are_uniform_and_extremes_are_finite() {
-        let lig = Lig::fine(1.0);
+        let lig = Lig::fine(1.0, 4);
         let (mut scratch, mut pi, mut d) = (Scratch::default(), vec![0.0; 4], vec![1.0; 4]);
         lig.propensities(&[0.0; 4], 0.0, &mut scratch, &mut pi);
         assert_eq!(pi, vec![0.25; 4]);

@@ -208,7 +208,7 @@ mod tests {
                     d.push(d_scale);
                     (pi, d)
                 };
-                let (fast, fine) = (run(&LigFast { scale: 0.8 }), run(&Lig::fine(0.8)));
+                let (fast, fine) = (run(&LigFast { scale: 0.8 }), run(&Lig::fine(0.8, keep)));
                 for (got, want) in fast.0.iter().zip(&fine.0) {
                     assert!((got - want).abs() < 2e-6, "{fast:?} {fine:?}");
                 }

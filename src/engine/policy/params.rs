@@ -167,7 +167,7 @@ impl PolicyParams {
             PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
             PolicyParams::Lig { scale, .. } => match resolution {
                 Resolution::Learning => Box::new(LigFast { scale: *scale }),
-                Resolution::Fine => Box::new(Lig::fine(*scale)),
+                Resolution::Fine => Box::new(Lig::fine(*scale, self.n_actions())),
             },
             PolicyParams::MixedLogit { scale, .. } => {
                 let draws = match resolution {
@@ -238,7 +238,7 @@ impl PolicyParams {
         let pi = self.propensities(x)?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         if let PolicyParams::Lig { scale, .. } = self {
-            let (lig, (scores, norms)) = (Lig::fine(*scale), self.scores(x)?);
+            let (lig, (scores, norms)) = (Lig::fine(*scale, self.n_actions()), self.scores(x)?);
             let draw = |c: usize| {
                 let scores = scores.row(c);
                 let action = lig.sample(scores.as_slice().expect("row-major"), norms[c], &mut rng);

@@ -1,0 +1,83 @@
+//! Whole jobs as makers of claims: a request is resolved and run, and its certificate is held to the
+//! truth. A certificate says several things at once with one δ, so it is violated when any is untrue.
+
+use std::collections::BTreeMap;
+
+use guarantor::engine::certificate::{CandidateResult, Certificate};
+use guarantor::engine::control::unattended;
+use guarantor::engine::log::{LogSource, MemoryLog};
+use guarantor::engine::policy::PolicyParams;
+use guarantor::engine::spec::{
+    BoundKind, Candidate, PolicyShape, PriorKind, PriorRequest, SpecContext, SpecRequest,
+};
+use guarantor::engine::{Finished, Inputs, run};
+
+use super::harness::{Claim, DELTA};
+use super::world::World;
+
+/// Runs a request on a log.
+pub fn run_job(
+    request: &SpecRequest,
+    log: &MemoryLog,
+    policies: &BTreeMap<String, PolicyParams>,
+) -> Finished {
+    let shape_of = |p: &PolicyParams| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() };
+    let find = |id: &str| policies.get(id).map(shape_of);
+    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &find };
+    let spec = request.resolve(&context).expect("a request that this log allows");
+    let inputs = Inputs { log, logging_policy: None, policies, dataset_version: 1, dataset_digest: "drawn" };
+    run(&spec, &inputs, &unattended()).expect("a job on a sound log ends in a certificate")
+}
+
+/// Kind `learn` by `bound`, all else left to the defaults.
+pub fn learning(bound: BoundKind, seed: u64) -> SpecRequest {
+    SpecRequest { bound: Some(bound), delta: Some(DELTA), seed: Some(seed), ..SpecRequest::default() }
+}
+
+/// The same from the prior that plays uniformly, on all rows.
+pub fn learning_from_zero(bound: BoundKind) -> SpecRequest {
+    let prior = PriorRequest { kind: Some(PriorKind::Zero), ..PriorRequest::default() };
+    SpecRequest { prior: Some(prior), ..learning(bound, 0) }
+}
+
+/// How far a policy's true risk and improvement exceed what was guaranteed of it; 0 or less is true.
+fn excess(world: &World, policy: &PolicyParams, risk: f64, improvement: f64) -> f64 {
+    let true_risk = world.risk(policy);
+    let true_improvement = world.baseline_risk() - true_risk;
+    // f64::max would drop a NaN; the sum keeps it, and NaN counts as violated.
+    let (a, b) = (true_risk - risk, improvement - true_improvement);
+    if (a + b).is_nan() { f64::NAN } else { a.max(b) }
+}
+
+/// The certificate of a learned policy: its risk and its improvement at once.
+pub fn certificate_claim(name: &'static str, world: &World, finished: &Finished) -> Claim {
+    let Certificate { guaranteed_risk, guaranteed_improvement, .. } = finished.certificate;
+    let policy = finished.evidence.policy.as_ref().expect("the learned policy");
+    Claim::that_none_exceeds(name, [excess(world, policy, guaranteed_risk, guaranteed_improvement)])
+}
+
+/// Kind `evaluate` with all of `policies` as candidates, as policies or as the log carries them: what is
+/// said of each, all at once.
+pub fn evaluation_claim(
+    name: &'static str,
+    world: &World,
+    log: &MemoryLog,
+    policies: &BTreeMap<String, PolicyParams>,
+) -> Claim {
+    let logged = !log.shape().capabilities.candidates.is_empty();
+    let candidate = |id: &String| match logged {
+        true => Candidate::Logged { name: id.clone() },
+        false => Candidate::Policy { policy_id: id.clone() },
+    };
+    let request = SpecRequest {
+        candidates: Some(policies.keys().map(candidate).collect()),
+        independent_of_log: Some(true),
+        ..learning(BoundKind::Auto, 0)
+    };
+    let results = run_job(&request, log, policies).certificate.candidates;
+    assert_eq!(results.len(), policies.len());
+    let excess_of = |(result, policy): (&CandidateResult, &PolicyParams)| {
+        excess(world, policy, result.guaranteed_risk, result.guaranteed_improvement)
+    };
+    Claim::that_none_exceeds(name, results.iter().zip(policies.values()).map(excess_of))
+}
