@@ -185,7 +185,7 @@ impl Client {
     /// The job once it has ended.
     pub fn finish(&self, job: &str) -> Value {
         loop {
-            let job = self.get(&format!("/v1/jobs/{job}?wait=60")).expect(200);
+            let job = self.get(&format!("/v1/jobs/{job}?wait=1")).expect(200);
             if !matches!(job["status"].as_str(), Some("queued" | "running")) {
                 return job;
             }
