@@ -1,12 +1,17 @@
 # The targets that CI runs, and the ones that people run.
-.PHONY: test lint bench
+.PHONY: test lint openapi bench
 
+# Everything: unit and integration tests, curl through every endpoint, schemathesis.
 test:
 	cargo test
 
 lint:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
+
+# After a change of a handler: writes the document that tests/openapi.rs compares with.
+openapi:
+	cargo run --quiet -- openapi > openapi/openapi.json
 
 bench:
 	cargo bench

@@ -12,4 +12,9 @@
 //! | `http` | router, a file per resource, errors, auth, events, OpenAPI | store, queue; no SQL, no maths |
 //! | `main.rs` | the command line | all |
 
+pub mod config;
 pub mod engine;
+pub mod http;
+pub mod ingest;
+pub mod queue;
+pub mod store;

@@ -1,0 +1,32 @@
+# syntax=docker/dockerfile:1
+
+# The build: dependencies are cached in mounts, so that a change of a line compiles that line's crate.
+FROM rust:1.95-slim-bookworm AS build
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends build-essential pkg-config \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /src
+COPY . .
+RUN --mount=type=cache,target=/usr/local/cargo/registry \
+    --mount=type=cache,target=/src/target \
+    cargo build --release --locked --bin guarantor \
+ && cp target/release/guarantor /guarantor
+
+# What runs: the binary, a user without rights, and a directory for its data.
+FROM debian:bookworm-slim
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends curl \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --uid 10001 --no-create-home guarantor \
+ && install -d -o guarantor -g guarantor /var/lib/guarantor
+COPY --from=build /guarantor /usr/local/bin/guarantor
+USER guarantor
+ENV GUARANTOR_LISTEN=0.0.0.0:8080 \
+    GUARANTOR_DATA_DIR=/var/lib/guarantor \
+    GUARANTOR_LOG_FORMAT=json
+VOLUME /var/lib/guarantor
+EXPOSE 8080
+# Without API keys the server refuses to listen on 0.0.0.0: see docker/compose.yaml.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["curl", "-fsS", "http://127.0.0.1:8080/readyz"]
+ENTRYPOINT ["guarantor"]
+CMD ["serve"]

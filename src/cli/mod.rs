@@ -1,0 +1,73 @@
+//! `guarantor`: serve, demo, certify, verify, openapi, keys.
+
+mod certify;
+mod client;
+mod demo;
+mod keys;
+mod logging;
+mod serve;
+mod simulate;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Certifies policy improvements from logged decisions before they are rolled out.
+#[derive(Parser)]
+#[command(name = "guarantor", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the HTTP service. It needs no other service and no configuration.
+    Serve(Box<serve::ServeArgs>),
+    /// Show the whole journey: a server, a log, a job, a certificate.
+    Demo(demo::DemoArgs),
+    /// Certify from a log file with no server. Exit code 0: deploy, 1: keep, 2: error.
+    Certify(certify::CertifyArgs),
+    /// Have a server compute a certificate again. Exit code 0: valid, 1: not, 2: error.
+    Verify(verify::VerifyArgs),
+    /// Print the OpenAPI document.
+    Openapi,
+    /// Make, list and revoke API keys.
+    Keys(keys::KeysArgs),
+}
+
+/// A failure in a sentence, for the terminal.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// What a command found. Pipelines branch on the exit code, so an error is never 0 or 1.
+pub enum Verdict {
+    Yes,
+    No,
+}
+
+pub fn run(cli: Cli) -> ExitCode {
+    let done = match cli.command {
+        Command::Serve(args) => serve::serve(*args).map(|()| Verdict::Yes),
+        Command::Demo(args) => demo::demo(args).map(|()| Verdict::Yes),
+        Command::Certify(args) => certify::certify(args),
+        Command::Verify(args) => verify::verify(args),
+        Command::Openapi => {
+            print!("{}", guarantor::http::document());
+            Ok(Verdict::Yes)
+        }
+        Command::Keys(args) => keys::keys(args).map(|()| Verdict::Yes),
+    };
+    match done {
+        Ok(Verdict::Yes) => ExitCode::SUCCESS,
+        Ok(Verdict::No) => ExitCode::from(1),
+        Err(failure) => {
+            eprintln!("guarantor: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
+}

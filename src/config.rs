@@ -1,0 +1,238 @@
+//! Settings: the documented defaults in `config/default.toml`, overlaid by a file, the environment
+//! and flags, then checked against each other. Only a `Config` that passed starts a server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use config::{Environment, File, FileFormat, Value, ValueKind};
+use serde::Deserialize;
+
+pub const DEFAULTS: &str = include_str!("config/default.toml");
+
+/// Variables with the prefix that are not settings of the server.
+const NOT_SETTINGS: [&str; 3] = ["GUARANTOR_CONFIG", "GUARANTOR_URL", "GUARANTOR_API_KEY"];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    Pretty,
+    Json,
+}
+
+/// Each field is documented in `config/default.toml`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub listen: SocketAddr,
+    pub data_dir: PathBuf,
+    pub insecure_no_auth: bool,
+    pub metrics_need_key: bool,
+    pub log_format: LogFormat,
+    pub log_filter: String,
+    pub workers: usize,
+    pub compute_threads: usize,
+    pub lease_seconds: u64,
+    pub max_attempts: u32,
+    pub max_queued_jobs: u64,
+    pub max_queued_jobs_per_workspace: u64,
+    pub max_json_bytes: usize,
+    pub max_upload_bytes: u64,
+    pub max_actions: usize,
+    pub max_features: usize,
+    pub request_seconds: u64,
+    pub upload_seconds: u64,
+    pub max_wait_seconds: u64,
+    pub retention_days: u64,
+    pub shutdown_seconds: u64,
+}
+
+/// A setting that cannot be used, in a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+/// Settings given as flags, by name.
+pub type Overrides = Vec<(&'static str, String)>;
+
+impl Config {
+    /// The defaults overlaid by `file`, the process's environment and `flags`.
+    pub fn load(file: Option<&std::path::Path>, flags: &Overrides) -> Result<Config, ConfigError> {
+        let environment = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        Config::from_layers(file, environment, flags)
+    }
+
+    fn from_layers(
+        file: Option<&std::path::Path>,
+        environment: Vec<(String, String)>,
+        flags: &Overrides,
+    ) -> Result<Config, ConfigError> {
+        let mut layers = config::Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+        if let Some(path) = file {
+            layers = layers.add_source(File::from(path).format(FileFormat::Toml));
+        }
+        let settings = environment.into_iter().filter(|(name, _)| !NOT_SETTINGS.contains(&name.as_str()));
+        let variables = Environment::with_prefix("GUARANTOR").prefix_separator("_").try_parsing(true);
+        layers = layers.add_source(variables.source(Some(settings.collect())));
+        for (name, value) in flags {
+            let origin = format!("the flag --{}", name.replace('_', "-"));
+            let value = Value::new(Some(&origin), ValueKind::String(value.clone()));
+            layers = layers.set_override(name, value).map_err(wrong)?;
+        }
+        let config: Config = layers.build().and_then(|all| all.try_deserialize()).map_err(wrong)?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let positive = [
+            ("workers", self.workers as u64),
+            ("lease_seconds", self.lease_seconds),
+            ("max_attempts", self.max_attempts.into()),
+            ("max_queued_jobs", self.max_queued_jobs),
+            ("max_queued_jobs_per_workspace", self.max_queued_jobs_per_workspace),
+            ("max_json_bytes", self.max_json_bytes as u64),
+            ("max_upload_bytes", self.max_upload_bytes),
+            ("max_features", self.max_features as u64),
+            ("request_seconds", self.request_seconds),
+            ("upload_seconds", self.upload_seconds),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
+            return refuse(format!("{name} is 0; it must be at least 1"));
+        }
+        if self.max_actions < 2 {
+            return refuse(format!(
+                "max_actions is {}; a decision has at least two actions",
+                self.max_actions
+            ));
+        }
+        if self.max_queued_jobs_per_workspace > self.max_queued_jobs {
+            return refuse(format!(
+                "max_queued_jobs_per_workspace ({}) exceeds max_queued_jobs ({}), so one workspace could \
+                 fill the queue; lower it or raise max_queued_jobs",
+                self.max_queued_jobs_per_workspace, self.max_queued_jobs
+            ));
+        }
+        if self.max_wait_seconds > 60 {
+            return refuse(format!(
+                "max_wait_seconds is {}; the API promises at most 60",
+                self.max_wait_seconds
+            ));
+        }
+        if self.request_seconds <= self.max_wait_seconds {
+            return refuse(format!(
+                "request_seconds ({}) must exceed max_wait_seconds ({}), or waiting requests would be cut off",
+                self.request_seconds, self.max_wait_seconds
+            ));
+        }
+        if self.data_dir.as_os_str().is_empty() {
+            return refuse("data_dir is empty; name the directory that holds the service's data".into());
+        }
+        Ok(())
+    }
+
+    /// Whether this server may listen where it is told to, given whether any API key exists.
+    pub fn check_exposure(&self, keys_exist: bool) -> Result<(), ConfigError> {
+        if self.listen.ip().is_loopback() || keys_exist || self.insecure_no_auth {
+            return Ok(());
+        }
+        refuse(format!(
+            "listen is {}, which others can reach, and there are no API keys; create one with `guarantor \
+             keys create`, listen on 127.0.0.1, or accept the risk with --insecure-no-auth",
+            self.listen
+        ))
+    }
+
+    pub fn lease(&self) -> Duration {
+        Duration::from_secs(self.lease_seconds)
+    }
+
+    pub fn retention(&self) -> Option<Duration> {
+        (self.retention_days > 0).then(|| Duration::from_secs(self.retention_days.saturating_mul(86_400)))
+    }
+
+    /// Threads for arithmetic, resolved.
+    pub fn threads(&self) -> usize {
+        match self.compute_threads {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            n => n,
+        }
+    }
+}
+
+fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
+    Err(ConfigError(sentence))
+}
+
+fn wrong(error: config::ConfigError) -> ConfigError {
+    ConfigError(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Result<Config, String> {
+        let environment = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let flags: Overrides = flags.iter().map(|(k, v)| (*k, v.to_string())).collect();
+        Config::from_layers(None, environment, &flags).map_err(|error| error.0)
+    }
+
+    #[test]
+    fn defaults_pass_their_own_checks() {
+        let config = load(&[], &[]).unwrap();
+        assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.retention(), None);
+        assert!(config.threads() >= 1);
+    }
+
+    #[test]
+    fn flags_win_over_the_environment_and_it_over_defaults() {
+        let environment = [("GUARANTOR_LISTEN", "127.0.0.1:1"), ("GUARANTOR_WORKERS", "3"), ("HOME", "/")];
+        let config = load(&environment, &[("listen", "127.0.0.1:2")]).unwrap();
+        assert_eq!((config.listen.port(), config.workers), (2, 3));
+    }
+
+    #[test]
+    fn a_file_overlays_the_defaults() {
+        let file = std::env::temp_dir().join(format!("guarantor-config-{}.toml", std::process::id()));
+        std::fs::write(&file, "workers = 4\nlog_format = \"json\"\n").unwrap();
+        let config = Config::from_layers(Some(&file), vec![], &vec![]).unwrap();
+        assert_eq!((config.workers, config.log_format), (4, LogFormat::Json));
+        std::fs::write(&file, "wrokers = 4\n").unwrap();
+        let error = Config::from_layers(Some(&file), vec![], &vec![]).unwrap_err().0;
+        assert!(error.contains("wrokers"), "{error}");
+        std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn wrong_settings_are_named() {
+        let cases: [(&str, &str, &[&str]); 8] = [
+            ("GUARANTOR_LISTEN", "localhost", &["listen"]),
+            ("GUARANTOR_WORKERS", "0", &["workers is 0"]),
+            ("GUARANTOR_WORKERS", "two", &["workers", "two"]),
+            ("GUARANTOR_LOG_FORMAT", "xml", &["xml", "pretty"]),
+            ("GUARANTOR_LISTNE", "127.0.0.1:1", &["listne"]),
+            ("GUARANTOR_REQUEST_SECONDS", "60", &["request_seconds (60)", "max_wait_seconds (60)"]),
+            ("GUARANTOR_MAX_WAIT_SECONDS", "61", &["at most 60"]),
+            ("GUARANTOR_MAX_QUEUED_JOBS", "10", &["max_queued_jobs_per_workspace (500)"]),
+        ];
+        for (name, value, words) in cases {
+            let error = load(&[(name, value)], &[]).unwrap_err();
+            assert!(words.iter().all(|word| error.contains(word)), "{name}={value}: {error}");
+        }
+    }
+
+    #[test]
+    fn without_keys_only_loopback_is_served() {
+        let open = load(&[("GUARANTOR_LISTEN", "0.0.0.0:80")], &[]).unwrap();
+        let error = open.check_exposure(false).unwrap_err().0;
+        assert!(error.contains("0.0.0.0:80") && error.contains("--insecure-no-auth"), "{error}");
+        open.check_exposure(true).unwrap();
+        load(&[("GUARANTOR_LISTEN", "[::1]:80")], &[]).unwrap().check_exposure(false).unwrap();
+        let told = [("GUARANTOR_LISTEN", "0.0.0.0:80"), ("GUARANTOR_INSECURE_NO_AUTH", "true")];
+        load(&told, &[]).unwrap().check_exposure(false).unwrap();
+    }
+}

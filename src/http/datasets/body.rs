@@ -1,0 +1,60 @@
+//! A request's body on its way to ingest: counted against the limit and hashed as it passes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Bytes;
+use futures_util::{Stream, StreamExt};
+use sha2::{Digest, Sha256};
+
+use crate::ingest::BodyError;
+
+/// What passed: read it once the body has ended.
+#[derive(Clone, Default)]
+pub struct Passed {
+    state: Arc<Mutex<(Sha256, u64)>>,
+}
+
+impl Passed {
+    fn add(&self, bytes: &[u8]) -> u64 {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.0.update(bytes);
+        state.1 += bytes.len() as u64;
+        state.1
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    pub fn digest(&self) -> String {
+        let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    }
+}
+
+/// `body` with its bytes counted, hashed and held to `limit`.
+pub fn metered<S, E>(
+    body: S,
+    limit: u64,
+    passed: Passed,
+) -> impl Stream<Item = Result<Bytes, BodyError>> + Unpin
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+    E: std::fmt::Display,
+{
+    body.map(move |chunk| {
+        let bytes = chunk.map_err(|error| BodyError::Broken(error.to_string()))?;
+        match passed.add(&bytes) > limit {
+            true => Err(BodyError::TooLarge { limit }),
+            false => Ok(bytes),
+        }
+    })
+}
+
+/// Reads `body` to its end and keeps nothing of it but what `Passed` keeps.
+pub async fn drain(mut body: impl Stream<Item = Result<Bytes, BodyError>> + Unpin) -> Result<(), BodyError> {
+    while let Some(chunk) = body.next().await {
+        chunk?;
+    }
+    Ok(())
+}

@@ -1,0 +1,271 @@
+//! `POST /v1/datasets` and `POST /v1/datasets/{id}/rows`: a log as the raw body, or as the part
+//! `data` of a form whose part `manifest` comes first.
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use futures_util::{Stream, StreamExt};
+
+use super::DatasetView;
+use super::body::{Passed, drain, metered};
+use super::options::{UploadOptions, format_of, limits};
+use crate::http::App;
+use crate::http::auth::Caller;
+use crate::http::codes::Code;
+use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
+use crate::http::idempotency::{Created, Creation, Start, replay};
+use crate::http::problem::{Fault, Problem};
+use crate::ingest::{self, Append, BodyError, Format, IngestError, Upload};
+use crate::store::{Dataset, DatasetId, Resource, StoreError, Workspace};
+
+type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+
+/// A log on its way in, whichever way it was sent.
+struct Incoming {
+    options: UploadOptions,
+    /// Everything but the rows, for the fingerprint.
+    description: Vec<u8>,
+    format: Format,
+    data: Chunks,
+}
+
+/// The form, for the documentation.
+#[derive(utoipa::ToSchema)]
+#[allow(dead_code)]
+struct UploadForm {
+    /// JSON, before the data.
+    manifest: UploadOptions,
+    /// The log, with its content type.
+    #[schema(value_type = String, format = Binary)]
+    data: Vec<u8>,
+}
+
+/// Upload a log. Either the file as the body with options in the query, or a form.
+#[utoipa::path(post, path = "/v1/datasets", tag = "Datasets", operation_id = "create_dataset",
+    params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    request_body(content(
+        (String = "application/x-ndjson", example = json!(
+            "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n{\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n")),
+        (Vec<u8> = "application/vnd.apache.parquet"),
+        (UploadForm = "multipart/form-data"))),
+    responses((status = 201, description = "Stored", body = DatasetView,
+               headers(("location" = String, description = "The dataset's path"))),
+              (status = 409, description = "`idempotency_in_progress`"),
+              (status = 422, description = "`invalid_rows` names the first 20 rows; nothing is stored")))]
+pub async fn create(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    let incoming = receive(&app, request).await?;
+    let parts: [&[u8]; 2] = [b"POST /v1/datasets", &incoming.description];
+    let patience = std::time::Duration::from_secs(app.config.upload_seconds);
+    let creation = Creation::new(&workspace, &headers, &parts, patience)?;
+    let passed = Passed::default();
+    let data = metered(incoming.data, app.config.max_upload_bytes, passed.clone());
+    let id = match creation.start(&app).await? {
+        Start::Work(id) => DatasetId::from(id),
+        Start::Replay(answer) => {
+            drain(data).await.map_err(body_problem)?;
+            return replay(answer, Some(&passed.digest()));
+        }
+    };
+    let worker = app.clone();
+    let (options, format) = (incoming.options, incoming.format);
+    let work = async move {
+        let upload = Upload {
+            id,
+            name: options.name()?,
+            format,
+            n_actions: options.n_actions,
+            outcome: options.outcome()?,
+            logging_policy: options.logging_policy(&worker, &workspace).await?,
+            limits: limits(&worker),
+            workspace: workspace.clone(),
+        };
+        let stored = ingest::upload(&worker.store, upload, data).await;
+        let dataset = match stored {
+            // An attempt of this very request stored it and died before it could answer.
+            Err(IngestError::Store(StoreError::Exists(Resource::Dataset, _))) => {
+                worker.store.repository().dataset(&workspace, id).await?
+            }
+            stored => stored.map_err(refusal)?,
+        };
+        answer(dataset, &passed)
+    };
+    creation.finish(&app, work).await
+}
+
+/// Add rows to a dataset: a new version. Certificates keep naming the version that they rest on.
+#[utoipa::path(post, path = "/v1/datasets/{id}/rows", tag = "Datasets", operation_id = "append_rows",
+    params(("id" = String, Path, format = "uuid"),
+           ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    request_body(content(
+        (String = "application/x-ndjson", example = json!("{\"x\":[0.5,0.5],\"action\":1,\"propensity\":0.3,\"cost\":0}\n")),
+        (Vec<u8> = "application/vnd.apache.parquet"))),
+    responses((status = 201, description = "The dataset at its new version", body = DatasetView),
+              (status = 409, description = "`in_use`: another append came first; `idempotency_in_progress`"),
+              (status = 422, description = "`invalid_rows` names the first 20 rows; nothing is stored")))]
+pub async fn append(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<DatasetId>,
+    Params(_): Params<Nothing>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    let dataset = app.store.repository().dataset(&workspace, id).await?;
+    let format = format_of(content_type(&headers))?;
+    check_headers(&app, &headers)?;
+    let path = format!("POST /v1/datasets/{id}/rows");
+    let patience = std::time::Duration::from_secs(app.config.upload_seconds);
+    let creation = Creation::new(&workspace, &headers, &[path.as_bytes()], patience)?;
+    let passed = Passed::default();
+    let data = metered(chunks(request.into_body()), app.config.max_upload_bytes, passed.clone());
+    if let Start::Replay(answer) = creation.start(&app).await? {
+        drain(data).await.map_err(body_problem)?;
+        return replay(answer, Some(&passed.digest()));
+    }
+    let worker = app.clone();
+    let work = async move {
+        let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
+        let append = Append { dataset, format, logging_policy, limits: limits(&worker) };
+        let stored = ingest::append(&worker.store, append, data).await.map_err(refusal)?;
+        answer(stored, &passed)
+    };
+    creation.finish(&app, work).await
+}
+
+async fn logging_policy(
+    app: &App,
+    workspace: &Workspace,
+    dataset: &Dataset,
+) -> Result<Option<crate::engine::policy::PolicyParams>, Problem> {
+    let Some(id) = dataset.logging_policy_id else { return Ok(None) };
+    let policy = app.store.repository().policy(workspace, id).await?;
+    Ok(Some(app.store.policy_params(&policy).await?))
+}
+
+fn answer(dataset: Dataset, passed: &Passed) -> Result<Created, Problem> {
+    crate::http::metrics::upload(passed.bytes(), dataset.content.rows);
+    tracing::info!(dataset_id = %dataset.id, version = dataset.version, rows = dataset.content.rows, "dataset stored");
+    let location = [(header::LOCATION, format!("/v1/datasets/{}", dataset.id))];
+    let created = Created::json(StatusCode::CREATED, &location, &DatasetView::from(dataset))?;
+    Ok(created.with_body_digest(&passed.digest()))
+}
+
+async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
+    check_headers(app, request.headers())?;
+    let kind = content_type(request.headers()).to_owned();
+    if kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
+        return receive_form(app, request).await;
+    }
+    let format = format_of(&kind)?;
+    let (parts, body) = request.into_parts();
+    let Params(options) = Params::<UploadOptions>::of(&parts)?;
+    let query = parts.uri.query().unwrap_or("");
+    let description = format!("{query}\n{format:?}").into_bytes();
+    Ok(Incoming { options, description, format, data: chunks(body) })
+}
+
+async fn receive_form(app: &App, request: Request) -> Result<Incoming, Problem> {
+    let (parts, body) = request.into_parts();
+    let Params(Nothing {}) = Params::of(&parts)?;
+    let boundary = multer::parse_boundary(content_type(&parts.headers)).map_err(broken_form)?;
+    let mut form = multer::Multipart::new(body.into_data_stream(), boundary);
+    let manifest = read_manifest(next_part(&mut form, "manifest").await?, app.config.max_json_bytes).await?;
+    let options: UploadOptions = parse_json(&manifest)?;
+    let part = next_part(&mut form, "data").await?;
+    let format = format_of(part.content_type().map_or("", |kind| kind.as_ref()))?;
+    let description = [manifest.as_slice(), b"\n", format!("{format:?}").as_bytes()].concat();
+    let data = part.map(|chunk| chunk.map_err(|error| error.to_string()));
+    Ok(Incoming { options, description, format, data: Box::pin(data) })
+}
+
+async fn next_part(
+    form: &mut multer::Multipart<'static>,
+    name: &str,
+) -> Result<multer::Field<'static>, Problem> {
+    let part = form.next_field().await.map_err(broken_form)?;
+    part.filter(|part| part.name() == Some(name)).ok_or_else(|| {
+        broken_form(format!("it must have the part `manifest`, then `data`; `{name}` is not there"))
+    })
+}
+
+async fn read_manifest(mut part: multer::Field<'static>, limit: usize) -> Result<Vec<u8>, Problem> {
+    let mut manifest = Vec::new();
+    while let Some(chunk) = part.chunk().await.map_err(broken_form)? {
+        manifest.extend_from_slice(&chunk);
+        if manifest.len() > limit {
+            return Err(too_large(limit as u64));
+        }
+    }
+    Ok(manifest)
+}
+
+fn chunks(body: Body) -> Chunks {
+    Box::pin(body.into_data_stream().map(|chunk| chunk.map_err(|error| error.to_string())))
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("")
+}
+
+/// What can be refused before a byte of the body is read.
+fn check_headers(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
+        && encoding != "identity"
+    {
+        let detail = "This server reads logs without a content encoding; send the file as it is.";
+        return Err(Problem::new(Code::UnsupportedEncoding, detail));
+    }
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    match length {
+        Some(length) if length > app.config.max_upload_bytes => Err(too_large(app.config.max_upload_bytes)),
+        _ => Ok(()),
+    }
+}
+
+fn broken_form(why: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::MalformedBody, format!("The form cannot be read: {why}."))
+}
+
+fn body_problem(error: BodyError) -> Problem {
+    match error {
+        BodyError::TooLarge { limit } => too_large(limit),
+        BodyError::Broken(_) => Problem::new(Code::MalformedBody, "The body ended before it was complete."),
+    }
+}
+
+fn refusal(error: IngestError) -> Problem {
+    match error {
+        IngestError::Rows(rows) => {
+            let (total, shown) = (rows.total, rows.first.len());
+            let what = if total == 1 { "1 row is".to_owned() } else { format!("{total} rows are") };
+            let listed = if total > shown as u64 {
+                format!("the first {shown} are listed")
+            } else {
+                "see errors".into()
+            };
+            let detail = format!("{what} not valid; {listed}. Nothing was stored.");
+            let mut problem = Problem::new(Code::InvalidRows, detail).member("invalid_rows", rows.total);
+            problem.errors = (rows.first.into_iter())
+                .map(|e| Fault {
+                    row: (e.row > 0).then_some(e.row),
+                    field: Some(e.field),
+                    message: e.message,
+                })
+                .collect();
+            problem
+        }
+        IngestError::Option { field, message } => Problem::field(Code::InvalidValue, field, message),
+        IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
+        IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
+        IngestError::Body(error) => body_problem(error),
+        IngestError::Store(error) => error.into(),
+        IngestError::Crashed => Problem::internal("an upload's decoder crashed"),
+    }
+}

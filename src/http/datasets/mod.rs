@@ -1,0 +1,137 @@
+//! `/v1/datasets`: logs of the deployed policy.
+
+mod body;
+mod create;
+mod options;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::auth::Caller;
+use super::etag::tagged;
+use super::extract::{Id, Nothing, Params};
+use super::page::{List, page_request};
+use super::problem::Problem;
+use crate::engine::log::{Capabilities, Outcome};
+use crate::ingest::Health;
+use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(list, create::create))
+        .routes(routes!(read, delete))
+        .routes(routes!(create::append))
+}
+
+/// A log, at its newest version.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Dataset)]
+pub struct DatasetView {
+    #[schema(value_type = String, format = "uuid")]
+    id: DatasetId,
+    name: Option<String>,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+    version: u64,
+    /// Logged interactions.
+    rows: u64,
+    /// Distinct contexts; fewer than rows where contexts were logged repeatedly.
+    contexts: u64,
+    n_actions: usize,
+    dim: usize,
+    outcome: Outcome,
+    digest: String,
+    bytes: u64,
+    #[schema(value_type = Option<String>, format = "uuid")]
+    logging_policy_id: Option<PolicyId>,
+    capabilities: Capabilities,
+    #[schema(value_type = Health)]
+    health: serde_json::Value,
+}
+
+impl From<Dataset> for DatasetView {
+    fn from(dataset: Dataset) -> Self {
+        DatasetView {
+            id: dataset.id,
+            created_at: dataset.created_at,
+            version: dataset.version,
+            bytes: dataset.bytes(),
+            name: dataset.name,
+            logging_policy_id: dataset.logging_policy_id,
+            rows: dataset.content.rows,
+            contexts: dataset.content.contexts,
+            n_actions: dataset.content.n_actions,
+            dim: dataset.content.dim,
+            outcome: dataset.content.outcome,
+            digest: dataset.content.digest,
+            capabilities: dataset.content.capabilities,
+            health: dataset.content.health,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// How many, at most 100.
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    after: Option<String>,
+}
+
+impl ListParams {
+    pub fn page(self) -> Result<crate::store::PageRequest, Problem> {
+        page_request(self.limit, self.after)
+    }
+}
+
+/// List datasets, newest first.
+#[utoipa::path(get, path = "/v1/datasets", tag = "Datasets", operation_id = "list_datasets", params(ListParams),
+    responses((status = 200, description = "A page of datasets", body = List<DatasetView>)))]
+async fn list(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Json<List<DatasetView>>, Problem> {
+    let page = app.store.repository().datasets(&workspace, &params.page()?).await?;
+    Ok(Json(List::of(page, DatasetView::from)))
+}
+
+/// Read a dataset.
+#[utoipa::path(get, path = "/v1/datasets/{id}", tag = "Datasets", operation_id = "get_dataset",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 200, description = "The dataset", body = DatasetView),
+              (status = 304, description = "Unchanged since the version that `If-None-Match` names")))]
+async fn read(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<DatasetId>,
+    Params(_): Params<Nothing>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let dataset = app.store.repository().dataset(&workspace, id).await?;
+    Ok(tagged(&headers, &dataset.revision.to_string(), || DatasetView::from(dataset)))
+}
+
+/// Delete a dataset. Certificates that rest on it stay, but can no longer be verified.
+#[utoipa::path(delete, path = "/v1/datasets/{id}", tag = "Datasets", operation_id = "delete_dataset",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 204, description = "Deleted"),
+              (status = 409, description = "`in_use`: an unfinished job needs it")))]
+async fn delete(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<DatasetId>,
+    Params(_): Params<Nothing>,
+) -> Result<StatusCode, Problem> {
+    app.store.delete_dataset(&workspace, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

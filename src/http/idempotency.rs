@@ -1,0 +1,172 @@
+//! `Idempotency-Key` on every POST that creates: the same key and request get the first answer
+//! again, over restarts, for 24 hours.
+//!
+//! The work runs in a task of its own: a client that hangs up, or a time limit, ends the waiting
+//! for an answer but never leaves the key half-used.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tracing::Instrument;
+use uuid::Uuid;
+
+use super::App;
+use super::codes::Code;
+use super::extract::header_text;
+use super::problem::Problem;
+use super::request::panic_message;
+use crate::store::{Begun, IdempotentRequest, StoredAnswer, Workspace};
+
+const KEY: &str = "idempotency-key";
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Kept with an upload's answer and never sent: what the body was, known only once it was read.
+const BODY_DIGEST: &str = "guarantor-body-digest";
+
+/// A creating request as idempotency sees it.
+pub struct Creation {
+    pub workspace: Workspace,
+    key: Option<String>,
+    fingerprint: String,
+    patience: Duration,
+}
+
+/// An answer that may be given again.
+pub struct Created {
+    answer: StoredAnswer,
+}
+
+impl Created {
+    pub fn json<T: Serialize>(
+        status: StatusCode,
+        headers: &[(HeaderName, String)],
+        body: &T,
+    ) -> Result<Created, Problem> {
+        let body = serde_json::to_vec(body).map_err(Problem::internal)?;
+        let mut all = vec![("content-type".to_owned(), "application/json".to_owned())];
+        all.extend(headers.iter().map(|(name, value)| (name.as_str().to_owned(), value.clone())));
+        Ok(Created { answer: StoredAnswer { status: status.as_u16(), headers: all, body } })
+    }
+
+    /// Remembers the digest of a body that the fingerprint could not cover.
+    pub fn with_body_digest(mut self, digest: &str) -> Created {
+        self.answer.headers.push((BODY_DIGEST.into(), digest.into()));
+        self
+    }
+}
+
+/// What to do about a creating request.
+pub enum Start {
+    /// Do the work and give the resource this id.
+    Work(Uuid),
+    Replay(StoredAnswer),
+}
+
+impl Creation {
+    /// `parts` is what makes two requests the same: path, query, body.
+    pub fn new(
+        workspace: &Workspace,
+        headers: &HeaderMap,
+        parts: &[&[u8]],
+        patience: Duration,
+    ) -> Result<Creation, Problem> {
+        let key = header_text(headers, KEY)?.map(str::to_owned);
+        if let Some(key) = &key
+            && !((1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()))
+        {
+            let message = "must be 1 to 255 visible ASCII characters without spaces";
+            return Err(Problem::field(Code::InvalidHeader, KEY, message));
+        }
+        Ok(Creation { workspace: workspace.clone(), key, fingerprint: fingerprint(parts), patience })
+    }
+
+    pub async fn start(&self, app: &App) -> Result<Start, Problem> {
+        let fresh = Uuid::now_v7();
+        let Some(key) = &self.key else { return Ok(Start::Work(fresh)) };
+        let request = IdempotentRequest {
+            workspace: self.workspace.clone(),
+            key: key.clone(),
+            fingerprint: self.fingerprint.clone(),
+            resource_id: fresh,
+            patience: self.patience,
+        };
+        match app.store.repository().begin_request(&request).await? {
+            Begun::Proceed { resource_id } => Ok(Start::Work(resource_id)),
+            Begun::Replay(answer) => Ok(Start::Replay(answer)),
+            Begun::Mismatch => Err(mismatch()),
+            Begun::InProgress => {
+                let detail =
+                    "The first request with this Idempotency-Key is still being answered; try again.";
+                Err(Problem::new(Code::IdempotencyInProgress, detail).retry_after(Duration::from_secs(1)))
+            }
+        }
+    }
+
+    /// Does the work and keeps its answer under the key. A failure frees the key: nothing was
+    /// created, and the same request may succeed later.
+    pub async fn finish<W>(self, app: &App, work: W) -> Result<Response, Problem>
+    where
+        W: Future<Output = Result<Created, Problem>> + Send + 'static,
+    {
+        let app = app.clone();
+        let task = async move {
+            let done = match AssertUnwindSafe(work).catch_unwind().await {
+                Ok(done) => done,
+                Err(panic) => Err(Problem::internal(panic_message(&*panic))),
+            };
+            let repository = app.store.repository();
+            match (&self.key, &done) {
+                (Some(key), Ok(created)) => {
+                    repository.complete_request(&self.workspace, key, &created.answer).await?;
+                }
+                (Some(key), Err(_)) => repository.abandon_request(&self.workspace, key).await?,
+                (None, _) => {}
+            }
+            done
+        };
+        match tokio::spawn(task.in_current_span()).await {
+            Ok(done) => Ok(answer(done?.answer, false)),
+            Err(error) => Err(Problem::internal(error)),
+        }
+    }
+}
+
+/// The answer that was given first, if `digest` is of the body that it was given to.
+pub fn replay(stored: StoredAnswer, digest: Option<&str>) -> Result<Response, Problem> {
+    let kept = stored.headers.iter().find(|(name, _)| name == BODY_DIGEST).map(|(_, value)| value.as_str());
+    if kept == digest { Ok(answer(stored, true)) } else { Err(mismatch()) }
+}
+
+fn answer(stored: StoredAnswer, replayed: bool) -> Response {
+    let status = StatusCode::from_u16(stored.status).unwrap_or(StatusCode::OK);
+    let mut response = (status, stored.body).into_response();
+    for (name, value) in stored.headers.into_iter().filter(|(name, _)| name != BODY_DIGEST) {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    if replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    response
+}
+
+fn mismatch() -> Problem {
+    let detail = "This Idempotency-Key was used with another request in the last 24 hours; use a new key.";
+    Problem::new(Code::IdempotencyMismatch, detail)
+}
+
+/// Each part is preceded by its length, so that no two lists of parts read alike.
+fn fingerprint(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,87 @@
+//! `POST /v1/jobs`: checked against what the dataset can support before it may wait.
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+
+use super::request::JobRequest;
+use super::view::JobView;
+use crate::engine::spec::SpecRequest;
+use crate::http::App;
+use crate::http::auth::Caller;
+use crate::http::codes::Code;
+use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
+use crate::http::idempotency::{Created, Creation, Start, replay};
+use crate::http::problem::Problem;
+use crate::queue::resolve;
+use crate::store::{Dataset, DatasetId, JobId, NewJob, Resource, StoreError, Workspace};
+
+/// Submit a job.
+#[utoipa::path(post, path = "/v1/jobs", tag = "Jobs", operation_id = "create_job",
+    params(("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    request_body(content = JobRequest, example = json!(
+        {"dataset_id": "01890a5d-ac96-774b-bcce-b302099a8057", "delta": 0.05, "min_improvement": 0.01})),
+    responses((status = 202, description = "Queued", body = JobView,
+               headers(("location" = String, description = "The job's path"))),
+              (status = 409, description = "`idempotency_in_progress`"),
+              (status = 429, description = "`queue_full`: too many jobs wait",
+               headers(("retry-after" = u32, description = "Seconds")))))]
+pub async fn create(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Params(_): Params<Nothing>,
+    headers: HeaderMap,
+    body: JsonBody<JobRequest>,
+) -> Result<Response, Problem> {
+    let request: SpecRequest = serde_path_to_error::deserialize(body.value.spec).map_err(|error| {
+        let path = error.path().to_string();
+        field_problem(Code::InvalidValue, &path, &error.into_inner().to_string())
+    })?;
+    let parts: [&[u8]; 2] = [b"POST /v1/jobs", &body.bytes];
+    let creation = Creation::new(&workspace, &headers, &parts, app.json_patience())?;
+    let id = match creation.start(&app).await? {
+        Start::Work(id) => JobId::from(id),
+        Start::Replay(answer) => return replay(answer, None),
+    };
+    let worker = app.clone();
+    let (dataset_id, metadata) = (body.value.dataset_id, body.value.metadata);
+    let work = async move {
+        let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
+        let (spec, policy_ids) = resolve(&worker.store, &workspace, &dataset, &request).await?;
+        let new = NewJob {
+            id,
+            workspace,
+            dataset_id: dataset.id,
+            dataset_version: dataset.version,
+            spec,
+            metadata: metadata.into(),
+            policy_ids,
+        };
+        submit(&worker, new).await
+    };
+    creation.finish(&app, work).await
+}
+
+async fn submit(app: &App, new: NewJob) -> Result<Created, Problem> {
+    let (id, workspace) = (new.id, new.workspace.clone());
+    let job = match app.queue.submit(new).await {
+        // An attempt of this very request queued it and died before it could answer.
+        Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await?,
+        job => job?,
+    };
+    tracing::info!(job_id = %job.id, kind = ?job.kind, dataset_id = %job.dataset_id, "job queued");
+    let location = [(header::LOCATION, format!("/v1/jobs/{}", job.id))];
+    Created::json(StatusCode::ACCEPTED, &location, &JobView::from(job))
+}
+
+async fn find_dataset(app: &App, workspace: &Workspace, id: &str) -> Result<Dataset, Problem> {
+    let unknown = || {
+        let message = format!("there is no dataset {id:?}; upload one with POST /v1/datasets");
+        Problem::field(Code::UnknownDataset, "dataset_id", message)
+    };
+    let id: DatasetId = id.parse().map_err(|_| unknown())?;
+    match app.store.repository().dataset(workspace, id).await {
+        Err(StoreError::NotFound(..)) => Err(unknown()),
+        dataset => Ok(dataset?),
+    }
+}

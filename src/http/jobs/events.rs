@@ -1,0 +1,156 @@
+//! `GET /v1/jobs/{id}/events`: what happened to a job, as a stream that can be resumed or as a list.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::Stream;
+use futures_util::stream::{self, StreamExt};
+use serde::{Deserialize, Serialize};
+
+use crate::http::App;
+use crate::http::auth::Caller;
+use crate::http::codes::Code;
+use crate::http::extract::{Id, Params, header_text};
+use crate::http::page::{List, page_request};
+use crate::http::problem::Problem;
+use crate::queue::Subscription;
+use crate::store::{JobEvent, JobId, JobStatus, Timestamp, Workspace};
+
+/// Events read from the store at a time by a stream.
+const BATCH: u32 = 100;
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = JobEvent)]
+pub struct EventView {
+    /// Counts up from 1 in each job.
+    id: u64,
+    /// `queued`, `started`, `progress`, `cancel_requested`, `requeued`, `succeeded`, `failed`, `cancelled`.
+    event: String,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+    #[schema(value_type = Object)]
+    data: serde_json::Value,
+}
+
+impl From<JobEvent> for EventView {
+    fn from(event: JobEvent) -> Self {
+        EventView { id: event.id, event: event.kind, created_at: event.created_at, data: event.data }
+    }
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventParams {
+    /// How many, at most 100 (lists only).
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    limit: Option<u32>,
+    /// Only events after the one with this id.
+    #[param(value_type = Option<u64>)]
+    after: Option<String>,
+}
+
+/// What happened to a job, oldest first: a list, or with `Accept: text/event-stream` a stream that
+/// ends with the job and resumes after `Last-Event-ID`.
+#[utoipa::path(get, path = "/v1/jobs/{id}/events", tag = "Jobs", operation_id = "job_events",
+    params(("id" = String, Path, format = "uuid"), EventParams,
+           ("last-event-id" = Option<u64>, Header, description = "Only events after this one")),
+    responses((status = 200, description = "Events", content(
+        (List<EventView> = "application/json"), (String = "text/event-stream")))))]
+pub async fn events(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<JobId>,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let after = place(&params, &headers)?;
+    let page = page_request(params.limit, None)?;
+    app.store.repository().job(&workspace, id).await?;
+    let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
+    if accept.contains("text/event-stream") {
+        let stream = follow(app, workspace, id, after);
+        return Ok(Sse::new(stream)
+            .keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+            .into_response());
+    }
+    let mut found = app.store.repository().job_events(&workspace, id, after, page.limit + 1).await?;
+    let has_more = found.len() > page.limit as usize;
+    found.truncate(page.limit as usize);
+    let next = found.last().filter(|_| has_more).map(|event| event.id.to_string());
+    let data = found.into_iter().map(EventView::from).collect();
+    Ok(Json(List { data, has_more, next }).into_response())
+}
+
+/// The id to go on after: the header's, which clients resume with, over the query's.
+fn place(params: &EventParams, headers: &HeaderMap) -> Result<u64, Problem> {
+    let message = "is not the id of an event";
+    if let Some(text) = header_text(headers, "last-event-id")? {
+        return text.parse().map_err(|_| Problem::field(Code::InvalidHeader, "last-event-id", message));
+    }
+    match &params.after {
+        Some(text) => text.parse().map_err(|_| Problem::field(Code::InvalidCursor, "after", message)),
+        None => Ok(0),
+    }
+}
+
+struct Follower {
+    app: App,
+    workspace: Workspace,
+    id: JobId,
+    after: u64,
+    changes: Subscription,
+    ended: bool,
+}
+
+fn follow(
+    app: App,
+    workspace: Workspace,
+    id: JobId,
+    after: u64,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    // Subscribed before the first look, so that no change falls between.
+    let changes = app.queue.subscribe(id);
+    let follower = Follower { app, workspace, id, after, changes, ended: false };
+    stream::unfold(follower, |mut follower| async move {
+        let batch = follower.next_batch().await?;
+        Some((stream::iter(batch.into_iter().map(|event| Ok(sse(event)))), follower))
+    })
+    .flatten()
+}
+
+impl Follower {
+    /// The next events; none once the job has ended, the server shuts down, or the store fails: the
+    /// client then resumes where it was.
+    async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
+        while !self.ended {
+            let repository = self.app.store.repository();
+            let found = repository.job_events(&self.workspace, self.id, self.after, BATCH).await;
+            let batch = found.inspect_err(|error| tracing::warn!(%error, "an event stream ends")).ok()?;
+            if let Some(last) = batch.last() {
+                self.after = last.id;
+                self.ended = JobStatus::from_name(&last.kind).is_some_and(JobStatus::is_finished);
+                return Some(batch);
+            }
+            // Resumed after the last event of a job that has ended: there will be no more.
+            let job = repository.job(&self.workspace, self.id).await.ok()?;
+            if job.status.is_finished() || self.app.is_draining() {
+                return None;
+            }
+            tokio::select! { _ = self.changes.changed() => {}, _ = self.app.drained() => {} }
+        }
+        None
+    }
+}
+
+fn sse(event: JobEvent) -> Event {
+    let (id, kind) = (event.id.to_string(), event.kind.clone());
+    let message = Event::default().id(id).event(kind);
+    // The data was JSON when it was stored; serialising it again cannot fail in a way that matters.
+    message.json_data(EventView::from(event)).unwrap_or_default()
+}

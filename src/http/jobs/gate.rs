@@ -1,0 +1,87 @@
+//! `GET /v1/jobs/{id}/gate`: the one question that rollout tools ask. 200 means deploy and nothing
+//! else does: every other state of the job, and every failure on the way, is another status.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use super::require_success;
+use super::view::certificate_url;
+use crate::engine::certificate::{Certificate, Decision, Reason};
+use crate::http::App;
+use crate::http::auth::Caller;
+use crate::http::codes::Code;
+use crate::http::extract::{Id, Nothing, Params};
+use crate::http::problem::Problem;
+use crate::store::{Job, JobId};
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Gate {
+    /// Whether to go on with the rollout.
+    ok: bool,
+    decision: Decision,
+    #[schema(value_type = String, format = "uuid")]
+    job_id: JobId,
+    guaranteed_improvement: f64,
+    guaranteed_risk: f64,
+    min_improvement: f64,
+    confidence: f64,
+    reasons: Vec<Reason>,
+    certificate_url: String,
+    certificate_digest: String,
+}
+
+/// May the policy be rolled out? 200 only when it may.
+#[utoipa::path(get, path = "/v1/jobs/{id}/gate", tag = "Jobs", operation_id = "gate",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 200, description = "Deploy", body = Gate),
+              (status = 403, description = "`decision_keep`, with `ok: false` and the numbers"),
+              (status = 409, description = "`job_unfinished`, with `ok: false`",
+               headers(("retry-after" = u32, description = "Seconds"))),
+              (status = 424, description = "`job_failed` or `job_cancelled`, with `ok: false`")))]
+pub async fn gate(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<JobId>,
+    Params(_): Params<Nothing>,
+) -> Result<Json<Gate>, Problem> {
+    let job = app.store.repository().job(&workspace, id).await?;
+    require_success(&job).map_err(|problem| problem.member("ok", false))?;
+    let certificate = app.store.certificate(&job).await?;
+    let certificate =
+        certificate.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    let gate = open(&job, certificate)?;
+    if gate.ok { Ok(Json(gate)) } else { Err(refusal(gate)) }
+}
+
+/// Opens only where the job's row and its certificate both say deploy: they were written together,
+/// and where they differ one of them was changed.
+fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
+    let row = job.result.as_ref().map(|result| result.decision);
+    if row != Some(certificate.decision) {
+        return Err(Problem::internal(format!("job {} and its certificate decide differently", job.id)));
+    }
+    Ok(Gate {
+        ok: certificate.decision == Decision::Deploy,
+        decision: certificate.decision,
+        job_id: job.id,
+        guaranteed_improvement: certificate.guaranteed_improvement,
+        guaranteed_risk: certificate.guaranteed_risk,
+        min_improvement: certificate.min_improvement,
+        confidence: certificate.confidence,
+        reasons: certificate.reasons,
+        certificate_url: certificate_url(job.id),
+        certificate_digest: certificate.digest,
+    })
+}
+
+fn refusal(gate: Gate) -> Problem {
+    let reasons: Vec<&str> = gate.reasons.iter().map(|reason| reason.message.as_str()).collect();
+    let mut problem =
+        Problem::new(Code::DecisionKeep, format!("Keep the deployed policy. {}", reasons.join(" ")));
+    match serde_json::to_value(gate) {
+        Ok(serde_json::Value::Object(members)) => problem.more = members,
+        _ => problem = problem.member("ok", false),
+    }
+    problem
+}

@@ -1,0 +1,51 @@
+//! `/v1/jobs`: what is asked, how far it is, and what came of it.
+
+mod cancel;
+mod certificate;
+mod create;
+mod events;
+mod gate;
+mod read;
+mod request;
+mod view;
+
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::codes::Code;
+use super::problem::Problem;
+use crate::store::{Job, JobStatus};
+
+pub use certificate::{CertificateDocument, Issued};
+
+/// How long a client should wait before it asks again about an unfinished job.
+pub const POLL_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(read::list, create::create))
+        .routes(routes!(read::read))
+        .routes(routes!(cancel::cancel))
+        .routes(routes!(events::events))
+        .routes(routes!(certificate::certificate))
+        .routes(routes!(certificate::policy))
+        .routes(routes!(gate::gate))
+}
+
+/// Nothing where the job succeeded, else why there is no answer to rely on.
+pub fn require_success(job: &Job) -> Result<(), Problem> {
+    match job.status {
+        JobStatus::Succeeded => Ok(()),
+        JobStatus::Queued | JobStatus::Running => {
+            let detail =
+                format!("The job is {}; ask again later, or with ?wait= at the job.", job.status.name());
+            Err(Problem::new(Code::JobUnfinished, detail).retry_after(POLL_AGAIN))
+        }
+        JobStatus::Failed => {
+            let why = job.failure.as_ref().map_or("no reason was recorded", |failure| &failure.message);
+            Err(Problem::new(Code::JobFailed, format!("The job failed: {why}")))
+        }
+        JobStatus::Cancelled => Err(Problem::new(Code::JobCancelled, "The job was cancelled.")),
+    }
+}

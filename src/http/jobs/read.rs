@@ -1,0 +1,96 @@
+//! `GET /v1/jobs` and `GET /v1/jobs/{id}`.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::Response;
+use serde::Deserialize;
+
+use super::POLL_AGAIN;
+use super::view::JobView;
+use crate::http::App;
+use crate::http::auth::Caller;
+use crate::http::codes::Code;
+use crate::http::etag::tagged;
+use crate::http::extract::{Id, Params};
+use crate::http::page::{List, page_request};
+use crate::http::problem::Problem;
+use crate::store::{DatasetId, Job, JobFilter, JobId, JobStatus, Workspace};
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct JobListParams {
+    /// How many, at most 100.
+    #[param(minimum = 1, maximum = 100, default = 20)]
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    after: Option<String>,
+    /// Only jobs in this state.
+    #[param(inline)]
+    status: Option<JobStatus>,
+    /// Only jobs on this dataset.
+    #[param(value_type = Option<String>, format = "uuid")]
+    dataset_id: Option<DatasetId>,
+}
+
+/// List jobs, newest first.
+#[utoipa::path(get, path = "/v1/jobs", tag = "Jobs", operation_id = "list_jobs", params(JobListParams),
+    responses((status = 200, description = "A page of jobs", body = List<JobView>)))]
+pub async fn list(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Params(params): Params<JobListParams>,
+) -> Result<Json<List<JobView>>, Problem> {
+    let filter = JobFilter { status: params.status, dataset_id: params.dataset_id };
+    let page = page_request(params.limit, params.after)?;
+    let page = app.store.repository().jobs(&workspace, &filter, &page).await?;
+    Ok(Json(List::of(page, JobView::from)))
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct JobReadParams {
+    /// Seconds to wait for the job to end before answering.
+    #[param(minimum = 0, maximum = 60)]
+    wait: Option<u64>,
+}
+
+/// Read a job, or wait for its end.
+#[utoipa::path(get, path = "/v1/jobs/{id}", tag = "Jobs", operation_id = "get_job",
+    params(("id" = String, Path, format = "uuid"), JobReadParams),
+    responses((status = 200, description = "The job; `Retry-After` while it is not finished", body = JobView,
+               headers(("etag" = String, description = "Changes when the job does"),
+                       ("retry-after" = Option<u32>, description = "Seconds, while it is not finished"))),
+              (status = 304, description = "Unchanged since the version that `If-None-Match` names")))]
+pub async fn read(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<JobId>,
+    Params(params): Params<JobReadParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let wait = params.wait.unwrap_or(0);
+    if wait > app.config.max_wait_seconds {
+        let message = format!("{wait} is more than {} seconds", app.config.max_wait_seconds);
+        return Err(Problem::field(Code::InvalidQuery, "wait", message));
+    }
+    let job = wait_for_end(&app, &workspace, id, Duration::from_secs(wait)).await?;
+    let finished = job.status.is_finished();
+    let mut response = tagged(&headers, &job.revision.to_string(), || JobView::from(job));
+    if !finished {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(POLL_AGAIN.as_secs()));
+    }
+    Ok(response)
+}
+
+/// The job when it has ended, or as it is when `wait` is over or the server shuts down.
+async fn wait_for_end(app: &App, workspace: &Workspace, id: JobId, wait: Duration) -> Result<Job, Problem> {
+    tokio::select! {
+        job = app.queue.wait(workspace, id, wait) => Ok(job?),
+        _ = app.drained() => Ok(app.store.repository().job(workspace, id).await?),
+    }
+}

@@ -1,0 +1,65 @@
+//! What `POST /v1/jobs` reads: the engine's `SpecRequest` and beside it the dataset and metadata.
+
+use serde::de::{Deserialize, Deserializer, Error};
+use serde_json::{Map, Value};
+use utoipa::openapi::schema::{
+    AdditionalProperties, Object, ObjectBuilder, Schema, SchemaFormat, SchemaType,
+};
+use utoipa::openapi::{RefOr, Type};
+
+use crate::engine::spec::SpecRequest;
+
+#[derive(Debug)]
+pub struct JobRequest {
+    pub dataset_id: String,
+    pub metadata: Map<String, Value>,
+    /// The rest, for `SpecRequest` to read: the path to a wrong field stays whole that way.
+    pub spec: Value,
+}
+
+impl<'de> Deserialize<'de> for JobRequest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut fields = Map::deserialize(deserializer)?;
+        let dataset_id = match fields.remove("dataset_id") {
+            Some(Value::String(id)) => id,
+            Some(_) => return Err(D::Error::custom("dataset_id: expected a string")),
+            None => return Err(D::Error::missing_field("dataset_id")),
+        };
+        let metadata = match fields.remove("metadata") {
+            Some(Value::Object(metadata)) => metadata,
+            None | Some(Value::Null) => Map::new(),
+            Some(_) => return Err(D::Error::custom("metadata: expected an object")),
+        };
+        Ok(JobRequest { dataset_id, metadata, spec: Value::Object(fields) })
+    }
+}
+
+impl utoipa::PartialSchema for JobRequest {
+    /// `SpecRequest`'s schema with the two fields added: a closed object cannot be extended by
+    /// reference.
+    fn schema() -> RefOr<Schema> {
+        let mut object = match <SpecRequest as utoipa::PartialSchema>::schema() {
+            RefOr::T(Schema::Object(object)) => object,
+            _ => Object::new(),
+        };
+        let id = ObjectBuilder::new()
+            .schema_type(Type::String)
+            .format(Some(SchemaFormat::Custom("uuid".into())))
+            .description(Some("The log to certify on"));
+        let metadata = ObjectBuilder::new()
+            .schema_type(Type::Object)
+            .additional_properties(Some(AdditionalProperties::FreeForm(true)))
+            .description(Some("Anything; shown with the job"));
+        object.properties.insert("dataset_id".into(), id.into());
+        object.properties.insert("metadata".into(), metadata.into());
+        object.required.push("dataset_id".into());
+        object.schema_type = SchemaType::Type(Type::Object);
+        RefOr::T(Schema::Object(object))
+    }
+}
+
+impl utoipa::ToSchema for JobRequest {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        <SpecRequest as utoipa::ToSchema>::schemas(schemas);
+    }
+}

@@ -1,0 +1,78 @@
+//! `/metrics`: what operators watch, in Prometheus' words. The names are listed in docs/operations.md.
+
+use axum::extract::State;
+use axum::http::{Method, header};
+use axum::response::{IntoResponse, Response};
+use metrics::{counter, gauge, histogram};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+use super::App;
+use super::problem::Problem;
+use crate::engine::certificate::Decision;
+use crate::store::Job;
+
+const SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0];
+
+/// Installs the recorder. A process has one: later calls share the first.
+pub fn install() -> PrometheusHandle {
+    static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
+    let build = || {
+        let builder = PrometheusBuilder::new();
+        let buckets = Matcher::Suffix("_seconds".into());
+        let recorder = match builder.set_buckets_for_metric(buckets, &SECONDS) {
+            Ok(builder) => builder.build_recorder(),
+            Err(_) => PrometheusBuilder::new().build_recorder(),
+        };
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("another metrics recorder is installed; /metrics will be empty");
+        }
+        handle
+    };
+    HANDLE.get_or_init(build).clone()
+}
+
+pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
+    let labels =
+        [("method", method.as_str().to_owned()), ("route", route.to_owned()), ("status", status.to_string())];
+    counter!("guarantor_requests_total", &labels).increment(1);
+    histogram!("guarantor_request_duration_seconds", &labels[..2]).record(seconds);
+}
+
+pub fn upload(bytes: u64, rows: u64) {
+    counter!("guarantor_uploads_total").increment(1);
+    counter!("guarantor_uploaded_bytes_total").increment(bytes);
+    counter!("guarantor_uploaded_rows_total").increment(rows);
+}
+
+/// Wait, compute time, how it ended and what was decided.
+pub fn job_ended(job: &Job) {
+    counter!("guarantor_jobs_total", "status" => job.status.name()).increment(1);
+    if let Some(started) = job.started_at {
+        histogram!("guarantor_job_wait_seconds").record(started.seconds_since(job.created_at));
+        if let Some(finished) = job.finished_at {
+            histogram!("guarantor_job_compute_seconds").record(finished.seconds_since(started));
+        }
+    }
+    if let Some(result) = &job.result {
+        let decision = match result.decision {
+            Decision::Deploy => "deploy",
+            Decision::Keep => "keep",
+        };
+        counter!("guarantor_decisions_total", "decision" => decision).increment(1);
+    }
+}
+
+/// Metrics in Prometheus' text format.
+#[utoipa::path(get, path = "/metrics", tag = "Operations",
+    responses((status = 200, description = "Metrics", body = String, content_type = "text/plain"),
+              (status = 503, description = "`unavailable`: the store is away")))]
+pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
+    let depth = app.store.repository().queue_depth().await?;
+    gauge!("guarantor_queue_depth").set(depth.queued as f64);
+    gauge!("guarantor_jobs_running").set(depth.running as f64);
+    gauge!("guarantor_queue_oldest_seconds").set(depth.oldest_seconds);
+    app.metrics.run_upkeep();
+    let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    Ok((kind, app.metrics.render()).into_response())
+}

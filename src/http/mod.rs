@@ -1,0 +1,100 @@
+//! HTTP: the router, a file per resource, and what all of them share. Knows the store and the
+//! queue; knows no SQL and no maths.
+//!
+//! A request passes `request::envelope` (id, time limit, log line, problem bodies), then
+//! `auth::authenticate` where the route is not open to all, then its handler.
+
+mod auth;
+mod certificates;
+pub mod codes;
+mod datasets;
+mod decisions;
+mod etag;
+mod extract;
+mod health;
+mod idempotency;
+mod jobs;
+mod metrics;
+mod openapi;
+mod page;
+mod policies;
+mod problem;
+mod request;
+mod server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::metrics::counter;
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::sync::watch;
+
+use crate::config::Config;
+use crate::queue::Queue;
+use crate::store::Store;
+use problem::Problem;
+
+pub use jobs::CertificateDocument;
+pub use openapi::document;
+pub use server::{Server, ServerError};
+
+/// What handlers share. Cheap to clone.
+#[derive(Clone)]
+pub struct App {
+    config: Arc<Config>,
+    store: Store,
+    queue: Queue,
+    auth: Arc<auth::Auth>,
+    metrics: PrometheusHandle,
+    draining: watch::Receiver<bool>,
+}
+
+impl App {
+    fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Returns when the server begins to shut down.
+    async fn drained(&self) {
+        let mut draining = self.draining.clone();
+        // A sender that is gone has shut down too.
+        let _ = draining.wait_for(|draining| *draining).await;
+    }
+
+    fn time_limit(&self, route: &str) -> Duration {
+        Duration::from_secs(match route {
+            "/v1/datasets" | "/v1/datasets/{id}/rows" => self.config.upload_seconds,
+            _ => self.config.request_seconds,
+        })
+    }
+
+    /// How long a creating request may be answered before a repeated one takes its work over.
+    fn json_patience(&self) -> Duration {
+        Duration::from_secs(self.config.request_seconds)
+    }
+
+    /// Runs arithmetic where it cannot hold up other requests.
+    async fn compute<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        tokio::task::spawn_blocking(work).await.map_err(Problem::internal)
+    }
+
+    /// Counts jobs as they end, for as long as there is a queue.
+    fn count_ended_jobs(&self) {
+        let mut ended = self.queue.ended();
+        tokio::spawn(async move {
+            use tokio::sync::broadcast::error::RecvError;
+            loop {
+                match ended.recv().await {
+                    Ok(job) => metrics::job_ended(&job),
+                    Err(RecvError::Lagged(missed)) => {
+                        counter!("guarantor_jobs_uncounted_total").increment(missed);
+                    }
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! The OpenAPI document, generated from the handlers, and the pages that show it.
+
+use axum::Router;
+use axum::response::IntoResponse;
+use axum::routing::get;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Response, ResponseBuilder, Type, schema};
+use utoipa::{OpenApi as _, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use utoipa_swagger_ui::SwaggerUi;
+
+use super::codes::Code;
+use super::problem::{Fault, ProblemBody};
+use super::{App, certificates, datasets, decisions, health, jobs, metrics, policies};
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Guarantor", description = "Certifies policy improvements before they are rolled out. \
+        Upload the log of the deployed policy, submit a job, ask the gate.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")),
+    components(schemas(ProblemBody, Fault, Code)),
+    tags((name = "Datasets", description = "Logs of the deployed policy"),
+         (name = "Policies", description = "Policies, stored or learned, and what they would do"),
+         (name = "Jobs", description = "Learn or evaluate a policy, and decide"),
+         (name = "Certificates", description = "What was guaranteed, and checking it again"),
+         (name = "Operations", description = "For whoever runs the service"))
+)]
+struct Document;
+
+/// The open routes, the guarded ones, and the document that describes both.
+pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
+    let counters = OpenApiRouter::new().routes(routes!(metrics::metrics));
+    let (mut open, mut guarded) = (health::routes(), OpenApiRouter::new());
+    match metrics_need_key {
+        true => guarded = guarded.merge(counters),
+        false => open = open.merge(counters),
+    }
+    guarded = guarded
+        .merge(datasets::routes())
+        .merge(policies::routes())
+        .merge(decisions::routes())
+        .merge(jobs::routes())
+        .merge(certificates::routes());
+    let (open, open_api) = open.split_for_parts();
+    let (guarded, guarded_api) = guarded.split_for_parts();
+    let mut api = Document::openapi();
+    api.merge(open_api);
+    api.merge(guarded_api);
+    complete(&mut api);
+    (open, guarded, api)
+}
+
+/// The document as it is committed and served.
+pub fn document() -> String {
+    let (_, _, api) = assemble(false);
+    let text = api.to_pretty_json().unwrap_or_default();
+    format!("{text}\n")
+}
+
+/// `/openapi.json`, and `/docs` from files in the binary.
+pub fn pages(api: OpenApi) -> Router<App> {
+    let json = api.to_json().unwrap_or_default();
+    let serve = move || async move { ([("content-type", "application/json")], json).into_response() };
+    let page = SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json"));
+    Router::from(page).route("/openapi.json", get(serve))
+}
+
+/// What all operations share: the security scheme, the problems that any of them can answer with,
+/// and the request id. Handlers declare only what is their own.
+fn complete(api: &mut OpenApi) {
+    let components = api.components.get_or_insert_default();
+    let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
+    components.security_schemes.insert("api_key".into(), scheme.into());
+    for (path, item) in &mut api.paths.paths {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            complete_operation(path, operation);
+        }
+    }
+}
+
+fn complete_operation(path: &str, operation: &mut Operation) {
+    let mut problems = vec![Code::Internal];
+    if path.starts_with("/v1/") {
+        // Without keys configured the empty requirement holds.
+        let key = SecurityRequirement::new("api_key", Vec::<String>::new());
+        operation.security = Some(vec![key, SecurityRequirement::default()]);
+        problems.extend([Code::InvalidQuery, Code::Unauthorized, Code::RequestTimeout, Code::Unavailable]);
+    }
+    if path.contains("{id}") {
+        problems.push(Code::NotFound);
+    }
+    if operation.request_body.is_some() {
+        problems.extend([Code::BodyTooLarge, Code::UnsupportedMediaType, Code::InvalidValue]);
+    }
+    let responses = &mut operation.responses.responses;
+    for code in problems {
+        let status = code.status().as_u16().to_string();
+        let response = ResponseBuilder::new().description(code.title()).build();
+        responses.entry(status).or_insert(RefOr::T(response));
+    }
+    for (status, response) in responses {
+        if let RefOr::T(response) = response {
+            complete_response(status, response);
+        }
+    }
+}
+
+fn complete_response(status: &str, response: &mut Response) {
+    if status.starts_with(['4', '5']) && response.content.is_empty() {
+        let problem = Ref::from_schema_name(ProblemBody::name());
+        let content = ContentBuilder::new().schema(Some(problem)).build();
+        response.content.insert("application/problem+json".into(), content.into());
+    }
+    let id = schema::ObjectBuilder::new().schema_type(Type::String).build();
+    let header =
+        HeaderBuilder::new().schema(Some(id)).description(Some("Finds this request in the logs")).build();
+    response.headers.insert("x-request-id".into(), header.into());
+}

@@ -1,0 +1,218 @@
+//! `/v1/policies`: parameters of policies, stored or learned, and what they would do.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::App;
+use super::auth::Caller;
+use super::codes::Code;
+use super::datasets::ListParams;
+use super::etag::tagged;
+use super::extract::{Id, JsonBody, Nothing, Params};
+use super::idempotency::{Created, Creation, Start, replay};
+use super::page::List;
+use super::problem::Problem;
+use crate::engine::policy::{PolicyKind, PolicyParams};
+use crate::store::{JobId, Policy, PolicyId, Resource, StoreError, Timestamp, Workspace};
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(read, delete))
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Policy)]
+pub struct PolicyView {
+    #[schema(value_type = String, format = "uuid")]
+    id: PolicyId,
+    kind: PolicyKind,
+    n_actions: usize,
+    dim: usize,
+    digest: String,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+    /// The job that learned it.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    source_job_id: Option<JobId>,
+    /// With `?include=mean`: p rows of K numbers; none for the uniform policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mean: Option<Vec<Vec<f64>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inverse_temperature: Option<f64>,
+    /// The fixed transform of contexts that `mean` applies to, where it is not the identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    features: Option<serde_json::Value>,
+}
+
+impl PolicyView {
+    fn with_params(mut self, params: PolicyParams) -> Result<Self, Problem> {
+        let features = params.features();
+        if !features.is_identity() {
+            self.features = Some(serde_json::to_value(features).map_err(Problem::internal)?);
+        }
+        match params {
+            PolicyParams::Softmax { mean, inverse_temperature, .. } => {
+                (self.mean, self.inverse_temperature) = (Some(mean), Some(inverse_temperature));
+            }
+            PolicyParams::Lig { mean, scale, .. } | PolicyParams::MixedLogit { mean, scale, .. } => {
+                (self.mean, self.scale) = (Some(mean), Some(scale));
+            }
+            PolicyParams::Uniform { .. } => {}
+        }
+        Ok(self)
+    }
+}
+
+impl From<Policy> for PolicyView {
+    fn from(policy: Policy) -> Self {
+        PolicyView {
+            id: policy.id,
+            kind: policy.kind,
+            n_actions: policy.n_actions,
+            dim: policy.dim,
+            digest: policy.digest,
+            created_at: policy.created_at,
+            source_job_id: policy.source_job_id,
+            mean: None,
+            scale: None,
+            inverse_temperature: None,
+            features: None,
+        }
+    }
+}
+
+/// Store a policy.
+#[utoipa::path(post, path = "/v1/policies", tag = "Policies", operation_id = "create_policy",
+    params(("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    request_body(content = PolicyParams, example = json!(
+        {"kind": "softmax", "mean": [[0.4, -0.1, 0.0], [0.0, 0.3, -0.2]], "inverse_temperature": 1.0})),
+    responses((status = 201, description = "Stored", body = PolicyView,
+               headers(("location" = String, description = "The policy's path"))),
+              (status = 409, description = "`idempotency_in_progress`")))]
+async fn create(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Params(_): Params<Nothing>,
+    headers: HeaderMap,
+    body: JsonBody<PolicyParams>,
+) -> Result<Response, Problem> {
+    let params = body.value;
+    params.check()?;
+    check_size(&app, params.n_actions(), params.dim())?;
+    let creation =
+        Creation::new(&workspace, &headers, &[b"POST /v1/policies", &body.bytes], app.json_patience())?;
+    let id = match creation.start(&app).await? {
+        Start::Work(id) => PolicyId::from(id),
+        Start::Replay(answer) => return replay(answer, None),
+    };
+    let worker = app.clone();
+    creation.finish(&app, async move { store_policy(&worker, &workspace, id, &params).await }).await
+}
+
+async fn store_policy(
+    app: &App,
+    workspace: &Workspace,
+    id: PolicyId,
+    params: &PolicyParams,
+) -> Result<Created, Problem> {
+    let policy = match app.store.create_policy(workspace, id, params).await {
+        // An attempt of this very request stored it and died before it could answer.
+        Err(StoreError::Exists(Resource::Policy, _)) => app.store.repository().policy(workspace, id).await?,
+        policy => policy?,
+    };
+    let location = [(header::LOCATION, format!("/v1/policies/{id}"))];
+    Created::json(StatusCode::CREATED, &location, &PolicyView::from(policy))
+}
+
+/// Refuses what is larger than this server accepts.
+pub fn check_size(app: &App, n_actions: usize, dim: usize) -> Result<(), Problem> {
+    let sizes = [("actions", n_actions, app.config.max_actions), ("features", dim, app.config.max_features)];
+    match sizes.into_iter().find(|(_, size, limit)| size > limit) {
+        Some((what, size, limit)) => {
+            Err(Problem::new(Code::TooLarge, format!("{size} {what}; this server accepts at most {limit}.")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// List policies, newest first.
+#[utoipa::path(get, path = "/v1/policies", tag = "Policies", operation_id = "list_policies", params(ListParams),
+    responses((status = 200, description = "A page of policies", body = List<PolicyView>)))]
+async fn list(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Json<List<PolicyView>>, Problem> {
+    let page = app.store.repository().policies(&workspace, &params.page()?).await?;
+    Ok(Json(List::of(page, PolicyView::from)))
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Include {
+    Mean,
+}
+
+#[derive(Debug, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ReadParams {
+    /// `mean` adds the parameters themselves.
+    #[param(inline)]
+    pub include: Option<Include>,
+}
+
+/// Read a policy.
+#[utoipa::path(get, path = "/v1/policies/{id}", tag = "Policies", operation_id = "get_policy",
+    params(("id" = String, Path, format = "uuid"), ReadParams),
+    responses((status = 200, description = "The policy", body = PolicyView),
+              (status = 304, description = "Unchanged since the version that `If-None-Match` names")))]
+async fn read(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<PolicyId>,
+    Params(params): Params<ReadParams>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let policy = app.store.repository().policy(&workspace, id).await?;
+    show(&app, policy, params.include, &headers).await
+}
+
+pub async fn show(
+    app: &App,
+    policy: Policy,
+    include: Option<Include>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let tag = format!("{}{}", policy.revision, if include.is_some() { "-mean" } else { "" });
+    let view = match include {
+        Some(Include::Mean) => {
+            let params = app.store.policy_params(&policy).await?;
+            PolicyView::from(policy).with_params(params)?
+        }
+        None => policy.into(),
+    };
+    Ok(tagged(headers, &tag, || view))
+}
+
+/// Delete a policy.
+#[utoipa::path(delete, path = "/v1/policies/{id}", tag = "Policies", operation_id = "delete_policy",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 204, description = "Deleted"),
+              (status = 409, description = "`in_use`: an unfinished job or a dataset needs it")))]
+async fn delete(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<PolicyId>,
+    Params(_): Params<Nothing>,
+) -> Result<StatusCode, Problem> {
+    app.store.delete_policy(&workspace, id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

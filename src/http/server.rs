@@ -1,0 +1,150 @@
+//! Starting and stopping: open the store, take the directory over, bind, serve, drain.
+
+use std::future::{Future, IntoFuture};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::Method;
+use axum::middleware;
+use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+
+use super::codes::Code;
+use super::problem::Problem;
+use super::{App, auth, metrics, openapi, request};
+use crate::config::{Config, ConfigError};
+use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
+use crate::store::{DirectoryLock, QueueLimits, Store, StoreError};
+
+/// Files that no row names are older than any upload could be before they are removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    #[error("the server stopped: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// A server that is bound and ready, its workers running.
+pub struct Server {
+    app: App,
+    listener: TcpListener,
+    workers: Workers,
+    drain: watch::Sender<bool>,
+    /// Held until the server has stopped.
+    _lock: DirectoryLock,
+}
+
+impl Server {
+    pub async fn start(config: Config) -> Result<Server, ServerError> {
+        let store = Store::open(&config.data_dir).await?;
+        let keys_exist = !store.repository().keys().await?.is_empty();
+        config.check_exposure(keys_exist)?;
+        let lock = store.take_over(&config.data_dir).await?;
+        let listener = TcpListener::bind(config.listen).await;
+        let listener = listener.map_err(|error| ServerError::Listen(config.listen, error))?;
+        let queue = Queue::new(store.clone(), queue_settings(&config));
+        let (drain, draining) = watch::channel(false);
+        let app = App {
+            auth: Arc::new(auth::Auth::new(keys_exist)),
+            metrics: metrics::install(),
+            config: Arc::new(config),
+            queue: queue.clone(),
+            draining,
+            store: store.clone(),
+        };
+        app.count_ended_jobs();
+        let workers = queue.start(Arc::new(EngineRunner::new(store)))?;
+        Ok(Server { app, listener, workers, drain, _lock: lock })
+    }
+
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` resolves. Then, in this order: /readyz says no and no job starts, running
+    /// jobs get their time and are put back where it does not suffice, the listener closes, and open
+    /// requests get their time to end.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let grace = Duration::from_secs(self.app.config.shutdown_seconds);
+        let sweeper = tokio::spawn(sweep(self.app.clone()));
+        let (close, closed) = oneshot::channel::<()>();
+        let serving = axum::serve(self.listener, router(self.app.clone()));
+        let serving = serving.with_graceful_shutdown(async move {
+            let _ = closed.await;
+        });
+        let mut serving = tokio::spawn(serving.into_future());
+        tokio::select! {
+            () = stop => {}
+            ended = &mut serving => return Ok(ended.map_err(std::io::Error::other)??),
+        }
+        tracing::info!("shutting down");
+        self.drain.send_replace(true);
+        sweeper.abort();
+        self.workers.shutdown(grace).await;
+        let _ = close.send(());
+        if tokio::time::timeout(grace, serving).await.is_err() {
+            tracing::warn!("the time to shut down is over; requests that are still open are cut off");
+        }
+        Ok(())
+    }
+}
+
+fn queue_settings(config: &Config) -> QueueSettings {
+    QueueSettings {
+        workers: config.workers,
+        threads_per_job: config.threads().div_ceil(config.workers),
+        lease: config.lease(),
+        max_attempts: config.max_attempts,
+        limits: QueueLimits {
+            total: Some(config.max_queued_jobs),
+            workspace: Some(config.max_queued_jobs_per_workspace),
+        },
+        ..QueueSettings::default()
+    }
+}
+
+async fn sweep(app: App) {
+    let orphan_age = Duration::from_secs(app.config.upload_seconds) + SWEEP_EVERY;
+    loop {
+        if let Err(error) = app.store.sweep(app.config.retention(), orphan_age).await {
+            tracing::warn!(%error, "old data could not be removed");
+        }
+        tokio::time::sleep(SWEEP_EVERY).await;
+    }
+}
+
+fn router(app: App) -> Router {
+    let (open, guarded, api) = openapi::assemble(app.config.metrics_need_key);
+    let guard = middleware::from_fn_with_state(app.clone(), auth::authenticate);
+    let routes = open.merge(guarded.route_layer(guard)).merge(openapi::pages(api));
+    routes
+        .fallback(no_such_route)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(middleware::from_fn_with_state(app.clone(), request::envelope))
+        .layer(axum::extract::DefaultBodyLimit::disable())
+        .with_state(app)
+}
+
+async fn no_such_route(request: Request) -> Problem {
+    Problem::new(
+        Code::NoSuchRoute,
+        format!("There is nothing at {}; /docs lists every path.", request.uri().path()),
+    )
+}
+
+async fn method_not_allowed(method: Method) -> Problem {
+    Problem::new(
+        Code::MethodNotAllowed,
+        format!("This path does not take {method}; /docs says what it takes."),
+    )
+}

@@ -1,0 +1,284 @@
+//! The checks that make rows a log, and the batches that are stored of it.
+
+use ndarray::{Array2, ArrayView2};
+use tokio::runtime::Handle;
+
+use super::IngestLimits;
+use super::errors::{IngestError, RowErrors};
+use super::health::HealthBuilder;
+use super::identity::{Identities, Place};
+use super::row::{Fault, RawRow};
+use super::rules::{AGREEMENT_TOLERANCE, Checked, Rules, check_row};
+use crate::engine::error::RowError;
+use crate::engine::log::Capabilities;
+use crate::store::{
+    BlobRef, BlobWriter, Blobs, DatasetContent, LogDigest, LogEncoder, LogLayout, LogRows, StoreError,
+};
+
+/// Bytes of features and propensities in a batch, about.
+const BATCH_BYTES: usize = 4 << 20;
+
+pub struct Checker {
+    rules: Rules,
+    /// As the first valid row has it; all others must have the same.
+    layout: Option<LogLayout>,
+    batch: LogRows,
+    /// Where the batch's rows stand in the file.
+    numbers: Vec<u64>,
+    batch_rows: usize,
+    rows: u64,
+    largest_action: u32,
+    identities: Identities,
+    digest: LogDigest,
+    health: HealthBuilder,
+    errors: RowErrors,
+}
+
+impl Checker {
+    pub fn new(rules: Rules) -> Self {
+        Checker {
+            rules,
+            layout: None,
+            batch: LogRows::default(),
+            numbers: Vec::new(),
+            batch_rows: 0,
+            rows: 0,
+            largest_action: 0,
+            identities: Identities::default(),
+            digest: LogDigest::default(),
+            health: HealthBuilder::default(),
+            errors: RowErrors::default(),
+        }
+    }
+
+    pub fn limits(&self) -> &IngestLimits {
+        &self.rules.limits
+    }
+
+    /// Takes note of rows that are stored already and that this upload follows.
+    pub fn remember(&mut self, layout: &LogLayout, rows: &LogRows) {
+        self.fix_layout(layout.clone());
+        let (p, k) = (layout.dim, layout.full.unwrap_or(0));
+        for i in 0..rows.len() {
+            // They were checked when they came: nothing here can be refused.
+            if let Some(id) = rows.event_ids.get(i) {
+                let _ = self.identities.event(id, Place::Stored);
+            }
+            if let Some(id) = rows.context_ids.get(i) {
+                let (x, full) = (&rows.x[i * p..(i + 1) * p], &rows.full[i * k..(i + 1) * k]);
+                let _ = self.identities.context(id, Place::Stored, x, full, AGREEMENT_TOLERANCE);
+            }
+        }
+        let filled = self.policy_propensities(layout, rows).unwrap_or_default();
+        self.count(layout, rows, filled.as_ref());
+    }
+
+    /// Takes the next row of the file, or the reason why it is none.
+    pub fn accept(
+        &mut self,
+        number: u64,
+        row: Result<RawRow, Fault>,
+        part: &mut Part,
+    ) -> Result<(), IngestError> {
+        if self.rows + self.numbers.len() as u64 >= self.rules.limits.rows {
+            let message = format!("a dataset has at most {} rows; send fewer", self.rules.limits.rows);
+            return Err(IngestError::TooLarge(message));
+        }
+        let checked = row.and_then(|row| {
+            let checked = check_row(row, &self.rules, self.layout.as_ref())?;
+            self.identify(number, &checked)?;
+            Ok(checked)
+        });
+        match checked {
+            Ok(checked) => self.push(number, checked)?,
+            Err(fault) => self.refuse(number, fault),
+        }
+        if self.numbers.len() >= self.batch_rows.max(1) { self.flush(part) } else { Ok(()) }
+    }
+
+    /// The content, its part written, or all that is wrong.
+    pub fn finish(mut self, mut part: Part) -> Result<(DatasetContent, BlobRef), IngestError> {
+        self.flush(&mut part)?;
+        if !self.errors.is_empty() {
+            return Err(IngestError::Rows(self.errors));
+        }
+        let (Some(layout), Some(part)) = (self.layout, part.finish()?) else {
+            return Err(IngestError::Unreadable("there are no rows in the body".into()));
+        };
+        let n_actions = match self.rules.known_actions(Some(&layout)) {
+            Some(k) => k,
+            None if self.largest_action == 0 => {
+                let message = "only action 0 was logged, so the rows do not say how many actions there are";
+                return Err(IngestError::Option { field: "n_actions", message: message.into() });
+            }
+            None => self.largest_action as usize + 1,
+        };
+        let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
+        let health = self.health.finish(n_actions);
+        let content = DatasetContent {
+            rows: self.rows,
+            contexts,
+            n_actions,
+            dim: layout.dim,
+            outcome: self.rules.outcome,
+            digest: self.digest.finish(&layout, n_actions, &self.rules.outcome),
+            capabilities: Capabilities {
+                features: layout.dim > 0,
+                full_propensities: layout.full.is_some() || self.rules.policy.is_some(),
+                multiple_interactions: contexts < self.rows,
+                candidates: layout.candidates,
+            },
+            health: serde_json::to_value(health)
+                .map_err(|error| StoreError::Damaged(format!("the health report: {error}")))?,
+            parts: Vec::new(),
+        };
+        Ok((content, part))
+    }
+
+    fn refuse(&mut self, number: u64, fault: Fault) {
+        self.errors.add(RowError { row: number, field: fault.field, message: fault.message });
+    }
+
+    fn identify(&mut self, number: u64, row: &Checked) -> Result<(), Fault> {
+        if let Some(id) = &row.event_id {
+            self.identities.event(id, Place::Row(number))?;
+        }
+        if let Some(id) = &row.context_id {
+            let place = Place::Row(number);
+            self.identities.context(id, place, &row.x, &row.full, AGREEMENT_TOLERANCE)?;
+        }
+        Ok(())
+    }
+
+    fn fix_layout(&mut self, layout: LogLayout) {
+        if self.layout.is_none() {
+            let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 64;
+            self.batch_rows = (BATCH_BYTES / row_bytes).clamp(64, 8192);
+            self.layout = Some(layout);
+        }
+    }
+
+    fn push(&mut self, number: u64, row: Checked) -> Result<(), IngestError> {
+        if self.layout.is_none() {
+            self.rules.check_policy(&row.layout)?;
+        }
+        self.fix_layout(row.layout);
+        let batch = &mut self.batch;
+        batch.x.extend(row.x);
+        batch.actions.push(row.action);
+        batch.costs.push(row.cost);
+        batch.propensities.push(row.propensity);
+        batch.full.extend(row.full);
+        batch.context_ids.extend(row.context_id);
+        batch.event_ids.extend(row.event_id);
+        batch.candidates.resize_with(row.candidates.len(), Vec::new);
+        for (column, value) in batch.candidates.iter_mut().zip(row.candidates) {
+            column.push(value);
+        }
+        self.numbers.push(number);
+        Ok(())
+    }
+
+    fn flush(&mut self, part: &mut Part) -> Result<(), IngestError> {
+        let (mut rows, numbers) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.numbers));
+        let Some(layout) = self.layout.clone().filter(|_| !rows.is_empty()) else { return Ok(()) };
+        let filled = self.policy_propensities(&layout, &rows)?;
+        if let Some(pi) = &filled {
+            self.fill(&mut rows, &numbers, pi);
+        }
+        if !self.errors.is_empty() {
+            part.discard();
+            return Ok(());
+        }
+        self.count(&layout, &rows, filled.as_ref());
+        part.write(&layout, rows)
+    }
+
+    fn count(&mut self, layout: &LogLayout, rows: &LogRows, filled: Option<&Array2<f64>>) {
+        self.rows += rows.len() as u64;
+        self.largest_action = rows.actions.iter().copied().fold(self.largest_action, u32::max);
+        self.digest.update(layout, rows);
+        let full = match (layout.full, filled) {
+            (Some(k), _) => Some((k, &rows.full[..])),
+            (None, Some(pi)) => pi.as_slice().map(|all| (pi.ncols(), all)),
+            (None, None) => None,
+        };
+        self.health.update(rows, full);
+    }
+
+    /// π0(·|x) by the logging policy, where there is one.
+    fn policy_propensities(
+        &self,
+        layout: &LogLayout,
+        rows: &LogRows,
+    ) -> Result<Option<Array2<f64>>, IngestError> {
+        let Some(policy) = &self.rules.policy else { return Ok(None) };
+        let fault = |message: String| IngestError::Option { field: "logging_policy_id", message };
+        let x =
+            ArrayView2::from_shape((rows.len(), layout.dim), &rows.x).map_err(|e| fault(e.to_string()))?;
+        policy.propensities(x).map(Some).map_err(|error| fault(error.to_string()))
+    }
+
+    /// Fills propensities that the rows leave out and compares those that they have.
+    fn fill(&mut self, rows: &mut LogRows, numbers: &[u64], pi: &Array2<f64>) {
+        for (i, &number) in numbers.iter().enumerate() {
+            let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
+            let given = pi[(i, action as usize)];
+            if logged.is_nan() {
+                *logged = given;
+            }
+            if given <= 0.0 {
+                let message = format!("the logging policy gives action {action} probability 0 here");
+                self.refuse(number, Fault::new("action", message));
+            } else if (given - *logged).abs() > AGREEMENT_TOLERANCE * *logged {
+                let message = format!("{logged} but the logging policy says {given}");
+                self.refuse(number, Fault::new("propensity", message));
+            }
+        }
+    }
+}
+
+/// The file that the rows go into, made with the first of them.
+pub struct Part {
+    blobs: Blobs,
+    key: String,
+    runtime: Handle,
+    open: Option<(LogEncoder, BlobWriter)>,
+}
+
+impl Part {
+    /// On an async thread; everything else here is for a blocking one.
+    pub fn new(blobs: Blobs, key: String) -> Self {
+        Part { blobs, key, runtime: Handle::current(), open: None }
+    }
+
+    fn write(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), IngestError> {
+        if self.open.is_none() {
+            let writer = self.runtime.block_on(self.blobs.writer(self.key.clone()))?;
+            self.open = Some((LogEncoder::new(layout.clone()).map_err(encoding)?, writer));
+        }
+        if let Some((encoder, writer)) = &mut self.open {
+            encoder.write(rows).map_err(encoding)?;
+            self.runtime.block_on(writer.write(&encoder.take_bytes()))?;
+        }
+        Ok(())
+    }
+
+    fn discard(&mut self) {
+        self.open = None;
+    }
+
+    /// None where nothing was written.
+    fn finish(self) -> Result<Option<BlobRef>, IngestError> {
+        let Some((encoder, mut writer)) = self.open else { return Ok(None) };
+        let rest = encoder.finish().map_err(encoding)?;
+        Ok(Some(self.runtime.block_on(async {
+            writer.write(&rest).await?;
+            writer.finish().await
+        })?))
+    }
+}
+
+fn encoding(error: ::parquet::errors::ParquetError) -> IngestError {
+    IngestError::Store(StoreError::Damaged(format!("the log could not be encoded: {error}")))
+}

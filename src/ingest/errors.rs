@@ -1,0 +1,59 @@
+//! Why an upload was refused.
+
+use crate::engine::error::RowError;
+use crate::store::StoreError;
+
+/// How many refused rows are named.
+const NAMED: usize = 20;
+
+/// The first refused rows, one error each, in the order of the file, and how many there are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RowErrors {
+    pub first: Vec<RowError>,
+    pub total: u64,
+}
+
+impl RowErrors {
+    pub fn add(&mut self, error: RowError) {
+        self.total += 1;
+        // Some checks look at whole batches, so errors come almost but not quite in order.
+        let at = self.first.partition_point(|other| other.row <= error.row);
+        if at < NAMED {
+            self.first.insert(at, error);
+            self.first.truncate(NAMED);
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+}
+
+/// Why the body ended before its end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge { limit: u64 },
+    #[error("the body broke off: {0}")]
+    Broken(String),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum IngestError {
+    #[error("{} rows are not valid; the first: {}", .0.total, .0.first.first().map_or_else(String::new, ToString::to_string))]
+    Rows(RowErrors),
+    /// An option of the upload that cannot be, whatever the rows.
+    #[error("{field}: {message}")]
+    Option { field: &'static str, message: String },
+    /// The bytes are not of the format that was named.
+    #[error("{0}")]
+    Unreadable(String),
+    #[error("{0}")]
+    TooLarge(String),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the upload could not be decoded because of an internal error")]
+    Crashed,
+}

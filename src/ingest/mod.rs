@@ -1,0 +1,195 @@
+//! Ingest: bytes → rows (a file a format) → checked columns (`check.rs`) → a stored log.
+//!
+//! The bytes arrive on an async thread and are decoded on a blocking one, a bounded channel between
+//! them, so that a large upload neither fills the memory nor holds up other requests. Every row is
+//! looked at even after one was refused, because people want to know all that is wrong; but from
+//! the first refusal on nothing is kept.
+
+mod arrow;
+mod check;
+mod errors;
+mod health;
+mod identity;
+mod ndjson;
+mod parquet;
+mod pipe;
+mod row;
+mod rules;
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures_util::Stream;
+
+use crate::engine::log::Outcome;
+use crate::engine::policy::PolicyParams;
+use crate::store::{
+    Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Store, StoreError, StoredLog, Workspace,
+    dataset_part_key,
+};
+
+pub use errors::{BodyError, IngestError, RowErrors};
+pub use health::{Fit, Health, Warning};
+
+use check::Checker;
+use row::{FormatError, Visit};
+use rules::Rules;
+
+/// The formats; each has a file of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Ndjson,
+    Parquet,
+}
+
+/// What an upload may at most be.
+#[derive(Debug, Clone)]
+pub struct IngestLimits {
+    pub rows: u64,
+    /// K.
+    pub actions: usize,
+    /// p.
+    pub dim: usize,
+    pub line_bytes: usize,
+    /// Where formats that cannot be read forwards are put down while they are read; the system's
+    /// temporary directory where it is not given.
+    pub spool: Option<PathBuf>,
+}
+
+impl Default for IngestLimits {
+    fn default() -> Self {
+        IngestLimits { rows: 1 << 30, actions: 10_000, dim: 100_000, line_bytes: 32 << 20, spool: None }
+    }
+}
+
+pub struct Upload {
+    pub id: DatasetId,
+    pub workspace: Workspace,
+    pub name: Option<String>,
+    pub format: Format,
+    pub n_actions: Option<usize>,
+    pub outcome: Outcome,
+    /// The policy that logged, where it is stored.
+    pub logging_policy: Option<(PolicyId, PolicyParams)>,
+    pub limits: IngestLimits,
+}
+
+/// Rows to be added to a dataset, as `dataset` is now.
+pub struct Append {
+    pub dataset: Dataset,
+    pub format: Format,
+    /// The dataset's own, where it has one.
+    pub logging_policy: Option<PolicyParams>,
+    pub limits: IngestLimits,
+}
+
+/// Reads `body` to its end and stores the dataset, or refuses it and stores nothing.
+pub async fn upload<S>(store: &Store, upload: Upload, body: S) -> Result<Dataset, IngestError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let (policy_id, policy) = upload.logging_policy.unzip();
+    let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
+    let content = receive(store, upload.id, upload.format, Checker::new(rules), Vec::new(), body).await?;
+    let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
+    let new = NewDataset {
+        id: upload.id,
+        workspace: upload.workspace,
+        name: upload.name,
+        logging_policy_id: policy_id,
+        content,
+    };
+    keep_or_delete(store, &parts, store.repository().create_dataset(new).await).await
+}
+
+/// The same for rows that follow those of an earlier version.
+pub async fn append<S>(store: &Store, append: Append, body: S) -> Result<Dataset, IngestError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let before = append.dataset;
+    let (k, outcome) = (before.content.n_actions, before.content.outcome);
+    let rules = Rules::new(Some(k), outcome, append.logging_policy, append.limits)?;
+    let stored = store.fetch_log(&before).await?;
+    let checker = on_blocking_thread(move || after(stored, Checker::new(rules))).await??;
+    let kept = before.content.parts.clone();
+    let content = receive(store, before.id, append.format, checker, kept, body).await?;
+    let first_new = before.content.parts.len();
+    let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
+    let added =
+        store.repository().add_dataset_version(&before.workspace, before.id, before.version, content).await;
+    keep_or_delete(store, &parts, added).await
+}
+
+fn after(stored: StoredLog, mut checker: Checker) -> Result<Checker, IngestError> {
+    stored.each_batch(|layout, rows| {
+        checker.remember(layout, &rows);
+        Ok(())
+    })?;
+    Ok(checker)
+}
+
+/// Decodes the body through the checker into a part of its own.
+async fn receive<S>(
+    store: &Store,
+    id: DatasetId,
+    format: Format,
+    checker: Checker,
+    kept: Vec<crate::store::BlobRef>,
+    body: S,
+) -> Result<DatasetContent, IngestError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let (sender, reader) = pipe::pipe();
+    let sink = check::Part::new(store.blobs().clone(), dataset_part_key(id));
+    let decoding = tokio::task::spawn_blocking(move || decode(format, reader, checker, sink, kept));
+    let fed = pipe::feed(body, sender).await;
+    let decoded = decoding.await.map_err(|_| IngestError::Crashed)?;
+    // A body that broke off is the reason for whatever the decoder made of its first half.
+    fed?;
+    decoded
+}
+
+fn decode(
+    format: Format,
+    reader: impl Read,
+    mut checker: Checker,
+    mut sink: check::Part,
+    mut parts: Vec<crate::store::BlobRef>,
+) -> Result<DatasetContent, IngestError> {
+    let limits = checker.limits().clone();
+    let mut visit = |number, row| checker.accept(number, row, &mut sink);
+    let visit: &mut Visit = &mut visit;
+    let read = match format {
+        Format::Ndjson => ndjson::read(reader, &limits, visit),
+        Format::Parquet => parquet::read(reader, &limits, visit),
+    };
+    match read {
+        Ok(()) => {}
+        Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(message)),
+        Err(FormatError::Stopped(error)) => return Err(error),
+    }
+    let (mut content, part) = checker.finish(sink)?;
+    parts.push(part);
+    content.parts = parts;
+    Ok(content)
+}
+
+async fn keep_or_delete(
+    store: &Store,
+    parts: &[String],
+    stored: Result<Dataset, StoreError>,
+) -> Result<Dataset, IngestError> {
+    if stored.is_err() {
+        store.blobs().delete(parts).await;
+    }
+    Ok(stored?)
+}
+
+async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, IngestError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| IngestError::Crashed)
+}

@@ -1,0 +1,44 @@
+//! A row as a format gives it: fields that are there or not, of the right types, unchecked.
+
+use std::collections::BTreeMap;
+
+use super::errors::IngestError;
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RawRow {
+    pub x: Option<Vec<f64>>,
+    pub action: Option<i64>,
+    pub propensity: Option<f64>,
+    pub propensities: Option<Vec<f64>>,
+    pub cost: Option<f64>,
+    pub reward: Option<f64>,
+    pub context_id: Option<String>,
+    pub event_id: Option<String>,
+    pub candidates: Option<BTreeMap<String, f64>>,
+}
+
+/// What is wrong with a field of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fault {
+    pub field: String,
+    pub message: String,
+}
+
+impl Fault {
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Fault { field: field.into(), message: message.into() }
+    }
+}
+
+pub enum FormatError {
+    /// The bytes as a whole are not of this format; no row can be named.
+    Unreadable(String),
+    /// The visitor wants no more.
+    Stopped(IngestError),
+}
+
+/// Takes rows as they are read, each with its 1-based place in the file.
+pub type Visit<'a> = dyn FnMut(u64, Result<RawRow, Fault>) -> Result<(), IngestError> + 'a;
+
+pub const FIELDS: &str =
+    "x, action, propensity, propensities, cost, reward, context_id, event_id, candidates";

@@ -1,0 +1,134 @@
+//! From how a computation ended to what the store keeps of it.
+
+use std::time::Duration;
+
+use futures_util::future::try_join3;
+
+use super::Queue;
+use super::attempt::{End, Ended};
+use super::compute::Computed;
+use super::runner::RunError;
+use crate::engine::certificate::Certificate;
+use crate::engine::{EngineError, Finished};
+use crate::store::{
+    Claim, Finish, JobFailure, JobResult, PolicyId, Result, Store, StoreError, Success, describe_policy,
+    job_key, json_bytes, policy_key,
+};
+
+/// The waits between tries to write an ending down. After them the lease runs out and the job is
+/// computed again, with the same numbers.
+const RETRIES: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1600),
+    Duration::from_millis(6400),
+];
+
+impl Queue {
+    /// Writes the ending down, or nothing where the lease is lost.
+    pub async fn conclude(&self, claim: &Claim, ended: Ended) {
+        let Some(finish) = self.finish_for(claim, ended).await else { return };
+        let (id, token) = (claim.job.id, claim.token);
+        let terms = self.settings().terms();
+        for wait in RETRIES.into_iter().map(Some).chain([None]) {
+            match self.store().repository().finish_job(id, token, &terms, finish.clone()).await {
+                Ok(job) if job.status.is_finished() => {
+                    tracing::info!(job_id = %id, status = job.status.name(), attempt = job.attempt, "job ended");
+                    self.announce_end(&job);
+                    return;
+                }
+                Ok(_) => {
+                    tracing::info!(job_id = %id, "job put back into the queue");
+                    self.shared.signals.notify(id);
+                    self.shared.work.notify_one();
+                    return;
+                }
+                Err(StoreError::LeaseLost(_)) => {
+                    tracing::warn!(job_id = %id, "the lease was lost before the end was written");
+                    return;
+                }
+                Err(error) => tracing::error!(job_id = %id, %error, "a job's end could not be written"),
+            }
+            match wait {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return,
+            }
+        }
+    }
+
+    async fn finish_for(&self, claim: &Claim, ended: Ended) -> Option<Finish> {
+        Some(match ended.end {
+            End::LeaseLost => return None,
+            End::Abandoned => Finish::Released,
+            End::NotRun(RunError::Failed(failure)) => Finish::Failed(failure),
+            End::NotRun(RunError::Retry(failure)) => {
+                // What was in the way gets a moment to go.
+                tokio::time::sleep(self.settings().poll).await;
+                Finish::Retry(failure)
+            }
+            End::Computed(Computed::Panicked(words)) => {
+                tracing::error!(job_id = %claim.job.id, panic = words, "the core panicked");
+                let message = format!("the computation stopped on an internal error: {words}");
+                Finish::Failed(JobFailure::new("panicked", message))
+            }
+            End::Computed(Computed::Returned(Err(EngineError::Cancelled))) => {
+                if ended.cancelled {
+                    Finish::Cancelled
+                } else {
+                    Finish::Released
+                }
+            }
+            End::Computed(Computed::Returned(Err(error))) => {
+                let code = match error {
+                    EngineError::Log(_) => "dataset_unreadable",
+                    _ => "engine_error",
+                };
+                Finish::Failed(JobFailure::new(code, error.to_string()))
+            }
+            End::Computed(Computed::Returned(Ok(finished))) => {
+                match store_files(self.store(), claim, &finished).await {
+                    Ok(success) => Finish::Succeeded(Box::new(success)),
+                    Err(error) => {
+                        tracing::error!(job_id = %claim.job.id, %error, "a certificate could not be stored");
+                        let message = "the certificate could not be stored";
+                        Finish::Retry(JobFailure::new("attempts_exhausted", message))
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// The files first; the rows that name them are `finish_job`'s, in one transaction.
+async fn store_files(store: &Store, claim: &Claim, finished: &Finished) -> Result<Success> {
+    let (job, token) = (&claim.job, claim.token);
+    let put = async |name, bytes| store.blobs().put(job_key(job.id, token, name), bytes).await;
+    let policy = async {
+        let Some(params) = &finished.evidence.policy else { return Ok(None) };
+        let id = PolicyId::new();
+        let blob = store.blobs().put(policy_key(id), json_bytes(params)?).await?;
+        Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)))
+    };
+    // Together, because each waits for the disk.
+    let (certificate, evidence, policy) = try_join3(
+        put("certificate.json", json_bytes(&finished.certificate)?),
+        put("evidence.json", json_bytes(&finished.evidence)?),
+        policy,
+    )
+    .await?;
+    let result = summary(&finished.certificate, policy.as_ref().map(|policy| policy.id));
+    Ok(Success { result, certificate, evidence, policy })
+}
+
+fn summary(certificate: &Certificate, policy_id: Option<PolicyId>) -> JobResult {
+    JobResult {
+        decision: certificate.decision,
+        reasons: certificate.reasons.clone(),
+        guaranteed_risk: certificate.guaranteed_risk,
+        guaranteed_improvement: certificate.guaranteed_improvement,
+        baseline_risk: certificate.baseline_risk.clone(),
+        confidence: certificate.confidence,
+        user_units: certificate.user_units.clone(),
+        policy_id,
+    }
+}

@@ -1,0 +1,123 @@
+//! Workers: each claims a job, sees it through, and claims the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rayon::ThreadPool;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::attempt::Attempt;
+use super::runner::Runner;
+use super::{Queue, compute};
+use crate::store::{Claim, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Running,
+    /// No new jobs; the running ones go on.
+    Draining,
+    /// The running ones are stopped and put back.
+    Stopping,
+}
+
+/// Dropped without `shutdown`, they stop at once.
+pub struct Workers {
+    phase: watch::Sender<Phase>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    pub(super) fn start(queue: Queue, runner: Arc<dyn Runner>) -> std::io::Result<Self> {
+        let (phase, _) = watch::channel(Phase::Running);
+        let settings = queue.settings().clone();
+        let mut tasks = Vec::with_capacity(settings.workers);
+        for number in 0..settings.workers {
+            let pool = Arc::new(compute::pool(number, settings.threads_per_job)?);
+            let worker =
+                Worker { queue: queue.clone(), runner: runner.clone(), pool, phase: phase.subscribe() };
+            tasks.push(tokio::spawn(worker.work()));
+        }
+        Ok(Workers { phase, tasks })
+    }
+
+    /// No job starts from here on; those that run may finish.
+    pub fn drain(&self) {
+        self.phase.send_if_modified(|phase| {
+            let running = *phase == Phase::Running;
+            if running {
+                *phase = Phase::Draining;
+            }
+            running
+        });
+    }
+
+    /// Gives running jobs `grace` to finish; those that have not are stopped and put back into
+    /// their places, this attempt not counted. Returns when every worker has ended.
+    pub async fn shutdown(mut self, grace: Duration) {
+        self.drain();
+        let all = async {
+            for task in &mut self.tasks {
+                // A worker's task does not panic; if one did, the others still need their time.
+                let _ = task.await;
+            }
+        };
+        if tokio::time::timeout(grace, all).await.is_ok() {
+            return;
+        }
+        self.phase.send_replace(Phase::Stopping);
+        for task in self.tasks.into_iter().filter(|task| !task.is_finished()) {
+            let _ = task.await;
+        }
+    }
+}
+
+struct Worker {
+    queue: Queue,
+    runner: Arc<dyn Runner>,
+    pool: Arc<ThreadPool>,
+    phase: watch::Receiver<Phase>,
+}
+
+impl Worker {
+    async fn work(mut self) {
+        while self.phase.has_changed().is_ok() && *self.phase.borrow() == Phase::Running {
+            match self.next().await {
+                Ok(Some(claim)) => self.see_through(claim).await,
+                Ok(None) => self.idle().await,
+                Err(error) => {
+                    tracing::error!(%error, "no job could be claimed; trying again");
+                    self.idle().await;
+                }
+            }
+        }
+    }
+
+    async fn next(&self) -> Result<Option<Claim>> {
+        let (store, terms) = (self.queue.store(), self.queue.settings().terms());
+        for id in store.repository().expire_leases(&terms).await? {
+            tracing::warn!(job_id = %id, "a job's process stopped answering");
+            self.queue.shared.signals.notify(id);
+        }
+        store.repository().claim_job(&terms).await
+    }
+
+    async fn see_through(&self, claim: Claim) {
+        let job = &claim.job;
+        tracing::info!(job_id = %job.id, workspace = %job.workspace, attempt = job.attempt, "job started");
+        self.queue.shared.signals.notify(job.id);
+        let attempt = Attempt::new(&self.queue, &claim);
+        let ended = attempt.run(&*self.runner, &self.pool, self.phase.clone()).await;
+        self.queue.conclude(&claim, ended).await;
+    }
+
+    /// Until there is work, or it is time to look for other processes' jobs, or to stop.
+    async fn idle(&mut self) {
+        self.queue.shared.signals.tidy();
+        tokio::select! {
+            _ = self.queue.shared.work.notified() => {}
+            _ = tokio::time::sleep(self.queue.settings().poll) => {}
+            _ = self.phase.changed() => {}
+        }
+    }
+}

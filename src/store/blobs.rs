@@ -1,0 +1,141 @@
+//! Files: logs, policies' parameters, certificates. Written once under a key that nothing else
+//! uses, never changed, deleted only when no row names them. Files on disk here, fsynced; another
+//! `ObjectStore` elsewhere.
+
+use std::path::Path as FsPath;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+
+use super::error::{Resource, Result, StoreError};
+use super::records::BlobRef;
+
+#[derive(Clone)]
+pub struct Blobs {
+    objects: Arc<dyn ObjectStore>,
+}
+
+impl Blobs {
+    pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
+        Blobs { objects }
+    }
+
+    /// Files under `root`, which is made if it is not there.
+    pub fn in_directory(root: &FsPath) -> Result<Self> {
+        std::fs::create_dir_all(root)?;
+        let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true).with_automatic_cleanup(true);
+        Ok(Blobs::new(Arc::new(files)))
+    }
+
+    /// Durable when it returns. Fails when the key is taken.
+    pub async fn put(&self, key: String, bytes: impl Into<Bytes>) -> Result<BlobRef> {
+        let bytes = bytes.into();
+        let length = bytes.len() as u64;
+        let options = PutOptions::from(PutMode::Create);
+        match self.objects.put_opts(&Path::from(key.as_str()), PutPayload::from_bytes(bytes), options).await {
+            Ok(_) => Ok(BlobRef { key, bytes: length }),
+            Err(object_store::Error::AlreadyExists { .. }) => Err(StoreError::Exists(Resource::Blob, key)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// For what is too large to hold: nothing exists under the key until `BlobWriter::finish`.
+    pub async fn writer(&self, key: String) -> Result<BlobWriter> {
+        let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
+        Ok(BlobWriter { key, upload, pending: Vec::new(), bytes: 0 })
+    }
+
+    pub async fn get(&self, blob: &BlobRef) -> Result<Bytes> {
+        let found = self.objects.get(&Path::from(blob.key.as_str())).await;
+        let bytes = match found {
+            Ok(found) => found.bytes().await?,
+            Err(object_store::Error::NotFound { .. }) => {
+                return Err(StoreError::damaged(&blob.key, "the file is missing"));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if bytes.len() as u64 != blob.bytes {
+            let message = format!("{} bytes where {} were written", bytes.len(), blob.bytes);
+            return Err(StoreError::damaged(&blob.key, message));
+        }
+        Ok(bytes)
+    }
+
+    /// Deletes what is there of `keys`. What is left after a failure is for the orphan sweep.
+    pub async fn delete(&self, keys: &[String]) {
+        for key in keys {
+            match self.objects.delete(&Path::from(key.as_str())).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => tracing::warn!(key, %error, "a blob was not deleted; the sweep will try again"),
+            }
+        }
+    }
+
+    /// Keys of blobs that were written longer ago than `age`.
+    pub async fn older_than(&self, age: Duration) -> Result<Vec<String>> {
+        let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
+        let all: Vec<_> = self.objects.list(None).try_collect().await?;
+        let now = chrono::Utc::now();
+        let old = |meta: &object_store::ObjectMeta| now.signed_duration_since(meta.last_modified) >= age;
+        Ok(all.into_iter().filter(old).map(|meta| meta.location.to_string()).collect())
+    }
+}
+
+/// Removes what a killed process left half-written. Only for the only process on this directory.
+pub fn remove_unfinished(root: &FsPath) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(root)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_unfinished(&entry.path())?;
+        } else if entry.file_name().to_string_lossy().contains('#') {
+            // `LocalFileSystem` stages a file as `name#number`; none of our keys has a `#`.
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Parts go out as they fill, so memory stays at one part. Dropped unfinished, it leaves nothing.
+pub struct BlobWriter {
+    key: String,
+    upload: Box<dyn MultipartUpload>,
+    pending: Vec<u8>,
+    bytes: u64,
+}
+
+/// S3 wants parts of 5 MiB or more.
+const PART_BYTES: usize = 8 << 20;
+
+impl BlobWriter {
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        self.pending.extend_from_slice(bytes);
+        self.bytes += bytes.len() as u64;
+        if self.pending.len() >= PART_BYTES {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self) -> Result<()> {
+        let part = std::mem::take(&mut self.pending);
+        Ok(self.upload.put_part(PutPayload::from(part)).await?)
+    }
+
+    /// Durable when it returns.
+    pub async fn finish(mut self) -> Result<BlobRef> {
+        if !self.pending.is_empty() {
+            self.flush().await?;
+        }
+        self.upload.complete().await?;
+        Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes })
+    }
+
+    pub async fn abandon(mut self) -> Result<()> {
+        Ok(self.upload.abort().await?)
+    }
+}

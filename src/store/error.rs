@@ -1,0 +1,80 @@
+//! What can go wrong in the store, by what the caller can do about it.
+
+use std::fmt;
+
+/// The kinds of things that a request can name and not find, or find in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    Dataset,
+    DatasetVersion,
+    Policy,
+    Job,
+    Key,
+    Blob,
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Resource::Dataset => "dataset",
+            Resource::DatasetVersion => "dataset version",
+            Resource::Policy => "policy",
+            Resource::Job => "job",
+            Resource::Key => "key",
+            Resource::Blob => "blob",
+        })
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Also the answer for what belongs to another workspace.
+    #[error("there is no {0} {1}")]
+    NotFound(Resource, String),
+    /// Something unfinished still needs it; `by` says what.
+    #[error("the {resource} is needed by {by}")]
+    InUse { resource: Resource, by: String },
+    /// The id is taken: an earlier attempt of the same request got this far.
+    #[error("the {0} {1} exists already")]
+    Exists(Resource, String),
+    #[error("{queued} jobs wait already; the limit is {limit}")]
+    QueueFull { queued: u64, limit: u64 },
+    /// The write came from a worker whose lease has passed to another. Nothing was written.
+    #[error("the lease on job {0} is lost")]
+    LeaseLost(String),
+    /// The job has ended, so the change that was asked for cannot happen any more.
+    #[error("the job has already {0}")]
+    Finished(&'static str),
+    /// The cursor was not made by this list.
+    #[error("the cursor is not one that this list gave out")]
+    BadCursor,
+    /// A stored document cannot be read back, or does not have the digest that it was stored with.
+    #[error("stored data is damaged: {0}")]
+    Damaged(String),
+    /// The database is of a newer release, or the data directory belongs to another process.
+    #[error("{0}")]
+    Refused(String),
+    #[error("database: {0}")]
+    Database(#[from] sqlx::Error),
+    #[error("blob store: {0}")]
+    Blobs(#[from] object_store::Error),
+    #[error("file system: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl StoreError {
+    pub fn not_found(resource: Resource, id: impl fmt::Display) -> Self {
+        StoreError::NotFound(resource, id.to_string())
+    }
+
+    pub fn damaged(what: impl fmt::Display, why: impl fmt::Display) -> Self {
+        StoreError::Damaged(format!("{what}: {why}"))
+    }
+
+    /// Whether the same call may succeed later: the store is away rather than the request wrong.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, StoreError::Database(_) | StoreError::Blobs(_) | StoreError::Io(_))
+    }
+}
+
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;

@@ -1,0 +1,166 @@
+//! The store: rows behind the trait `Repository` (SQLite in `sqlite/`) and files behind `Blobs`.
+//!
+//! `Store` holds both and has the operations that touch both. The order is always the same: write
+//! the file, then in one transaction the row that names it; delete the row, then the file. A crash
+//! in between leaves a file that no row names, and `sweep` removes it.
+
+mod blobs;
+mod error;
+mod ids;
+mod keys;
+mod logs;
+mod open;
+mod page;
+mod records;
+mod repository;
+mod sqlite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::certificate::{Certificate, Evidence};
+use crate::engine::policy::PolicyParams;
+
+pub use blobs::{BlobWriter, Blobs};
+pub use error::{Resource, Result, StoreError};
+pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
+pub use logs::{LogDigest, LogEncoder, LogLayout, LogRows, StoredLog};
+pub use open::DirectoryLock;
+pub use page::{Cursor, Page, PageRequest};
+pub use records::*;
+pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Policies, Repository, Upkeep};
+pub use sqlite::Sqlite;
+
+/// Cheap to clone; all clones are one store.
+#[derive(Clone)]
+pub struct Store {
+    repository: Arc<dyn Repository>,
+    blobs: Blobs,
+}
+
+impl Store {
+    pub fn new(repository: Arc<dyn Repository>, blobs: Blobs) -> Self {
+        Store { repository, blobs }
+    }
+
+    pub fn repository(&self) -> &dyn Repository {
+        &*self.repository
+    }
+
+    pub fn blobs(&self) -> &Blobs {
+        &self.blobs
+    }
+
+    /// Stores parameters that `PolicyParams::check` has accepted.
+    pub async fn create_policy(
+        &self,
+        workspace: &Workspace,
+        id: PolicyId,
+        params: &PolicyParams,
+    ) -> Result<Policy> {
+        let blob = self.blobs.put(policy_key(id), json_bytes(params)?).await;
+        let params_blob = match blob {
+            // An earlier attempt of the same request wrote it; whether it got as far as the row is
+            // for the row's own key to say.
+            Err(StoreError::Exists(..)) => {
+                BlobRef { key: policy_key(id), bytes: json_bytes(params)?.len() as u64 }
+            }
+            blob => blob?,
+        };
+        let new = describe_policy(workspace, id, params, None, params_blob);
+        self.repository.create_policy(new).await
+    }
+
+    /// The parameters, with the digest that they were stored with, or an error.
+    pub async fn policy_params(&self, policy: &Policy) -> Result<PolicyParams> {
+        let params: PolicyParams = self.read_json(&policy.params).await?;
+        if params.digest() != policy.digest {
+            return Err(StoreError::damaged(&policy.params.key, "its digest has changed"));
+        }
+        Ok(params)
+    }
+
+    pub async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<()> {
+        let blobs = self.repository.delete_policy(workspace, id).await?;
+        self.blobs.delete(&blobs).await;
+        Ok(())
+    }
+
+    pub async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<()> {
+        let blobs = self.repository.delete_dataset(workspace, id).await?;
+        self.blobs.delete(&blobs).await;
+        Ok(())
+    }
+
+    /// None while the job has none.
+    pub async fn certificate(&self, job: &Job) -> Result<Option<Certificate>> {
+        match &job.certificate {
+            Some(blob) => self.read_json(blob).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub async fn evidence(&self, job: &Job) -> Result<Option<Evidence>> {
+        match &job.evidence {
+            Some(blob) => self.read_json(blob).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Applies the retention, if there is one, and removes what crashes left behind: files older
+    /// than `orphan_age` that no row names. That age must exceed the longest upload.
+    pub async fn sweep(&self, retention: Option<Duration>, orphan_age: Duration) -> Result<()> {
+        if let Some(age) = retention {
+            let blobs = self.repository.sweep_jobs(age).await?;
+            self.blobs.delete(&blobs).await;
+        }
+        self.repository.sweep_requests().await?;
+        let old = self.blobs.older_than(orphan_age).await?;
+        let orphans = self.repository.unnamed_blobs(&old).await?;
+        self.blobs.delete(&orphans).await;
+        Ok(())
+    }
+
+    async fn read_json<T: serde::de::DeserializeOwned>(&self, blob: &BlobRef) -> Result<T> {
+        let bytes = self.blobs.get(blob).await?;
+        serde_json::from_slice(&bytes).map_err(|error| StoreError::damaged(&blob.key, error))
+    }
+}
+
+/// The row for parameters that are stored as `params_blob`.
+pub fn describe_policy(
+    workspace: &Workspace,
+    id: PolicyId,
+    params: &PolicyParams,
+    source_job_id: Option<JobId>,
+    params_blob: BlobRef,
+) -> NewPolicy {
+    NewPolicy {
+        id,
+        workspace: workspace.clone(),
+        kind: params.kind(),
+        n_actions: params.n_actions(),
+        dim: params.dim(),
+        digest: params.digest(),
+        source_job_id,
+        params: params_blob,
+    }
+}
+
+pub fn policy_key(id: PolicyId) -> String {
+    format!("policies/{id}.json")
+}
+
+/// Appends have parts of their own, so the key is new each time.
+pub fn dataset_part_key(id: DatasetId) -> String {
+    format!("datasets/{id}/{}.parquet", uuid::Uuid::now_v7())
+}
+
+/// The token is in the key because a worker that lost its lease may still be writing.
+pub fn job_key(id: JobId, token: LeaseToken, file: &str) -> String {
+    format!("jobs/{id}/{token}/{file}")
+}
+
+pub fn json_bytes<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
+    serde_json::to_vec(value).map_err(|error| StoreError::damaged("a document to be stored", error))
+}

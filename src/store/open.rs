@@ -1,0 +1,55 @@
+//! A store in a directory: `guarantor.sqlite`, `blobs/` and `lock`.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::blobs::{Blobs, remove_unfinished};
+use super::error::{Result, StoreError};
+use super::sqlite::Sqlite;
+use super::{Repository, Store};
+
+/// Held while a server owns the directory; the system lets go of it when the process ends, however
+/// it ends.
+pub struct DirectoryLock {
+    _file: File,
+}
+
+impl Store {
+    /// Opens what is there or begins a new store. Any number of processes may: the command line
+    /// makes keys while a server runs.
+    pub async fn open(directory: &Path) -> Result<Store> {
+        std::fs::create_dir_all(directory).map_err(|error| {
+            let message = format!("the data directory {} cannot be made: {error}", directory.display());
+            StoreError::Refused(message)
+        })?;
+        let repository = Sqlite::open(&directory.join("guarantor.sqlite")).await?;
+        Ok(Store::new(Arc::new(repository), Blobs::in_directory(&blob_directory(directory))?))
+    }
+
+    /// For the one server on a directory: whatever an earlier process was doing when it died is
+    /// free to be taken up again at once. Keep the lock for as long as the server runs.
+    pub async fn take_over(&self, directory: &Path) -> Result<DirectoryLock> {
+        let path = directory.join("lock");
+        let file = File::create(&path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::Refused(format!(
+                    "another server runs on the data directory {}; stop it or choose another directory",
+                    directory.display()
+                )));
+            }
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        remove_unfinished(&blob_directory(directory))?;
+        let repository: &dyn Repository = self.repository();
+        repository.end_all_leases().await?;
+        repository.release_requests().await?;
+        Ok(DirectoryLock { _file: file })
+    }
+}
+
+fn blob_directory(directory: &Path) -> PathBuf {
+    directory.join("blobs")
+}

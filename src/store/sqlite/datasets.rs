@@ -1,0 +1,215 @@
+use async_trait::async_trait;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::rows::{count, is_taken, json, parsed, parsed_option, time, to_json};
+use super::{Sqlite, Write};
+use crate::store::error::{Resource, Result, StoreError};
+use crate::store::ids::{DatasetId, Workspace};
+use crate::store::page::{Cursor, Page, PageRequest};
+use crate::store::records::{Dataset, DatasetContent, NewDataset};
+use crate::store::repository::Datasets;
+
+/// A dataset joined with one of its versions.
+macro_rules! select_dataset {
+    ($rest:literal) => {
+        concat!(
+            "SELECT d.id, d.workspace, d.name, d.logging_policy_id, d.created_at, d.revision, v.version, \
+             v.row_count, v.context_count, v.n_actions, v.dim, v.outcome, v.digest, v.capabilities, v.health, \
+             v.parts FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id ",
+            $rest
+        )
+    };
+}
+
+fn dataset(row: &SqliteRow) -> Result<Dataset> {
+    Ok(Dataset {
+        id: parsed(row, "id")?,
+        workspace: parsed(row, "workspace")?,
+        name: row.try_get("name")?,
+        created_at: time(row, "created_at")?,
+        revision: count(row, "revision")?,
+        version: count(row, "version")?,
+        logging_policy_id: parsed_option(row, "logging_policy_id")?,
+        content: DatasetContent {
+            rows: count(row, "row_count")?,
+            contexts: count(row, "context_count")?,
+            n_actions: count(row, "n_actions")?,
+            dim: count(row, "dim")?,
+            outcome: json(row, "outcome")?,
+            digest: row.try_get("digest")?,
+            capabilities: json(row, "capabilities")?,
+            health: json(row, "health")?,
+            parts: json(row, "parts")?,
+        },
+    })
+}
+
+async fn insert_version(
+    write: &mut Write,
+    id: &str,
+    version: u64,
+    content: &DatasetContent,
+    first_new_part: usize,
+) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO dataset_versions (dataset_id, version, created_at, row_count, context_count, n_actions, dim, \
+         outcome, digest, capabilities, health, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+    )
+    .bind(id)
+    .bind(version as i64)
+    .bind(write.now.0)
+    .bind(content.rows as i64)
+    .bind(content.contexts as i64)
+    .bind(content.n_actions as i64)
+    .bind(content.dim as i64)
+    .bind(to_json(&content.outcome)?)
+    .bind(&content.digest)
+    .bind(to_json(&content.capabilities)?)
+    .bind(to_json(&content.health)?)
+    .bind(to_json(&content.parts)?)
+    .execute(write.connection())
+    .await?;
+    write.name_blobs(id, content.parts.get(first_new_part..).unwrap_or_default()).await
+}
+
+#[async_trait]
+impl Datasets for Sqlite {
+    async fn create_dataset(&self, new: NewDataset) -> Result<Dataset> {
+        let mut write = self.write().await?;
+        let id = new.id.to_string();
+        if let Some(policy) = new.logging_policy_id {
+            let found = sqlx::query("SELECT 1 FROM policies WHERE id = $1 AND workspace = $2")
+                .bind(policy.to_string())
+                .bind(new.workspace.as_str())
+                .fetch_optional(write.connection())
+                .await?;
+            found.ok_or_else(|| StoreError::not_found(Resource::Policy, policy))?;
+        }
+        let inserted = sqlx::query(
+            "INSERT INTO datasets (id, workspace, name, logging_policy_id, created_at, version, revision) \
+             VALUES ($1, $2, $3, $4, $5, 1, 1)",
+        )
+        .bind(&id)
+        .bind(new.workspace.as_str())
+        .bind(&new.name)
+        .bind(new.logging_policy_id.map(|id| id.to_string()))
+        .bind(write.now.0)
+        .execute(write.connection())
+        .await;
+        match inserted {
+            Err(error) if is_taken(&error) => return Err(StoreError::Exists(Resource::Dataset, id)),
+            other => other?,
+        };
+        insert_version(&mut write, &id, 1, &new.content, 0).await?;
+        let created_at = write.now;
+        write.commit().await?;
+        Ok(Dataset {
+            id: new.id,
+            workspace: new.workspace,
+            name: new.name,
+            created_at,
+            revision: 1,
+            version: 1,
+            logging_policy_id: new.logging_policy_id,
+            content: new.content,
+        })
+    }
+
+    async fn add_dataset_version(
+        &self,
+        workspace: &Workspace,
+        id: DatasetId,
+        after_version: u64,
+        content: DatasetContent,
+    ) -> Result<Dataset> {
+        let mut write = self.write().await?;
+        let row =
+            sqlx::query(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = d.version"))
+                .bind(id.to_string())
+                .bind(workspace.as_str())
+                .fetch_optional(write.connection())
+                .await?;
+        let before = dataset(&row.ok_or_else(|| StoreError::not_found(Resource::Dataset, id))?)?;
+        if before.version != after_version {
+            let by = format!("another append, which made version {}; send the rows again", before.version);
+            return Err(StoreError::InUse { resource: Resource::Dataset, by });
+        }
+        let version = before.version + 1;
+        let kept = before.content.parts.len();
+        insert_version(&mut write, &id.to_string(), version, &content, kept).await?;
+        sqlx::query("UPDATE datasets SET version = $2, revision = revision + 1 WHERE id = $1")
+            .bind(id.to_string())
+            .bind(version as i64)
+            .execute(write.connection())
+            .await?;
+        write.commit().await?;
+        Ok(Dataset { version, revision: before.revision + 1, content, ..before })
+    }
+
+    async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {
+        let row =
+            sqlx::query(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = d.version"))
+                .bind(id.to_string())
+                .bind(workspace.as_str())
+                .fetch_optional(&self.readers)
+                .await?;
+        dataset(&row.ok_or_else(|| StoreError::not_found(Resource::Dataset, id))?)
+    }
+
+    async fn dataset_version(&self, workspace: &Workspace, id: DatasetId, version: u64) -> Result<Dataset> {
+        let row = sqlx::query(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = $3"))
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .bind(i64::try_from(version).unwrap_or(i64::MAX))
+            .fetch_optional(&self.readers)
+            .await?;
+        let missing = || StoreError::not_found(Resource::DatasetVersion, format!("{id} version {version}"));
+        dataset(&row.ok_or_else(missing)?)
+    }
+
+    async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>> {
+        let cursor = Cursor::of(page)?;
+        let rows = sqlx::query(select_dataset!(
+            "WHERE d.workspace = $1 AND v.version = d.version AND (d.created_at, d.id) < ($2, $3) \
+             ORDER BY d.created_at DESC, d.id DESC LIMIT $4"
+        ))
+        .bind(workspace.as_str())
+        .bind(cursor.created_at.0)
+        .bind(&cursor.id)
+        .bind(i64::from(page.limit) + 1)
+        .fetch_all(&self.readers)
+        .await?;
+        let datasets = rows.iter().map(dataset).collect::<Result<Vec<_>>>()?;
+        let place = |d: &Dataset| Cursor { created_at: d.created_at, id: d.id.to_string() };
+        Ok(Page::from_extra(datasets, page.limit, place))
+    }
+
+    async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<String>> {
+        let mut write = self.write().await?;
+        // Jobs live in the dataset's own workspace, so this answers nobody else.
+        let job = sqlx::query(
+            "SELECT id FROM jobs WHERE dataset_id = $1 AND workspace = $2 AND status IN ('queued', 'running') LIMIT 1",
+        )
+        .bind(id.to_string())
+        .bind(workspace.as_str())
+        .fetch_optional(write.connection())
+        .await?;
+        if let Some(row) = job {
+            let job: String = row.try_get("id")?;
+            let by = format!("the job {job}, which is not finished; wait for it or cancel it");
+            return Err(StoreError::InUse { resource: Resource::Dataset, by });
+        }
+        let deleted = sqlx::query("DELETE FROM datasets WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .execute(write.connection())
+            .await?;
+        if deleted.rows_affected() == 0 {
+            return Err(StoreError::not_found(Resource::Dataset, id));
+        }
+        let blobs = write.forget_blobs(&id.to_string()).await?;
+        write.commit().await?;
+        Ok(blobs)
+    }
+}

@@ -1,0 +1,274 @@
+use async_trait::async_trait;
+use serde_json::json;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::rows::{count, is_taken, json as json_column, json_option, parsed, time, time_option, to_json};
+use super::{Sqlite, Write, now};
+use crate::engine::spec::JobSpec;
+use crate::store::error::{Resource, Result, StoreError};
+use crate::store::ids::{JobId, Timestamp, Workspace};
+use crate::store::page::{Cursor, Page, PageRequest};
+use crate::store::records::{Job, JobEvent, JobFilter, JobStatus, NewJob, QueueDepth, QueueLimits};
+use crate::store::repository::Jobs;
+
+pub fn job(row: &SqliteRow) -> Result<Job> {
+    let status: String = row.try_get("status")?;
+    let spec: JobSpec = json_column(row, "spec")?;
+    Ok(Job {
+        id: parsed(row, "id")?,
+        workspace: parsed(row, "workspace")?,
+        dataset_id: parsed(row, "dataset_id")?,
+        dataset_version: count(row, "dataset_version")?,
+        kind: spec.kind,
+        status: JobStatus::from_name(&status).ok_or_else(|| StoreError::damaged("status", status))?,
+        spec,
+        metadata: json_column(row, "metadata")?,
+        created_at: time(row, "created_at")?,
+        started_at: time_option(row, "started_at")?,
+        finished_at: time_option(row, "finished_at")?,
+        attempt: count(row, "attempt")?,
+        cancel_requested: count::<i64>(row, "cancel_requested")? != 0,
+        progress: json_option(row, "progress")?,
+        result: json_option(row, "result")?,
+        failure: json_option(row, "failure")?,
+        certificate: json_option(row, "certificate")?,
+        evidence: json_option(row, "evidence")?,
+        revision: count(row, "revision")?,
+    })
+}
+
+impl Write {
+    /// Every change of a job that anybody can see has an event.
+    pub async fn append_event(&mut self, id: JobId, kind: &str, data: &serde_json::Value) -> Result<()> {
+        self.changed.add(id);
+        let now = self.now.0;
+        sqlx::query(
+            "INSERT INTO job_events (job_id, id, kind, data, created_at) \
+             SELECT $1, COALESCE(MAX(id), 0) + 1, $2, $3, $4 FROM job_events WHERE job_id = $1",
+        )
+        .bind(id.to_string())
+        .bind(kind)
+        .bind(to_json(data)?)
+        .bind(now)
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    async fn check_inputs(&mut self, new: &NewJob) -> Result<()> {
+        let version = sqlx::query(
+            "SELECT 1 FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id \
+             WHERE d.id = $1 AND d.workspace = $2 AND v.version = $3",
+        )
+        .bind(new.dataset_id.to_string())
+        .bind(new.workspace.as_str())
+        .bind(i64::try_from(new.dataset_version).unwrap_or(i64::MAX))
+        .fetch_optional(self.connection())
+        .await?;
+        version.ok_or_else(|| StoreError::not_found(Resource::Dataset, new.dataset_id))?;
+        for policy in &new.policy_ids {
+            let found = sqlx::query("SELECT 1 FROM policies WHERE id = $1 AND workspace = $2")
+                .bind(policy.to_string())
+                .bind(new.workspace.as_str())
+                .fetch_optional(self.connection())
+                .await?;
+            found.ok_or_else(|| StoreError::not_found(Resource::Policy, policy))?;
+        }
+        Ok(())
+    }
+
+    async fn check_room(&mut self, workspace: &Workspace, limits: &QueueLimits) -> Result<()> {
+        let row = sqlx::query(
+            "SELECT COUNT(*) AS total, COUNT(CASE WHEN workspace = $1 THEN 1 END) AS own \
+             FROM jobs WHERE status = 'queued'",
+        )
+        .bind(workspace.as_str())
+        .fetch_one(self.connection())
+        .await?;
+        for (queued, limit) in
+            [(count(&row, "total")?, limits.total), (count(&row, "own")?, limits.workspace)]
+        {
+            if let Some(limit) = limit.filter(|&limit| queued >= limit) {
+                return Err(StoreError::QueueFull { queued, limit });
+            }
+        }
+        Ok(())
+    }
+
+    async fn insert_job(&mut self, new: &NewJob) -> Result<Job> {
+        let now = self.now.0;
+        let inserted = sqlx::query(
+            "INSERT INTO jobs (id, workspace, seq, dataset_id, dataset_version, status, spec, metadata, created_at, \
+             attempt, cancel_requested, revision) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, $3, $4, 'queued', $5, $6, \
+             $7, 0, 0, 1 FROM jobs RETURNING *",
+        )
+        .bind(new.id.to_string())
+        .bind(new.workspace.as_str())
+        .bind(new.dataset_id.to_string())
+        .bind(new.dataset_version as i64)
+        .bind(to_json(&new.spec)?)
+        .bind(to_json(&new.metadata)?)
+        .bind(now)
+        .fetch_one(self.connection())
+        .await;
+        let job = match inserted {
+            Err(error) if is_taken(&error) => {
+                return Err(StoreError::Exists(Resource::Job, new.id.to_string()));
+            }
+            row => job(&row?)?,
+        };
+        for policy in &new.policy_ids {
+            sqlx::query(
+                "INSERT INTO job_policies (job_id, policy_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+            )
+            .bind(new.id.to_string())
+            .bind(policy.to_string())
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(job)
+    }
+}
+
+fn event(row: &SqliteRow) -> Result<JobEvent> {
+    Ok(JobEvent {
+        id: count(row, "id")?,
+        kind: row.try_get("kind")?,
+        data: json_column(row, "data")?,
+        created_at: time(row, "created_at")?,
+    })
+}
+
+#[async_trait]
+impl Jobs for Sqlite {
+    async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job> {
+        let mut write = self.write().await?;
+        // A repeated request must find its job even where the queue has filled up since.
+        let taken = sqlx::query("SELECT 1 FROM jobs WHERE id = $1")
+            .bind(new.id.to_string())
+            .fetch_optional(write.connection())
+            .await?;
+        if taken.is_some() {
+            return Err(StoreError::Exists(Resource::Job, new.id.to_string()));
+        }
+        write.check_inputs(&new).await?;
+        write.check_room(&new.workspace, limits).await?;
+        sqlx::query("INSERT INTO workspaces (id, last_served) VALUES ($1, 0) ON CONFLICT DO NOTHING")
+            .bind(new.workspace.as_str())
+            .execute(write.connection())
+            .await?;
+        let job = write.insert_job(&new).await?;
+        write.append_event(job.id, "queued", &json!({})).await?;
+        write.commit().await?;
+        Ok(job)
+    }
+
+    async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+        if let Some(job) = self.recent.get(workspace, id) {
+            return Ok((*job).clone());
+        }
+        let writes = self.recent.writes();
+        let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(&self.readers)
+            .await?;
+        let job = job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)?;
+        self.recent.keep(job.clone(), writes);
+        Ok(job)
+    }
+
+    async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>> {
+        let cursor = Cursor::of(page)?;
+        let rows = sqlx::query(
+            "SELECT * FROM jobs WHERE workspace = $1 AND (created_at, id) < ($2, $3) \
+             AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR dataset_id = $5) \
+             ORDER BY created_at DESC, id DESC LIMIT $6",
+        )
+        .bind(workspace.as_str())
+        .bind(cursor.created_at.0)
+        .bind(&cursor.id)
+        .bind(filter.status.map(JobStatus::name))
+        .bind(filter.dataset_id.map(|id| id.to_string()))
+        .bind(i64::from(page.limit) + 1)
+        .fetch_all(&self.readers)
+        .await?;
+        let jobs = rows.iter().map(job).collect::<Result<Vec<_>>>()?;
+        let place = |j: &Job| Cursor { created_at: j.created_at, id: j.id.to_string() };
+        Ok(Page::from_extra(jobs, page.limit, place))
+    }
+
+    async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+        let mut write = self.write().await?;
+        let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(write.connection())
+            .await?;
+        let before = job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)?;
+        let (status, finished_at) = match before.status {
+            JobStatus::Succeeded => return Err(StoreError::Finished("succeeded")),
+            JobStatus::Failed => return Err(StoreError::Finished("failed")),
+            JobStatus::Cancelled => return Ok(before),
+            JobStatus::Running if before.cancel_requested => return Ok(before),
+            JobStatus::Running => (JobStatus::Running, None),
+            JobStatus::Queued => (JobStatus::Cancelled, Some(write.now.0)),
+        };
+        let row = sqlx::query(
+            "UPDATE jobs SET status = $2, finished_at = $3, cancel_requested = 1, revision = revision + 1 \
+             WHERE id = $1 RETURNING *",
+        )
+        .bind(id.to_string())
+        .bind(status.name())
+        .bind(finished_at)
+        .fetch_one(write.connection())
+        .await?;
+        let kind = if finished_at.is_some() { "cancelled" } else { "cancel_requested" };
+        let after = job(&row)?;
+        write.append_event(id, kind, &json!({})).await?;
+        write.commit().await?;
+        Ok(after)
+    }
+
+    async fn job_events(
+        &self,
+        workspace: &Workspace,
+        id: JobId,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<JobEvent>> {
+        let owned = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(&self.readers)
+            .await?;
+        owned.ok_or_else(|| StoreError::not_found(Resource::Job, id))?;
+        let rows = sqlx::query("SELECT * FROM job_events WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+            .bind(id.to_string())
+            .bind(i64::try_from(after).unwrap_or(i64::MAX))
+            .bind(i64::from(limit))
+            .fetch_all(&self.readers)
+            .await?;
+        rows.iter().map(event).collect()
+    }
+
+    async fn queue_depth(&self) -> Result<QueueDepth> {
+        let mut connection = self.readers.acquire().await?;
+        let row = sqlx::query(
+            "SELECT COUNT(CASE WHEN status = 'queued' THEN 1 END) AS queued, \
+             COUNT(CASE WHEN status = 'running' THEN 1 END) AS running, \
+             MIN(CASE WHEN status = 'queued' THEN created_at END) AS oldest \
+             FROM jobs WHERE status IN ('queued', 'running')",
+        )
+        .fetch_one(&mut *connection)
+        .await?;
+        let now = now(&mut connection).await?;
+        let oldest: Option<i64> = row.try_get("oldest")?;
+        Ok(QueueDepth {
+            queued: count(&row, "queued")?,
+            running: count(&row, "running")?,
+            oldest_seconds: oldest.map_or(0.0, |oldest| now.seconds_since(Timestamp(oldest))),
+        })
+    }
+}

@@ -1,0 +1,285 @@
+//! What workers write. Every statement on a claimed job says `WHERE id AND lease_token`, so a
+//! worker whose lease has passed on changes nothing.
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use sqlx::Row;
+
+use super::jobs::job;
+use super::policies::insert_policy;
+use super::rows::{count, parsed, to_json};
+use super::{Sqlite, Write, micros};
+use crate::store::error::{Result, StoreError};
+use crate::store::ids::{JobId, LeaseToken};
+use crate::store::records::{Claim, Finish, Job, JobFailure, JobProgress, LeaseTerms, Success};
+use crate::store::repository::Leases;
+
+/// How many of a job's latest events keep their progress reports; a client that resumes from
+/// further back sees only the newer ones.
+const PROGRESS_EVENTS: i64 = 200;
+
+/// How an attempt that produced nothing leaves the job.
+enum Parting {
+    Requeued { reason: String, counts: bool },
+    Failed(JobFailure),
+    Cancelled,
+}
+
+impl Parting {
+    fn after_fault(job: &Job, terms: &LeaseTerms, failure: JobFailure) -> Self {
+        if job.cancel_requested {
+            Parting::Cancelled
+        } else if job.attempt >= terms.max_attempts {
+            let message = format!("given up after {} attempts; the last: {}", job.attempt, failure.message);
+            Parting::Failed(JobFailure::new("attempts_exhausted", message))
+        } else {
+            Parting::Requeued { reason: failure.message, counts: true }
+        }
+    }
+}
+
+impl Write {
+    /// The job, if `token` still holds it.
+    async fn held(&mut self, id: JobId, token: LeaseToken) -> Result<Job> {
+        let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND lease_token = $2 AND status = 'running'")
+            .bind(id.to_string())
+            .bind(token.to_string())
+            .fetch_optional(self.connection())
+            .await?;
+        job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)
+    }
+
+    async fn part(&mut self, id: JobId, token: &str, parting: Parting) -> Result<Job> {
+        let now = self.now.0;
+        let (status, failure, uncounted, finished_at) = match &parting {
+            Parting::Requeued { counts, .. } => ("queued", None, i64::from(!counts), None),
+            Parting::Failed(failure) => ("failed", Some(to_json(failure)?), 0, Some(now)),
+            Parting::Cancelled => ("cancelled", None, 0, Some(now)),
+        };
+        let row = sqlx::query(
+            "UPDATE jobs SET status = $3, failure = $4, attempt = attempt - $5, finished_at = $6, \
+             started_at = CASE WHEN $6 IS NULL THEN NULL ELSE started_at END, \
+             progress = CASE WHEN $6 IS NULL THEN NULL ELSE progress END, \
+             lease_token = NULL, lease_until = NULL, revision = revision + 1 \
+             WHERE id = $1 AND lease_token = $2 RETURNING *",
+        )
+        .bind(id.to_string())
+        .bind(token)
+        .bind(status)
+        .bind(failure)
+        .bind(uncounted)
+        .bind(finished_at)
+        .fetch_optional(self.connection())
+        .await?;
+        let after = job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)?;
+        let (kind, data) = match parting {
+            Parting::Requeued { reason, .. } => ("requeued", json!({ "reason": reason })),
+            Parting::Failed(failure) => ("failed", json!(failure)),
+            Parting::Cancelled => ("cancelled", json!({})),
+        };
+        self.append_event(id, kind, &data).await?;
+        Ok(after)
+    }
+
+    async fn succeed(&mut self, id: JobId, token: LeaseToken, success: Success) -> Result<Job> {
+        let now = self.now.0;
+        let row = sqlx::query(
+            "UPDATE jobs SET status = 'succeeded', finished_at = $3, result = $4, certificate = $5, evidence = $6, \
+             lease_token = NULL, lease_until = NULL, revision = revision + 1 \
+             WHERE id = $1 AND lease_token = $2 RETURNING *",
+        )
+        .bind(id.to_string())
+        .bind(token.to_string())
+        .bind(now)
+        .bind(to_json(&success.result)?)
+        .bind(to_json(&success.certificate)?)
+        .bind(to_json(&success.evidence)?)
+        .fetch_optional(self.connection())
+        .await?;
+        let after = job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)?;
+        if let Some(policy) = success.policy {
+            insert_policy(self, policy).await?;
+        }
+        self.name_blobs(&id.to_string(), &[success.certificate, success.evidence]).await?;
+        let data = json!({
+            "decision": success.result.decision,
+            "guaranteed_improvement": success.result.guaranteed_improvement,
+        });
+        self.append_event(id, "succeeded", &data).await?;
+        Ok(after)
+    }
+
+    async fn report(&mut self, id: JobId, token: LeaseToken, progress: &JobProgress) -> Result<()> {
+        let text = to_json(progress)?;
+        sqlx::query(
+            "UPDATE jobs SET progress = $3, revision = revision + 1 WHERE id = $1 AND lease_token = $2",
+        )
+        .bind(id.to_string())
+        .bind(token.to_string())
+        .bind(&text)
+        .execute(self.connection())
+        .await?;
+        let data: Value = serde_json::from_str(&text).unwrap_or_default();
+        self.append_event(id, "progress", &data).await?;
+        sqlx::query(
+            "DELETE FROM job_events WHERE job_id = $1 AND kind = 'progress' \
+             AND id < (SELECT MAX(id) FROM job_events WHERE job_id = $1) - $2",
+        )
+        .bind(id.to_string())
+        .bind(PROGRESS_EVENTS)
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+
+    async fn serve_workspace(&mut self, job: &Job) -> Result<()> {
+        sqlx::query(
+            "UPDATE workspaces SET last_served = (SELECT MAX(last_served) + 1 FROM workspaces) WHERE id = $1",
+        )
+        .bind(job.workspace.as_str())
+        .execute(self.connection())
+        .await?;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Leases for Sqlite {
+    async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<JobId>> {
+        // Workers ask this often and the answer is nearly always none: ask without the write lock.
+        let none = sqlx::query(concat!(
+            "SELECT 1 FROM jobs WHERE status = 'running' AND lease_until <= ",
+            now_sql!(),
+            " LIMIT 1"
+        ))
+        .fetch_optional(&self.readers)
+        .await?
+        .is_none();
+        if none {
+            return Ok(Vec::new());
+        }
+        let mut write = self.write().await?;
+        let now = write.now.0;
+        let rows =
+            sqlx::query("SELECT * FROM jobs WHERE status = 'running' AND lease_until <= $1 ORDER BY seq")
+                .bind(now)
+                .fetch_all(write.connection())
+                .await?;
+        let mut changed = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let (job, token) = (job(row)?, row.try_get::<String, _>("lease_token")?);
+            let message = "the process that ran it stopped answering";
+            let parting = Parting::after_fault(&job, terms, JobFailure::new("attempts_exhausted", message));
+            write.part(job.id, &token, parting).await?;
+            changed.push(job.id);
+        }
+        write.commit().await?;
+        Ok(changed)
+    }
+
+    async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>> {
+        let waiting = sqlx::query("SELECT 1 FROM jobs WHERE status = 'queued' LIMIT 1")
+            .fetch_optional(&self.readers)
+            .await?;
+        if waiting.is_none() {
+            return Ok(None);
+        }
+        let mut write = self.write().await?;
+        let next = sqlx::query(
+            "SELECT j.id FROM jobs j JOIN workspaces w ON w.id = j.workspace WHERE j.status = 'queued' \
+             ORDER BY w.last_served, j.seq LIMIT 1",
+        )
+        .fetch_optional(write.connection())
+        .await?;
+        let Some(next) = next else { return Ok(None) };
+        let (id, token): (JobId, _) = (parsed(&next, "id")?, LeaseToken::new());
+        let now = write.now.0;
+        let row = sqlx::query(
+            "UPDATE jobs SET status = 'running', attempt = attempt + 1, started_at = $2, lease_token = $3, \
+             lease_until = $4, progress = NULL, revision = revision + 1 WHERE id = $1 RETURNING *",
+        )
+        .bind(id.to_string())
+        .bind(now)
+        .bind(token.to_string())
+        .bind(now + micros(terms.duration))
+        .fetch_one(write.connection())
+        .await?;
+        let job = job(&row)?;
+        write.serve_workspace(&job).await?;
+        write.append_event(id, "started", &json!({ "attempt": job.attempt })).await?;
+        write.commit().await?;
+        Ok(Some(Claim { job, token }))
+    }
+
+    async fn heartbeat(
+        &self,
+        id: JobId,
+        token: LeaseToken,
+        terms: &LeaseTerms,
+        progress: Option<&JobProgress>,
+    ) -> Result<bool> {
+        let mut write = self.write().await?;
+        let until = write.now.0 + micros(terms.duration);
+        let row = sqlx::query(
+            "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND lease_token = $2 AND status = 'running' \
+             RETURNING cancel_requested",
+        )
+        .bind(id.to_string())
+        .bind(token.to_string())
+        .bind(until)
+        .fetch_optional(write.connection())
+        .await?;
+        let row = row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?;
+        if let Some(progress) = progress {
+            write.report(id, token, progress).await?;
+        }
+        write.commit().await?;
+        Ok(count::<i64>(&row, "cancel_requested")? != 0)
+    }
+
+    async fn cancel_requested(&self, id: JobId, token: LeaseToken) -> Result<bool> {
+        let row = sqlx::query("SELECT cancel_requested FROM jobs WHERE id = $1 AND lease_token = $2")
+            .bind(id.to_string())
+            .bind(token.to_string())
+            .fetch_optional(&self.readers)
+            .await?;
+        let row = row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?;
+        Ok(count::<i64>(&row, "cancel_requested")? != 0)
+    }
+
+    async fn finish_job(
+        &self,
+        id: JobId,
+        token: LeaseToken,
+        terms: &LeaseTerms,
+        finish: Finish,
+    ) -> Result<Job> {
+        let mut write = self.write().await?;
+        let before = write.held(id, token).await?;
+        let parting = match finish {
+            Finish::Succeeded(success) => {
+                let after = write.succeed(id, token, *success).await?;
+                write.commit().await?;
+                return Ok(after);
+            }
+            Finish::Failed(failure) => Parting::Failed(failure),
+            Finish::Cancelled => Parting::Cancelled,
+            Finish::Released if before.cancel_requested => Parting::Cancelled,
+            Finish::Released => {
+                Parting::Requeued { reason: "the server is shutting down".into(), counts: false }
+            }
+            Finish::Retry(failure) => Parting::after_fault(&before, terms, failure),
+        };
+        let after = write.part(id, &token.to_string(), parting).await?;
+        write.commit().await?;
+        Ok(after)
+    }
+
+    async fn end_all_leases(&self) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("UPDATE jobs SET lease_until = 0 WHERE status = 'running'")
+            .execute(write.connection())
+            .await?;
+        write.commit().await
+    }
+}

@@ -1,0 +1,123 @@
+//! The repository on SQLite: one file, one writer, any number of readers (WAL), every commit on
+//! disk before it returns (`synchronous=FULL`).
+//!
+//! The SQL is kept to what other databases understand too; what is SQLite's own is in this file.
+
+/// Microseconds by the database's clock.
+macro_rules! now_sql {
+    () => {
+        "(CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000)"
+    };
+}
+
+mod datasets;
+mod jobs;
+mod keys;
+mod leases;
+mod policies;
+mod recent;
+mod requests;
+mod rows;
+mod schema;
+mod upkeep;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Row, SqliteConnection, SqlitePool, Transaction};
+
+use recent::{Changed, RecentJobs};
+
+use super::error::Result;
+use super::ids::Timestamp;
+use super::records::BlobRef;
+
+const READERS: u32 = 4;
+
+pub struct Sqlite {
+    writer: SqlitePool,
+    readers: SqlitePool,
+    recent: Arc<RecentJobs>,
+}
+
+/// A transaction that holds the write lock from its start, and the time at which it began.
+struct Write {
+    tx: Transaction<'static, sqlx::Sqlite>,
+    now: Timestamp,
+    changed: Changed,
+}
+
+impl Sqlite {
+    /// Opens the file, made if it is not there, and brings its schema up to date.
+    pub async fn open(file: &Path) -> Result<Self> {
+        let options = SqliteConnectOptions::new()
+            .filename(file)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(Duration::from_secs(10));
+        let writer = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await?;
+        schema::migrate(&mut *writer.acquire().await?).await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(READERS)
+            .connect_with(options.pragma("query_only", "ON"))
+            .await?;
+        Ok(Sqlite { writer, readers, recent: Arc::default() })
+    }
+
+    /// Waits for what is being written and closes the file.
+    pub async fn close(&self) {
+        self.readers.close().await;
+        self.writer.close().await;
+    }
+
+    async fn write(&self) -> Result<Write> {
+        let mut tx = self.writer.begin_with("BEGIN IMMEDIATE").await?;
+        let now = now(&mut tx).await?;
+        Ok(Write { tx, now, changed: Changed::new(self.recent.clone()) })
+    }
+}
+
+impl Write {
+    fn connection(&mut self) -> &mut SqliteConnection {
+        &mut self.tx
+    }
+
+    async fn commit(self) -> Result<()> {
+        Ok(self.tx.commit().await?)
+    }
+
+    /// Records that rows of `owner` name these files.
+    async fn name_blobs(&mut self, owner: &str, blobs: &[BlobRef]) -> Result<()> {
+        for blob in blobs {
+            sqlx::query("INSERT INTO blobs (key, owner, bytes) VALUES ($1, $2, $3)")
+                .bind(&blob.key)
+                .bind(owner)
+                .bind(blob.bytes as i64)
+                .execute(self.connection())
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// The reverse: the keys are the caller's to delete after the commit.
+    async fn forget_blobs(&mut self, owner: &str) -> Result<Vec<String>> {
+        let rows = sqlx::query("DELETE FROM blobs WHERE owner = $1 RETURNING key")
+            .bind(owner)
+            .fetch_all(self.connection())
+            .await?;
+        rows.iter().map(|row| Ok(row.try_get("key")?)).collect()
+    }
+}
+
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 4)
+}
+
+async fn now(connection: &mut SqliteConnection) -> Result<Timestamp> {
+    let row = sqlx::query(concat!("SELECT ", now_sql!(), " AS now")).fetch_one(connection).await?;
+    Ok(Timestamp(row.try_get("now")?))
+}

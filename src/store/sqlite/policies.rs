@@ -1,0 +1,135 @@
+use async_trait::async_trait;
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use super::rows::{count, is_taken, json, parsed, parsed_option, time, to_json};
+use super::{Sqlite, Write};
+use crate::store::error::{Resource, Result, StoreError};
+use crate::store::ids::{PolicyId, Workspace};
+use crate::store::page::{Cursor, Page, PageRequest};
+use crate::store::records::{NewPolicy, Policy};
+use crate::store::repository::Policies;
+
+fn policy(row: &SqliteRow) -> Result<Policy> {
+    Ok(Policy {
+        id: parsed(row, "id")?,
+        workspace: parsed(row, "workspace")?,
+        created_at: time(row, "created_at")?,
+        revision: count(row, "revision")?,
+        kind: json(row, "kind")?,
+        n_actions: count(row, "n_actions")?,
+        dim: count(row, "dim")?,
+        digest: row.try_get("digest")?,
+        source_job_id: parsed_option(row, "source_job_id")?,
+        params: json(row, "params")?,
+    })
+}
+
+/// Also how a finishing job stores the policy that it learned.
+pub async fn insert_policy(write: &mut Write, new: NewPolicy) -> Result<Policy> {
+    let inserted = sqlx::query(
+        "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, source_job_id, \
+         params) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9) RETURNING *",
+    )
+    .bind(new.id.to_string())
+    .bind(new.workspace.as_str())
+    .bind(write.now.0)
+    .bind(to_json(&new.kind)?)
+    .bind(new.n_actions as i64)
+    .bind(new.dim as i64)
+    .bind(&new.digest)
+    .bind(new.source_job_id.map(|id| id.to_string()))
+    .bind(to_json(&new.params)?)
+    .fetch_one(write.connection())
+    .await;
+    match inserted {
+        Err(error) if is_taken(&error) => Err(StoreError::Exists(Resource::Policy, new.id.to_string())),
+        Err(error) => Err(error.into()),
+        Ok(row) => {
+            write.name_blobs(&new.id.to_string(), std::slice::from_ref(&new.params)).await?;
+            policy(&row)
+        }
+    }
+}
+
+/// What still needs the policy, in words, if anything does.
+pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> {
+    let dataset = sqlx::query("SELECT id FROM datasets WHERE logging_policy_id = $1 LIMIT 1")
+        .bind(id)
+        .fetch_optional(write.connection())
+        .await?;
+    if let Some(row) = dataset {
+        let id: String = row.try_get("id")?;
+        return Ok(Some(format!("the dataset {id}, which it logged; delete that first")));
+    }
+    let job = sqlx::query(
+        "SELECT j.id FROM job_policies p JOIN jobs j ON j.id = p.job_id \
+         WHERE p.policy_id = $1 AND j.status IN ('queued', 'running') LIMIT 1",
+    )
+    .bind(id)
+    .fetch_optional(write.connection())
+    .await?;
+    match job {
+        Some(row) => {
+            let id: String = row.try_get("id")?;
+            Ok(Some(format!("the job {id}, which is not finished; wait for it or cancel it")))
+        }
+        None => Ok(None),
+    }
+}
+
+#[async_trait]
+impl Policies for Sqlite {
+    async fn create_policy(&self, new: NewPolicy) -> Result<Policy> {
+        let mut write = self.write().await?;
+        let policy = insert_policy(&mut write, new).await?;
+        write.commit().await?;
+        Ok(policy)
+    }
+
+    async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Policy> {
+        let row = sqlx::query("SELECT * FROM policies WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(&self.readers)
+            .await?;
+        policy(&row.ok_or_else(|| StoreError::not_found(Resource::Policy, id))?)
+    }
+
+    async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Policy>> {
+        let cursor = Cursor::of(page)?;
+        let rows = sqlx::query(
+            "SELECT * FROM policies WHERE workspace = $1 AND (created_at, id) < ($2, $3) \
+             ORDER BY created_at DESC, id DESC LIMIT $4",
+        )
+        .bind(workspace.as_str())
+        .bind(cursor.created_at.0)
+        .bind(&cursor.id)
+        .bind(i64::from(page.limit) + 1)
+        .fetch_all(&self.readers)
+        .await?;
+        let policies = rows.iter().map(policy).collect::<Result<Vec<_>>>()?;
+        let place = |p: &Policy| Cursor { created_at: p.created_at, id: p.id.to_string() };
+        Ok(Page::from_extra(policies, page.limit, place))
+    }
+
+    async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>> {
+        let mut write = self.write().await?;
+        if let Some(by) = policy_user(&mut write, &id.to_string()).await? {
+            // Only an owner may learn that it is in use.
+            self.policy(workspace, id).await?;
+            return Err(StoreError::InUse { resource: Resource::Policy, by });
+        }
+        let deleted = sqlx::query("DELETE FROM policies WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .execute(write.connection())
+            .await?;
+        if deleted.rows_affected() == 0 {
+            return Err(StoreError::not_found(Resource::Policy, id));
+        }
+        let blobs = write.forget_blobs(&id.to_string()).await?;
+        write.commit().await?;
+        Ok(blobs)
+    }
+}

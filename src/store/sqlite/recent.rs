@@ -1,0 +1,147 @@
+//! Jobs as they were read a moment ago. Many clients poll one job, and between two changes of it
+//! they all read the same row.
+//!
+//! What this process writes is forgotten here at once. What it cannot know of, a write by another
+//! process or one whose caller went away in the middle of the commit, is seen after `FRESH`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::store::ids::{JobId, Workspace};
+use crate::store::records::Job;
+
+const FRESH: Duration = Duration::from_millis(100);
+const MOST: usize = 4096;
+
+#[derive(Default)]
+pub struct RecentJobs {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts the writes, so that a row read before one is not kept after it.
+    writes: u64,
+    jobs: HashMap<JobId, (Instant, Arc<Job>)>,
+}
+
+impl RecentJobs {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub fn get(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>> {
+        let state = self.state();
+        let (read_at, job) = state.jobs.get(&id)?;
+        (read_at.elapsed() < FRESH && job.workspace == *workspace).then(|| job.clone())
+    }
+
+    /// To be asked before reading and given to `keep` after.
+    pub fn writes(&self) -> u64 {
+        self.state().writes
+    }
+
+    pub fn keep(&self, job: Job, writes: u64) {
+        let mut state = self.state();
+        if state.writes != writes {
+            return;
+        }
+        if state.jobs.len() >= MOST {
+            state.jobs.retain(|_, (read_at, _)| read_at.elapsed() < FRESH);
+        }
+        if state.jobs.len() < MOST {
+            state.jobs.insert(job.id, (Instant::now(), Arc::new(job)));
+        }
+    }
+}
+
+/// The jobs that a transaction changes: forgotten when it ends, however it ends.
+pub struct Changed {
+    recent: Arc<RecentJobs>,
+    ids: Vec<JobId>,
+}
+
+impl Changed {
+    pub fn new(recent: Arc<RecentJobs>) -> Self {
+        Changed { recent, ids: Vec::new() }
+    }
+
+    pub fn add(&mut self, id: JobId) {
+        self.ids.push(id);
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        let mut state = self.recent.state();
+        state.writes += 1;
+        for id in &self.ids {
+            state.jobs.remove(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::log::{Capabilities, LogShape, Outcome};
+    use crate::engine::spec::{SpecContext, SpecRequest};
+    use crate::store::ids::{DatasetId, Timestamp};
+    use crate::store::records::JobStatus;
+
+    fn job() -> Job {
+        let capabilities = Capabilities {
+            features: true,
+            full_propensities: false,
+            multiple_interactions: false,
+            candidates: Vec::new(),
+        };
+        let outcome = Outcome::default();
+        let shape = LogShape { rows: 9, contexts: 9, n_actions: 2, dim: 1, outcome, capabilities };
+        let context = SpecContext { shape: &shape, logging_policy: None, policy: &|_| None };
+        let spec = SpecRequest::default().resolve(&context).unwrap();
+        Job {
+            id: JobId::new(),
+            workspace: Workspace::default(),
+            dataset_id: DatasetId::new(),
+            dataset_version: 1,
+            kind: spec.kind,
+            status: JobStatus::Queued,
+            spec,
+            metadata: serde_json::Value::Null,
+            created_at: Timestamp(0),
+            started_at: None,
+            finished_at: None,
+            attempt: 0,
+            cancel_requested: false,
+            progress: None,
+            result: None,
+            failure: None,
+            certificate: None,
+            evidence: None,
+            revision: 1,
+        }
+    }
+
+    #[test]
+    fn a_row_that_was_read_before_a_write_is_not_kept_after_it() {
+        let (recent, job) = (Arc::<RecentJobs>::default(), job());
+        let writes = recent.writes();
+        let mut changed = Changed::new(recent.clone());
+        changed.add(job.id);
+        drop(changed);
+        recent.keep(job.clone(), writes);
+        assert!(recent.get(&job.workspace, job.id).is_none());
+    }
+
+    #[test]
+    fn other_workspaces_are_not_served() {
+        let (recent, job) = (Arc::<RecentJobs>::default(), job());
+        recent.keep(job.clone(), recent.writes());
+        assert!(recent.get(&"other".parse().unwrap(), job.id).is_none());
+    }
+}

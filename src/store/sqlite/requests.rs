@@ -1,0 +1,111 @@
+//! Idempotency: what was asked under which key, and what was answered.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sqlx::Row;
+
+use super::rows::{json, parsed, to_json};
+use super::{Sqlite, Write, micros};
+use crate::store::error::Result;
+use crate::store::ids::Workspace;
+use crate::store::records::{Begun, IdempotentRequest, StoredAnswer};
+use crate::store::repository::Idempotency;
+
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+async fn remember(write: &mut Write, request: &IdempotentRequest) -> Result<Begun> {
+    let now = write.now.0;
+    sqlx::query("DELETE FROM requests WHERE workspace = $1 AND key = $2")
+        .bind(request.workspace.as_str())
+        .bind(&request.key)
+        .execute(write.connection())
+        .await?;
+    sqlx::query(
+        "INSERT INTO requests (workspace, key, fingerprint, resource_id, pending_until, expires_at) \
+         VALUES ($1, $2, $3, $4, $5, $6)",
+    )
+    .bind(request.workspace.as_str())
+    .bind(&request.key)
+    .bind(&request.fingerprint)
+    .bind(request.resource_id.to_string())
+    .bind(now + micros(request.patience))
+    .bind(now + micros(KEPT))
+    .execute(write.connection())
+    .await?;
+    Ok(Begun::Proceed { resource_id: request.resource_id })
+}
+
+#[async_trait]
+impl Idempotency for Sqlite {
+    async fn begin_request(&self, request: &IdempotentRequest) -> Result<Begun> {
+        let mut write = self.write().await?;
+        let now = write.now.0;
+        let row = sqlx::query("SELECT * FROM requests WHERE workspace = $1 AND key = $2 AND expires_at > $3")
+            .bind(request.workspace.as_str())
+            .bind(&request.key)
+            .bind(now)
+            .fetch_optional(write.connection())
+            .await?;
+        let Some(row) = row else {
+            let begun = remember(&mut write, request).await?;
+            write.commit().await?;
+            return Ok(begun);
+        };
+        if row.try_get::<String, _>("fingerprint")? != request.fingerprint {
+            return Ok(Begun::Mismatch);
+        }
+        if let Some(status) = row.try_get::<Option<i64>, _>("status")? {
+            return Ok(Begun::Replay(StoredAnswer {
+                status: u16::try_from(status).unwrap_or(500),
+                headers: json(&row, "headers")?,
+                body: row.try_get("body")?,
+            }));
+        }
+        if row.try_get::<i64, _>("pending_until")? > now {
+            return Ok(Begun::InProgress);
+        }
+        sqlx::query("UPDATE requests SET pending_until = $3 WHERE workspace = $1 AND key = $2")
+            .bind(request.workspace.as_str())
+            .bind(&request.key)
+            .bind(now + micros(request.patience))
+            .execute(write.connection())
+            .await?;
+        write.commit().await?;
+        Ok(Begun::Proceed { resource_id: parsed(&row, "resource_id")? })
+    }
+
+    async fn complete_request(&self, workspace: &Workspace, key: &str, answer: &StoredAnswer) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query(
+            "UPDATE requests SET status = $3, headers = $4, body = $5 \
+             WHERE workspace = $1 AND key = $2 AND status IS NULL",
+        )
+        .bind(workspace.as_str())
+        .bind(key)
+        .bind(i64::from(answer.status))
+        .bind(to_json(&answer.headers)?)
+        .bind(&answer.body)
+        .execute(write.connection())
+        .await?;
+        write.commit().await
+    }
+
+    async fn abandon_request(&self, workspace: &Workspace, key: &str) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("DELETE FROM requests WHERE workspace = $1 AND key = $2 AND status IS NULL")
+            .bind(workspace.as_str())
+            .bind(key)
+            .execute(write.connection())
+            .await?;
+        write.commit().await
+    }
+
+    async fn release_requests(&self) -> Result<()> {
+        let mut write = self.write().await?;
+        sqlx::query("UPDATE requests SET pending_until = 0 WHERE status IS NULL")
+            .execute(write.connection())
+            .await?;
+        write.commit().await
+    }
+}

@@ -1,0 +1,37 @@
+//! Schema migrations: each is applied once, in order, in a transaction of its own.
+
+use sqlx::{Connection, Row, SqliteConnection};
+
+use crate::store::error::{Result, StoreError};
+
+/// Never edit one that was released; add the next.
+const MIGRATIONS: &[&str] = &[include_str!("schema/0001_initial.sql")];
+
+pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
+    let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
+        .execute(&mut *tx)
+        .await?;
+    let row = sqlx::query("SELECT COALESCE(MAX(version), 0) AS version FROM schema_version")
+        .fetch_one(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    let known = MIGRATIONS.len();
+    let found = usize::try_from(row.try_get::<i64, _>("version")?).unwrap_or(usize::MAX);
+    if found > known {
+        return Err(StoreError::Refused(format!(
+            "the database has schema version {found} and this release knows versions up to {known}: it was \
+             written by a newer release; run that release, or restore a backup taken before it"
+        )));
+    }
+    for (index, migration) in MIGRATIONS.iter().enumerate().skip(found) {
+        let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
+        sqlx::raw_sql(*migration).execute(&mut *tx).await?;
+        sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
+            .bind(index as i64 + 1)
+            .execute(&mut *tx)
+            .await?;
+        tx.commit().await?;
+    }
+    Ok(())
+}

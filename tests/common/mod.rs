@@ -1,0 +1,285 @@
+//! The real binary on a free port, and a client that keeps everything it was answered.
+
+#![allow(dead_code)] // each test file uses its own part of this
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+use ureq::Agent;
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_guarantor");
+
+/// A server process with a data directory of its own. Dropping it kills it.
+pub struct Server {
+    child: Child,
+    pub base: String,
+    pub data: tempfile::TempDir,
+    environment: Vec<(String, String)>,
+}
+
+impl Server {
+    pub fn start() -> Server {
+        Server::start_with(&[])
+    }
+
+    pub fn start_with(environment: &[(&str, &str)]) -> Server {
+        let data = tempfile::tempdir().unwrap();
+        let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let (child, base) = spawn(data.path(), &environment);
+        Server { child, base, data, environment }
+    }
+
+    /// Another process on the same data.
+    pub fn restart(&mut self) {
+        (self.child, self.base) = spawn(self.data.path(), &self.environment);
+    }
+
+    /// As a crash: no signal handler runs.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// As an orchestrator does. Returns whether the process ended well.
+    pub fn terminate(&mut self) -> bool {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        self.child.wait().unwrap().success()
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(&self.base, None)
+    }
+
+    /// A key of `workspace`, made by the command line while the server runs.
+    pub fn create_key(&self, workspace: &str) -> String {
+        let output = self.keys(&["create", "--workspace", workspace, "--name", "test"]);
+        output.trim().to_owned()
+    }
+
+    pub fn keys(&self, args: &[&str]) -> String {
+        let data = self.data.path().to_str().unwrap();
+        let output = Command::new(BINARY).arg("keys").args(args).args(["--data-dir", data]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(data: &std::path::Path, environment: &[(String, String)]) -> (Child, String) {
+    let mut command = Command::new(BINARY);
+    command.arg("serve").env("GUARANTOR_LISTEN", "127.0.0.1:0").env("GUARANTOR_DATA_DIR", data);
+    command.env("GUARANTOR_LOG_FILTER", "warn").envs(environment.iter().cloned());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let base =
+        line.trim().strip_prefix("Guarantor listens on ").expect("the server did not start").to_owned();
+    (child, base)
+}
+
+pub struct Client {
+    agent: Agent,
+    pub base: String,
+    key: Option<String>,
+}
+
+pub struct Answer {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    pub text: String,
+    pub json: Value,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    /// The JSON, where the status is the expected one.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.json
+    }
+
+    /// Asserts status, code and the form that every problem has.
+    #[track_caller]
+    pub fn problem(&self, status: u16, code: &str) {
+        assert_eq!((self.status, self.json["code"].as_str()), (status, Some(code)), "{}", self.text);
+        assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        assert_eq!(self.json["status"], status);
+        assert_eq!(self.json["type"], format!("urn:guarantor:problem:{code}"));
+        for member in ["title", "detail", "instance"] {
+            assert!(!self.json[member].as_str().unwrap_or("").is_empty(), "{member}: {}", self.text);
+        }
+        assert!(self.json["errors"].is_array(), "{}", self.text);
+        assert!(self.header("x-request-id").is_some());
+    }
+}
+
+impl Client {
+    pub fn new(base: &str, key: Option<&str>) -> Client {
+        let config = Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
+        Client { agent: config.build().new_agent(), base: base.into(), key: key.map(Into::into) }
+    }
+
+    pub fn with_key(&self, key: &str) -> Client {
+        Client::new(&self.base, Some(key))
+    }
+
+    /// Any request at all. `body` is sent as it is.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
+        let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = match body {
+            Some(body) => self.agent.run(request.body(body).unwrap()),
+            None => self.agent.run(request.body(()).unwrap()),
+        };
+        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+        let text = response.body_mut().with_config().limit(1 << 30).read_to_string().unwrap();
+        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+        Answer { status: response.status().as_u16(), headers: response.headers().clone(), text, json }
+    }
+
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], None)
+    }
+
+    pub fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], None)
+    }
+
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        let body = body.to_string();
+        self.send("POST", path, &[("content-type", "application/json")], Some(body.as_bytes()))
+    }
+
+    pub fn upload(&self, query: &str, rows: &str) -> Answer {
+        let kind = [("content-type", "application/x-ndjson")];
+        self.send("POST", &format!("/v1/datasets{query}"), &kind, Some(rows.as_bytes()))
+    }
+
+    /// A dataset that learning can improve on.
+    pub fn dataset(&self, rows: usize) -> String {
+        let dataset = self.upload("?outcome=reward&name=test", &log(rows)).expect(201);
+        id_of(&dataset)
+    }
+
+    pub fn submit(&self, spec: Value) -> String {
+        id_of(&self.post("/v1/jobs", &spec).expect(202))
+    }
+
+    /// The job once it has ended.
+    pub fn finish(&self, job: &str) -> Value {
+        loop {
+            let job = self.get(&format!("/v1/jobs/{job}?wait=60")).expect(200);
+            if !matches!(job["status"].as_str(), Some("queued" | "running")) {
+                return job;
+            }
+        }
+    }
+
+    /// A job that runs until someone stops it.
+    pub fn submit_endless(&self, dataset: &str) -> String {
+        let job = self.submit(json!({"dataset_id": dataset, "bound": "cbb", "optimizer":
+            {"preset": "paper", "epochs": 100_000, "max_seconds": 3600.0}}));
+        self.follow(&job, &[], |event| event.kind == "progress");
+        job
+    }
+
+    /// Reads a job's events until `until` holds or the stream ends, and returns them.
+    pub fn follow(&self, job: &str, headers: &[(&str, &str)], until: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let mut request = self.agent.get(format!("{}/v1/jobs/{job}/events", self.base));
+        request = request.header("accept", "text/event-stream");
+        if let Some(key) = &self.key {
+            request = request.header("authorization", format!("Bearer {key}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.call().unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut events = Vec::new();
+        let mut reader = BufReader::new(response.into_body().into_reader());
+        while let Some(event) = Event::read(&mut reader) {
+            let last = until(&event);
+            events.push(event);
+            if last {
+                break;
+            }
+        }
+        events
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub id: u64,
+    pub kind: String,
+    pub data: Value,
+}
+
+impl Event {
+    /// The next event, keep-alive comments skipped.
+    fn read(reader: &mut BufReader<impl Read>) -> Option<Event> {
+        let mut event = Event { id: 0, kind: String::new(), data: Value::Null };
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap() == 0 {
+                return None;
+            }
+            match line.trim_end().split_once(": ") {
+                Some(("id", id)) => event.id = id.parse().unwrap(),
+                Some(("event", kind)) => event.kind = kind.into(),
+                Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
+                None if line.trim().is_empty() && event.id > 0 => return Some(event),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[track_caller]
+pub fn id_of(resource: &Value) -> String {
+    resource["id"].as_str().unwrap_or_else(|| panic!("no id: {resource}")).to_owned()
+}
+
+/// A log of a policy that plays uniformly over three actions, one of which is best for each sign of
+/// the first feature. Rewards are deterministic, so that small logs suffice to certify.
+pub fn log(rows: usize) -> String {
+    let mut state = 1u64;
+    let mut random = || {
+        // An LCG is random enough for a log that only has to be learnable.
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as f64 / (1u64 << 31) as f64
+    };
+    let mut out = String::new();
+    for _ in 0..rows {
+        let x: [f64; 2] = std::array::from_fn(|_| (random() * 2.0 - 1.0) as f32 as f64);
+        let action = (random() * 3.0) as usize;
+        let best = if x[0] > 0.0 { 1 } else { 2 };
+        let row = json!({"x": x, "action": action, "propensities": [1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0],
+            "reward": u8::from(action == best)});
+        out.push_str(&format!("{row}\n"));
+    }
+    out
+}
+
+/// Two valid rows, enough for everything that does not compute.
+pub fn two_rows() -> &'static str {
+    "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n\
+     {\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n"
+}

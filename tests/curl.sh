@@ -1,0 +1,284 @@
+#!/usr/bin/env bash
+# Every endpoint and every error code through curl, against the real binary.
+# Usage: tests/curl.sh path/to/guarantor
+set -euo pipefail
+
+BIN=${1:?the path of the guarantor binary}
+WORK=$(mktemp -d)
+DATA=$WORK/data
+SEEN=$WORK/seen
+SERVER=""
+trap 'if [ -n "$SERVER" ]; then kill -9 "$SERVER" 2>/dev/null || true; fi; rm -rf "$WORK"' EXIT
+touch "$SEEN"
+
+fail() { echo "curl.sh: $*" >&2; echo "--- last answer:" >&2; cat "$WORK/head" "$WORK/body" >&2 || true; exit 1; }
+
+# start [NAME=VALUE ...]: a server on $DATA with these settings.
+start() {
+  rm -f "$WORK/out"
+  env GUARANTOR_LISTEN=127.0.0.1:0 GUARANTOR_DATA_DIR="$DATA" GUARANTOR_LOG_FILTER=off "$@" \
+    "$BIN" serve >"$WORK/out" &
+  SERVER=$!
+  for _ in $(seq 300); do
+    BASE=$(sed -n 's/^Guarantor listens on //p' "$WORK/out")
+    [ -n "$BASE" ] && return
+    kill -0 "$SERVER" 2>/dev/null || break
+    sleep 0.1
+  done
+  fail "the server did not start"
+}
+stop() { kill "-$1" "$SERVER"; wait "$SERVER" 2>/dev/null || true; SERVER=""; }
+
+# call STATUS[/CODE] METHOD PATH [curl options]: the answer must have this status and code.
+call() {
+  local want=$1 method=$2 path=$3 status code
+  shift 3
+  status=$(curl -sS -X "$method" -o "$WORK/body" -D "$WORK/head" -w '%{http_code}' "$@" "$BASE$path") || fail "curl $method $path"
+  code=$(jq -r '.code? // empty' "$WORK/body" 2>/dev/null || true)
+  [ "$status${code:+/$code}" = "$want" ] || fail "$method $path: wanted $want, got $status${code:+/$code}"
+  grep -qi '^x-request-id: ' "$WORK/head" || fail "$method $path: no request id"
+  if [ -n "$code" ]; then
+    grep -qi '^content-type: application/problem+json' "$WORK/head" || fail "$method $path: not a problem document"
+    echo "$code" >>"$SEEN"
+  fi
+}
+field() { jq -er "$1" "$WORK/body"; }
+is() { [ "$(field "$1")" = "$2" ] || fail "$1 is not $2"; }
+header() { sed -n "s/^$1: //Ip" "$WORK/head" | tr -d '\r'; }
+
+JSON=(-H 'content-type: application/json')
+ROWS=(-H 'content-type: application/x-ndjson')
+NOBODY=01890a5d-ac96-774b-bcce-b302099a8057
+
+# A log of three actions played at random, one of them right for each sign of the feature.
+awk 'BEGIN { srand(7); for (i = 0; i < 1500; i++) { x = 2 * rand() - 1; a = int(3 * rand());
+  r = (x > 0 && a == 1) || (x <= 0 && a == 2);
+  printf "{\"x\":[%.4f,1],\"action\":%d,\"propensities\":[0.3333333333333333,0.3333333333333333,0.3333333333333334],\"reward\":%d}\n", x, a, r } }' >"$WORK/log"
+head -n 20 "$WORK/log" >"$WORK/more"
+head -n 1 "$WORK/log" >"$WORK/one"
+
+echo "== operations"
+start
+call 200 GET /livez
+call 200 GET /readyz
+call 200 GET /healthz
+is .status ok
+call 200 GET /metrics
+grep -q '^guarantor_queue_depth 0' "$WORK/body" || fail "no queue depth"
+call 200 GET /openapi.json
+is .info.title Guarantor
+jq -r '.components.schemas.Code.enum[]' "$WORK/body" | sort >"$WORK/codes"
+call 200 GET /docs/
+call 404/no_such_route GET /nothing
+call 405/method_not_allowed PUT /v1/jobs
+
+echo "== policies"
+call 201 POST /v1/policies "${JSON[@]}" -d '{"kind":"softmax","mean":[[0,30,-30],[0,0,0]]}'
+POLICY=$(field .id)
+[ "$(header location)" = "/v1/policies/$POLICY" ] || fail "location"
+call 201 POST /v1/policies "${JSON[@]}" -d '{"kind":"uniform","n_actions":5,"dim":2}'
+OTHER=$(field .id)
+call 200 GET "/v1/policies?limit=1"
+is .has_more true
+call 200 GET "/v1/policies?limit=1&after=$(field .next)"
+is '.data[0].id' "$POLICY"
+call 200 GET "/v1/policies/$POLICY?include=mean"
+is '.mean[0][1]' 30
+TAG=$(header etag)
+call 304 GET "/v1/policies/$POLICY?include=mean" -H "If-None-Match: $TAG"
+call 200 POST "/v1/policies/$POLICY/propensities" "${JSON[@]}" -d '{"contexts":[[1,0],[-1,0]]}'
+is '.propensities | length' 2
+call 200 POST "/v1/policies/$POLICY/actions" "${JSON[@]}" -d '{"contexts":[[1,0]],"seed":3}'
+is '.actions[0].action' 1
+call 422/invalid_policy POST /v1/policies "${JSON[@]}" -d '{"kind":"softmax","mean":[[1],[1,2]]}'
+call 422/too_large POST /v1/policies "${JSON[@]}" -d '{"kind":"uniform","n_actions":1000000,"dim":1}'
+call 422/invalid_contexts POST "/v1/policies/$POLICY/propensities" "${JSON[@]}" -d '{"contexts":[[1]]}'
+call 400/malformed_json POST /v1/policies "${JSON[@]}" -d '{'
+call 415/unsupported_media_type POST /v1/policies -H 'content-type: text/plain' -d '{}'
+call 415/unsupported_encoding POST /v1/policies "${JSON[@]}" -H 'content-encoding: gzip' -d '{}'
+
+echo "== datasets"
+call 201 POST "/v1/datasets?outcome=reward&name=curl" "${ROWS[@]}" --data-binary "@$WORK/log"
+DATASET=$(field .id)
+is .rows 1500
+is .n_actions 3
+is .capabilities.full_propensities true
+call 201 POST /v1/datasets -F 'manifest={"outcome":"reward"};type=application/json' -F "data=@$WORK/more;type=application/x-ndjson"
+FORM=$(field .id)
+call 201 POST "/v1/datasets/$FORM/rows" "${ROWS[@]}" --data-binary "@$WORK/one"
+is .version 2
+is .rows 21
+call 201 POST "/v1/datasets?outcome=reward&n_actions=3" "${ROWS[@]}" --data-binary "@$WORK/one"
+ONE=$(field .id)
+printf '%s\n' '{"action":1,"context_id":"a","propensity":0.5,"cost":-1}' '{"action":0,"context_id":"a","propensity":0.5,"cost":0}' >"$WORK/bare"
+call 201 POST /v1/datasets "${ROWS[@]}" --data-binary "@$WORK/bare"
+BARE=$(field .id)
+call 200 GET /v1/datasets
+is '.data | length' 4
+call 200 GET "/v1/datasets/$DATASET"
+call 304 GET "/v1/datasets/$DATASET" -H "If-None-Match: $(header etag)"
+call 422/invalid_rows POST /v1/datasets "${ROWS[@]}" --data-binary "@$WORK/log"
+is '.errors[0].row' 1
+is '.errors | length' 20
+call 422/invalid_file POST /v1/datasets -H 'content-type: application/vnd.apache.parquet' --data-binary "@$WORK/one"
+call 400/malformed_body POST /v1/datasets -H 'content-type: multipart/form-data; boundary=b' -d 'x'
+call 422/unknown_policy POST "/v1/datasets?logging_policy_id=$NOBODY" "${ROWS[@]}" --data-binary "@$WORK/one"
+call 400/invalid_query GET "/v1/datasets?page=1"
+call 400/invalid_cursor GET "/v1/datasets?after=x"
+call 404/not_found GET "/v1/datasets/$NOBODY"
+
+echo "== jobs, certificate, gate"
+call 202 POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: first' -d "{\"dataset_id\":\"$DATASET\"}"
+JOB=$(field .id)
+cp "$WORK/body" "$WORK/first"
+call 202 POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: first' -d "{\"dataset_id\":\"$DATASET\"}"
+cmp -s "$WORK/first" "$WORK/body" || fail "the first answer did not come again"
+[ "$(header idempotent-replayed)" = true ] || fail "not marked as a replay"
+call 422/idempotency_mismatch POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: first' -d "{\"dataset_id\":\"$FORM\"}"
+call 400/invalid_header POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: a b' -d "{\"dataset_id\":\"$DATASET\"}"
+call 200 GET "/v1/jobs/$JOB?wait=60"
+is .status succeeded
+is .result.decision deploy
+call 304 GET "/v1/jobs/$JOB" -H "If-None-Match: $(header etag)"
+call 200 GET "/v1/jobs?status=succeeded&dataset_id=$DATASET"
+is '.data[0].id' "$JOB"
+call 200 GET "/v1/jobs/$JOB/gate"
+is .ok true
+is .decision deploy
+call 200 GET "/v1/jobs/$JOB/policy"
+is .source_job_id "$JOB"
+call 200 GET "/v1/jobs/$JOB/certificate"
+cp "$WORK/body" "$WORK/certificate"
+call 200 POST /v1/certificates/verify "${JSON[@]}" -d "@$WORK/certificate"
+is .valid true
+jq '.guaranteed_improvement += 0.001' "$WORK/certificate" >"$WORK/forged"
+call 200 POST /v1/certificates/verify "${JSON[@]}" -d "@$WORK/forged"
+[ "$(jq .valid "$WORK/body")" = false ] || fail "a forged certificate passed"
+jq ".issued.job_id = \"$NOBODY\"" "$WORK/certificate" >"$WORK/forged"
+call 422/unknown_job POST /v1/certificates/verify "${JSON[@]}" -d "@$WORK/forged"
+"$BIN" verify "$WORK/certificate" --url "$BASE" >/dev/null || fail "guarantor verify"
+call 409/job_finished POST "/v1/jobs/$JOB/cancel"
+
+echo "== the command line agrees with the service"
+echo '{}' >"$WORK/spec.json"
+cp "$WORK/log" "$WORK/log.ndjson"
+"$BIN" certify "$WORK/log.ndjson" --outcome reward --spec "$WORK/spec.json" --json >"$WORK/offline" || fail "certify: exit code $?"
+[ "$(jq .guaranteed_improvement "$WORK/offline")" = "$(jq .guaranteed_improvement "$WORK/certificate")" ] || fail "certify and the service differ"
+[ "$(jq -r .digest "$WORK/offline")" = "$(jq -r .digest "$WORK/certificate")" ] || fail "certify and the service give other digests"
+echo '{"min_improvement": 0.99}' >"$WORK/spec.json"
+if "$BIN" certify "$WORK/log.ndjson" --outcome reward --spec "$WORK/spec.json" >/dev/null; then fail "keep must exit 1"; else [ $? = 1 ] || fail "keep must exit 1"; fi
+if "$BIN" certify "$WORK/missing.ndjson" 2>/dev/null; then fail "an error must exit 2"; else [ $? = 2 ] || fail "an error must exit 2"; fi
+
+echo "== events"
+curl -sS -N -H 'accept: text/event-stream' "$BASE/v1/jobs/$JOB/events" >"$WORK/stream"
+head -n 3 "$WORK/stream" | grep -q '^id: 1' || fail "the stream does not begin at 1"
+tail -n 4 "$WORK/stream" | grep -q '^event: succeeded' || fail "the stream does not end with the job"
+curl -sS -N -H 'accept: text/event-stream' -H 'last-event-id: 1' "$BASE/v1/jobs/$JOB/events" >"$WORK/resumed"
+grep '^id: ' "$WORK/stream" | tail -n +2 | cmp -s - <(grep '^id: ' "$WORK/resumed") || fail "resuming lost or repeated events"
+call 200 GET "/v1/jobs/$JOB/events"
+is '.data[0].event' queued
+
+echo "== decisions that are not deploy"
+call 202 POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$DATASET\",\"min_improvement\":0.99}"
+KEEP=$(field .id)
+call 200 GET "/v1/jobs/$KEEP?wait=60"
+call 403/decision_keep GET "/v1/jobs/$KEEP/gate"
+[ "$(jq .ok "$WORK/body")" = false ] || fail "keep must not be ok"
+ENDLESS="{\"dataset_id\":\"$DATASET\",\"bound\":\"cbb\",\"optimizer\":{\"preset\":\"paper\",\"epochs\":100000,\"max_seconds\":3600}}"
+call 202 POST /v1/jobs "${JSON[@]}" -d "$ENDLESS"
+LONG=$(field .id)
+call 409/job_unfinished GET "/v1/jobs/$LONG/gate"
+call 409/job_unfinished GET "/v1/jobs/$LONG/certificate"
+call 409/in_use DELETE "/v1/datasets/$DATASET"
+call 200 POST "/v1/jobs/$LONG/cancel"
+call 200 GET "/v1/jobs/$LONG?wait=60"
+is .status cancelled
+call 424/job_cancelled GET "/v1/jobs/$LONG/gate"
+
+echo "== specifications that cannot run"
+refuse() { call "422/$1" POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$2\"$3}"; }
+refuse unknown_dataset "$NOBODY" ''
+refuse unknown_field "$DATASET" ',"dleta":0.1'
+refuse invalid_value "$DATASET" ',"delta":2'
+refuse unknown_policy "$DATASET" ",\"prior\":{\"policy_id\":\"$NOBODY\"}"
+refuse policy_required "$DATASET" ',"prior":{"kind":"policy"}'
+refuse policy_shape_mismatch "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$OTHER\"}]"
+refuse prior_needs_logging_policy "$DATASET" ',"prior":{"kind":"logging_policy"}'
+refuse not_for_this_kind "$DATASET" ',"independent_of_log":true'
+refuse candidates_required "$DATASET" ',"kind":"evaluate"'
+refuse attestation_required "$DATASET" ",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}]"
+refuse unknown_candidate "$DATASET" ',"independent_of_log":true,"candidates":[{"kind":"logged","name":"new"}]'
+refuse learning_needs_features "$BARE" ''
+refuse bound_needs_full_propensities "$BARE" ',"bound":"cbb"'
+refuse bound_needs_single_interactions "$BARE" ',"bound":"catoni"'
+refuse bound_cannot_learn_here "$ONE" ''
+
+echo "== a key in use"
+mkfifo "$WORK/pipe"
+curl -sS -X POST -o "$WORK/slow" -H 'Idempotency-Key: slow' "${ROWS[@]}" -T "$WORK/pipe" "$BASE/v1/datasets?outcome=reward" &
+SLOW=$!
+exec 3>"$WORK/pipe"
+cat "$WORK/one" >&3
+# Until the first request has claimed the key, the second is refused for its rows and frees it again.
+for _ in $(seq 100); do
+  status=$(curl -sS -X POST -o "$WORK/body" -D "$WORK/head" -w '%{http_code}' -H 'Idempotency-Key: slow' "${ROWS[@]}" -d 'bad' "$BASE/v1/datasets?outcome=reward")
+  [ "$status" = 409 ] && break
+  sleep 0.1
+done
+call 409/idempotency_in_progress POST "/v1/datasets?outcome=reward" -H 'Idempotency-Key: slow' "${ROWS[@]}" -d 'bad'
+exec 3>&-
+wait "$SLOW"
+call 204 DELETE "/v1/datasets/$(jq -er .id "$WORK/slow")"
+
+echo "== a damaged store reveals nothing"
+find "$DATA/blobs" -name '*certificate*' -exec rm -f {} +
+call 500/internal GET "/v1/jobs/$JOB/certificate"
+call 500/internal GET "/v1/jobs/$JOB/gate"
+if grep -q -e blob -e json: -e "$DATA" "$WORK/body"; then fail "a 500 tells of the inside"; fi
+
+echo "== draining"
+stop TERM
+start GUARANTOR_SHUTDOWN_SECONDS=600 GUARANTOR_MAX_QUEUED_JOBS=1 GUARANTOR_MAX_QUEUED_JOBS_PER_WORKSPACE=1 GUARANTOR_MAX_JSON_BYTES=2000 GUARANTOR_MAX_ATTEMPTS=1
+call 202 POST /v1/jobs "${JSON[@]}" -d "$ENDLESS"
+DIES=$(field .id)
+until [ "$(curl -sS "$BASE/v1/jobs/$DIES" | jq -r .status)" = running ]; do sleep 0.1; done
+call 202 POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$DATASET\"}"
+call 429/queue_full POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$DATASET\"}"
+[ -n "$(header retry-after)" ] || fail "429 without Retry-After"
+head -c 3000 /dev/zero | tr '\0' ' ' >"$WORK/large"
+call 413/body_too_large POST /v1/policies "${JSON[@]}" --data-binary "@$WORK/large"
+kill -TERM "$SERVER"
+until [ "$(curl -sS -o "$WORK/body" -w '%{http_code}' "$BASE/readyz")" = 503 ]; do sleep 0.1; done
+call 503/unavailable GET /readyz
+stop KILL
+
+echo "== a job whose process died once too often"
+start GUARANTOR_MAX_ATTEMPTS=1
+call 200 GET "/v1/jobs/$DIES?wait=60"
+is .status failed
+call 424/job_failed GET "/v1/jobs/$DIES/gate"
+stop TERM
+
+echo "== time"
+start GUARANTOR_REQUEST_SECONDS=1 GUARANTOR_MAX_WAIT_SECONDS=0
+# Ten bytes are promised, two are sent.
+call 408/request_timeout POST /v1/policies "${JSON[@]}" -H 'content-length: 10' -d '{}'
+stop TERM
+
+echo "== keys"
+KEY=$("$BIN" keys create --workspace a --name ci --data-dir "$DATA" 2>/dev/null)
+start
+call 401/unauthorized GET /v1/datasets
+call 401/unauthorized GET /v1/datasets -H 'Authorization: Bearer gk_wrong'
+call 200 GET /v1/datasets -H "Authorization: Bearer $KEY"
+is '.data | length' 0
+call 404/not_found GET "/v1/datasets/$DATASET" -H "Authorization: Bearer $KEY"
+"$BIN" keys list --data-dir "$DATA" | grep -q ' a  *ci$' || fail "keys list"
+"$BIN" keys revoke "$("$BIN" keys list --data-dir "$DATA" | awk 'NR == 2 { print $1 }')" --data-dir "$DATA" >/dev/null
+call 401/unauthorized GET /v1/datasets -H "Authorization: Bearer $KEY"
+stop TERM
+
+echo "== every code of the table was met"
+sort -u "$SEEN" | comm -13 - "$WORK/codes" >"$WORK/unmet"
+[ ! -s "$WORK/unmet" ] || fail "no request was answered with: $(tr '\n' ' ' <"$WORK/unmet")"
+echo "curl.sh: all well"

@@ -1,0 +1,97 @@
+use guarantor::store::*;
+
+use crate::support::{content, dataset, job, new_dataset, policy_params, workspace};
+
+pub async fn a_dataset_is_read_back(repository: &dyn Repository) {
+    let new = new_dataset(&workspace("a"));
+    let created = repository.create_dataset(new.clone()).await.unwrap();
+    assert_eq!(created, repository.dataset(&new.workspace, new.id).await.unwrap());
+    assert_eq!(created.content, new.content);
+    assert_eq!((created.version, created.revision, created.bytes()), (1, 1, 7));
+}
+
+pub async fn a_dataset_id_is_taken_once(repository: &dyn Repository) {
+    let new = new_dataset(&workspace("a"));
+    repository.create_dataset(new.clone()).await.unwrap();
+    let again = repository.create_dataset(new).await;
+    assert!(matches!(again, Err(StoreError::Exists(Resource::Dataset, _))), "{again:?}");
+}
+
+pub async fn versions_follow_each_other(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let mut longer = content("datasets/second.parquet");
+    longer.rows = 150;
+    longer.parts.insert(0, first.content.parts[0].clone());
+    let (ws, id) = (&first.workspace, first.id);
+    let second = repository.add_dataset_version(ws, id, 1, longer.clone()).await.unwrap();
+    assert_eq!((second.version, second.content.rows, second.bytes()), (2, 150, 14));
+    assert!(second.revision > first.revision);
+    assert_eq!(second.created_at, first.created_at);
+    assert_eq!(repository.dataset(ws, id).await.unwrap(), second);
+    // Old certificates keep naming theirs.
+    assert_eq!(repository.dataset_version(ws, id, 1).await.unwrap().content, first.content);
+    let missing = repository.dataset_version(ws, id, 3).await;
+    assert!(matches!(missing, Err(StoreError::NotFound(Resource::DatasetVersion, _))), "{missing:?}");
+    let late = repository.add_dataset_version(ws, id, 1, longer).await;
+    assert!(matches!(late, Err(StoreError::InUse { .. })), "{late:?}");
+    let mut blobs = repository.delete_dataset(ws, id).await.unwrap();
+    blobs.sort();
+    assert_eq!(blobs.len(), 2, "{blobs:?}");
+}
+
+pub async fn other_workspaces_do_not_see_datasets(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let other = workspace("b");
+    let read = repository.dataset(&other, dataset.id).await;
+    assert!(matches!(read, Err(StoreError::NotFound(Resource::Dataset, _))), "{read:?}");
+    let deleted = repository.delete_dataset(&other, dataset.id).await;
+    assert!(matches!(deleted, Err(StoreError::NotFound(Resource::Dataset, _))), "{deleted:?}");
+    let listed = repository.datasets(&other, &PageRequest::first(10)).await.unwrap();
+    assert!(listed.data.is_empty() && listed.next.is_none());
+    assert!(repository.dataset(&dataset.workspace, dataset.id).await.is_ok());
+}
+
+pub async fn datasets_are_listed_newest_first(repository: &dyn Repository) {
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        ids.push(dataset(repository, "a").await.id);
+    }
+    ids.reverse();
+    let (mut seen, mut page) = (Vec::new(), PageRequest::first(2));
+    loop {
+        let found = repository.datasets(&workspace("a"), &page).await.unwrap();
+        seen.extend(found.data.iter().map(|d| d.id));
+        match found.next {
+            Some(next) => page.after = Some(next),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ids);
+}
+
+pub async fn a_dataset_is_deleted_when_no_job_needs_it(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let (ws, id) = (&dataset.workspace, dataset.id);
+    let job = job(repository, &dataset).await;
+    let refused = repository.delete_dataset(ws, id).await;
+    assert!(matches!(refused, Err(StoreError::InUse { resource: Resource::Dataset, .. })), "{refused:?}");
+    repository.cancel_job(ws, job.id).await.unwrap();
+    let blobs = repository.delete_dataset(ws, id).await.unwrap();
+    assert_eq!(blobs, [dataset.content.parts[0].key.clone()]);
+    let gone = repository.dataset(ws, id).await;
+    assert!(matches!(gone, Err(StoreError::NotFound(Resource::Dataset, _))), "{gone:?}");
+    assert_eq!(repository.job(ws, job.id).await.unwrap().dataset_id, id);
+}
+
+pub async fn a_dataset_names_a_policy_that_is_there(repository: &dyn Repository) {
+    let mut new = new_dataset(&workspace("a"));
+    new.logging_policy_id = Some(PolicyId::new());
+    let refused = repository.create_dataset(new.clone()).await;
+    assert!(matches!(refused, Err(StoreError::NotFound(Resource::Policy, _))), "{refused:?}");
+    let blob = BlobRef { key: "policies/p.json".into(), bytes: 3 };
+    let id = PolicyId::new();
+    let policy = describe_policy(&workspace("a"), id, &policy_params(), None, blob);
+    repository.create_policy(policy).await.unwrap();
+    new.logging_policy_id = Some(id);
+    assert_eq!(repository.create_dataset(new).await.unwrap().logging_policy_id, Some(id));
+}

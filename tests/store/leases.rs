@@ -1,0 +1,189 @@
+use std::time::Duration;
+
+use guarantor::engine::control::Progress;
+use guarantor::store::*;
+
+use crate::support::{dataset, finished, job, policy_params, workspace};
+
+const TERMS: LeaseTerms = LeaseTerms { duration: Duration::from_secs(60), max_attempts: 3 };
+/// A lease that has run out as soon as it is given.
+const NO_TIME: LeaseTerms = LeaseTerms { duration: Duration::ZERO, max_attempts: 3 };
+
+fn progress(fraction: f64) -> JobProgress {
+    JobProgress { progress: Progress::phase("learning", fraction), elapsed_seconds: 1.0 }
+}
+
+fn success(claim: &Claim) -> Success {
+    let certificate = finished(&claim.job.spec).certificate;
+    let id = PolicyId::new();
+    let params = BlobRef { key: policy_key(id), bytes: 3 };
+    let job = &claim.job;
+    Success {
+        result: JobResult {
+            decision: certificate.decision,
+            reasons: certificate.reasons,
+            guaranteed_risk: certificate.guaranteed_risk,
+            guaranteed_improvement: certificate.guaranteed_improvement,
+            baseline_risk: certificate.baseline_risk,
+            confidence: certificate.confidence,
+            user_units: certificate.user_units,
+            policy_id: Some(id),
+        },
+        certificate: BlobRef { key: job_key(job.id, claim.token, "certificate.json"), bytes: 5 },
+        evidence: BlobRef { key: job_key(job.id, claim.token, "evidence.json"), bytes: 6 },
+        policy: Some(describe_policy(&job.workspace, id, &policy_params(), Some(job.id), params)),
+    }
+}
+
+pub async fn jobs_are_claimed_in_order(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let mut submitted = Vec::new();
+    for _ in 0..4 {
+        submitted.push(job(repository, &dataset).await.id);
+    }
+    let mut claimed = Vec::new();
+    while let Some(claim) = repository.claim_job(&TERMS).await.unwrap() {
+        assert_eq!((claim.job.status, claim.job.attempt), (JobStatus::Running, 1));
+        assert!(claim.job.started_at.is_some());
+        claimed.push(claim.job.id);
+    }
+    assert_eq!(claimed, submitted);
+}
+
+pub async fn workspaces_take_turns(repository: &dyn Repository) {
+    let (a, b, c) =
+        (dataset(repository, "a").await, dataset(repository, "b").await, dataset(repository, "c").await);
+    for dataset in [&a, &a, &a, &a, &b, &b, &c] {
+        job(repository, dataset).await;
+    }
+    let mut served = String::new();
+    while let Some(claim) = repository.claim_job(&TERMS).await.unwrap() {
+        served += claim.job.workspace.as_str();
+    }
+    assert_eq!(served, "abcabaa");
+}
+
+pub async fn a_success_writes_everything(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    job(repository, &dataset).await;
+    let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    let (id, ws, success) = (claim.job.id, workspace("a"), success(&claim));
+    let finish = Finish::Succeeded(Box::new(success.clone()));
+    let ended = repository.finish_job(id, claim.token, &TERMS, finish).await.unwrap();
+    assert_eq!(ended, repository.job(&ws, id).await.unwrap());
+    assert_eq!(ended.status, JobStatus::Succeeded);
+    assert_eq!(ended.result, Some(success.result.clone()));
+    assert_eq!((ended.certificate, ended.evidence), (Some(success.certificate), Some(success.evidence)));
+    let policy = repository.policy(&ws, success.result.policy_id.unwrap()).await.unwrap();
+    assert_eq!(policy.source_job_id, Some(id));
+    let events = repository.job_events(&ws, id, 2, 10).await.unwrap();
+    assert_eq!((events[0].kind.as_str(), &events[0].data["decision"]), ("succeeded", &"keep".into()));
+}
+
+pub async fn a_lost_lease_writes_nothing(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    job(repository, &dataset).await;
+    let first = repository.claim_job(&NO_TIME).await.unwrap().unwrap();
+    let id = first.job.id;
+    assert_eq!(repository.expire_leases(&TERMS).await.unwrap(), [id]);
+    let second = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    assert_eq!((second.job.id, second.job.attempt), (id, 2));
+    assert_ne!(second.token, first.token);
+    let before = repository.job(&workspace("a"), id).await.unwrap();
+    let lost = |result: Result<()>| assert!(matches!(result, Err(StoreError::LeaseLost(_))), "{result:?}");
+    lost(repository.heartbeat(id, first.token, &TERMS, Some(&progress(0.5))).await.map(drop));
+    lost(repository.cancel_requested(id, first.token).await.map(drop));
+    let success = success(&first);
+    let policy = success.result.policy_id.unwrap();
+    for finish in [
+        Finish::Succeeded(Box::new(success)),
+        Finish::Failed(JobFailure::new("engine_error", "no")),
+        Finish::Cancelled,
+        Finish::Released,
+        Finish::Retry(JobFailure::new("engine_error", "no")),
+    ] {
+        lost(repository.finish_job(id, first.token, &TERMS, finish).await.map(drop));
+    }
+    assert_eq!(repository.job(&workspace("a"), id).await.unwrap(), before);
+    assert!(repository.policy(&workspace("a"), policy).await.is_err());
+    repository.finish_job(id, second.token, &TERMS, Finish::Cancelled).await.unwrap();
+    // Nor can the holder write twice.
+    lost(repository.finish_job(id, second.token, &TERMS, Finish::Cancelled).await.map(drop));
+}
+
+pub async fn attempts_are_bounded(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let id = job(repository, &dataset).await.id;
+    for attempt in 1..=3 {
+        let claim = repository.claim_job(&NO_TIME).await.unwrap().unwrap();
+        assert_eq!(claim.job.attempt, attempt);
+        repository.expire_leases(&TERMS).await.unwrap();
+    }
+    let ended = repository.job(&workspace("a"), id).await.unwrap();
+    assert_eq!((ended.status, ended.attempt), (JobStatus::Failed, 3));
+    assert_eq!(ended.failure.unwrap().code, "attempts_exhausted");
+    assert!(repository.claim_job(&TERMS).await.unwrap().is_none());
+    assert!(repository.expire_leases(&TERMS).await.unwrap().is_empty());
+}
+
+pub async fn a_release_does_not_count(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let (first, second) = (job(repository, &dataset).await.id, job(repository, &dataset).await.id);
+    let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    let released = repository.finish_job(first, claim.token, &TERMS, Finish::Released).await.unwrap();
+    assert_eq!((released.status, released.attempt), (JobStatus::Queued, 0));
+    assert_eq!((released.started_at, released.finished_at), (None, None));
+    // It has kept its place.
+    let again = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    assert_eq!((again.job.id, again.job.attempt), (first, 1));
+    assert_eq!(repository.claim_job(&TERMS).await.unwrap().unwrap().job.id, second);
+}
+
+pub async fn a_cancelled_job_is_not_put_back(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let ws = workspace("a");
+    for finish in [Finish::Released, Finish::Retry(JobFailure::new("engine_error", "no"))] {
+        let id = job(repository, &dataset).await.id;
+        let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+        repository.cancel_job(&ws, id).await.unwrap();
+        let ended = repository.finish_job(id, claim.token, &TERMS, finish).await.unwrap();
+        assert_eq!(ended.status, JobStatus::Cancelled);
+    }
+    let id = job(repository, &dataset).await.id;
+    repository.claim_job(&NO_TIME).await.unwrap().unwrap();
+    repository.cancel_job(&ws, id).await.unwrap();
+    repository.expire_leases(&TERMS).await.unwrap();
+    assert_eq!(repository.job(&ws, id).await.unwrap().status, JobStatus::Cancelled);
+}
+
+pub async fn progress_changes_the_revision(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let id = job(repository, &dataset).await.id;
+    let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    let mut revision = claim.job.revision;
+    for fraction in [0.25, 0.5] {
+        repository.heartbeat(id, claim.token, &TERMS, Some(&progress(fraction))).await.unwrap();
+        let job = repository.job(&workspace("a"), id).await.unwrap();
+        assert_eq!(job.progress, Some(progress(fraction)));
+        assert!(job.revision > revision);
+        revision = job.revision;
+    }
+    // A bare heartbeat is not a change that anybody can see.
+    repository.heartbeat(id, claim.token, &TERMS, None).await.unwrap();
+    assert_eq!(repository.job(&workspace("a"), id).await.unwrap().revision, revision);
+    let events = repository.job_events(&workspace("a"), id, 2, 10).await.unwrap();
+    assert_eq!(events.iter().map(|e| e.data["fraction"].as_f64().unwrap()).collect::<Vec<_>>(), [0.25, 0.5]);
+}
+
+pub async fn old_progress_is_forgotten(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let id = job(repository, &dataset).await.id;
+    let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    for i in 0..250 {
+        repository.heartbeat(id, claim.token, &TERMS, Some(&progress(f64::from(i) / 250.0))).await.unwrap();
+    }
+    let events = repository.job_events(&workspace("a"), id, 0, 1000).await.unwrap();
+    assert!(events.len() < 250, "{}", events.len());
+    assert_eq!((events[0].kind.as_str(), events[1].kind.as_str()), ("queued", "started"));
+    assert_eq!(events.last().unwrap().id, 252);
+}

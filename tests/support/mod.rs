@@ -1,0 +1,137 @@
+//! What the tests of the store and the queue share: a store in a directory that goes away, and
+//! records to put into it.
+#![allow(dead_code)]
+
+use guarantor::engine::Finished;
+use guarantor::engine::certificate::{
+    BaselineRisk, Certificate, DatasetRecord, Decision, Evidence, Reason, UserUnits,
+};
+use guarantor::engine::log::{Capabilities, Outcome};
+use guarantor::engine::policy::PolicyParams;
+use guarantor::engine::spec::{BaselineKind, JobSpec, SpecContext, SpecRequest};
+use guarantor::store::{
+    BlobRef, Dataset, DatasetContent, DatasetId, Job, JobId, NewDataset, NewJob, QueueLimits, Repository,
+    Store, Workspace,
+};
+use serde_json::json;
+
+pub async fn store() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path()).await.unwrap();
+    (directory, store)
+}
+
+pub fn workspace(name: &str) -> Workspace {
+    name.parse().unwrap()
+}
+
+pub const NO_LIMITS: QueueLimits = QueueLimits { total: None, workspace: None };
+
+pub fn content(part: &str) -> DatasetContent {
+    DatasetContent {
+        rows: 100,
+        contexts: 100,
+        n_actions: 3,
+        dim: 2,
+        outcome: Outcome::default(),
+        digest: "sha256:00".into(),
+        capabilities: Capabilities {
+            features: true,
+            full_propensities: true,
+            multiple_interactions: false,
+            candidates: vec!["b".into()],
+        },
+        health: json!({ "warnings": [] }),
+        parts: vec![BlobRef { key: part.into(), bytes: 7 }],
+    }
+}
+
+pub fn new_dataset(workspace: &Workspace) -> NewDataset {
+    let id = DatasetId::new();
+    NewDataset {
+        id,
+        workspace: workspace.clone(),
+        name: Some("a log".into()),
+        logging_policy_id: None,
+        content: content(&format!("datasets/{id}/1.parquet")),
+    }
+}
+
+pub fn spec(dataset: &Dataset) -> JobSpec {
+    let shape = dataset.shape();
+    let context = SpecContext { shape: &shape, logging_policy: None, policy: &|_| None };
+    SpecRequest::default().resolve(&context).unwrap()
+}
+
+pub fn new_job(dataset: &Dataset) -> NewJob {
+    NewJob {
+        id: JobId::new(),
+        workspace: dataset.workspace.clone(),
+        dataset_id: dataset.id,
+        dataset_version: dataset.version,
+        spec: spec(dataset),
+        metadata: json!({ "team": "ranking" }),
+        policy_ids: Vec::new(),
+    }
+}
+
+pub async fn dataset(repository: &dyn Repository, name: &str) -> Dataset {
+    repository.create_dataset(new_dataset(&workspace(name))).await.unwrap()
+}
+
+pub async fn job(repository: &dyn Repository, dataset: &Dataset) -> Job {
+    repository.submit_job(new_job(dataset), &NO_LIMITS).await.unwrap()
+}
+
+pub fn policy_params() -> PolicyParams {
+    PolicyParams::Softmax {
+        mean: vec![vec![0.5, -0.25, 0.0], vec![0.0, 1.0, -1.0]],
+        inverse_temperature: 1.0,
+        features: Default::default(),
+    }
+}
+
+/// A computation's result that says keep; its numbers are made up.
+pub fn finished(spec: &JobSpec) -> Finished {
+    let outcome = Outcome::default();
+    let certificate = Certificate {
+        format: "guarantor.certificate/1".into(),
+        statement: "made up".into(),
+        decision: Decision::Keep,
+        reasons: vec![Reason { code: "made_up".into(), message: "for a test".into() }],
+        guaranteed_risk: -0.25,
+        guaranteed_improvement: -0.125,
+        min_improvement: 0.0,
+        confidence: 0.95,
+        numerical_slack: 0.0,
+        baseline_risk: BaselineRisk { kind: BaselineKind::Certified, estimate: -0.375, lower_bound: None },
+        user_units: UserUnits {
+            outcome,
+            guaranteed_outcome: -0.25,
+            guaranteed_improvement: -0.125,
+            baseline_outcome: -0.375,
+        },
+        candidates: Vec::new(),
+        bounds: Vec::new(),
+        delta_accounting: Vec::new(),
+        dataset: DatasetRecord {
+            version: 1,
+            digest: "sha256:00".into(),
+            rows: 100,
+            contexts: 100,
+            n_actions: 3,
+            dim: 2,
+        },
+        policy: None,
+        prior_digest: None,
+        cost_model_digest: None,
+        learning: None,
+        assumptions: Vec::new(),
+        attestations: Vec::new(),
+        engine_version: "test".into(),
+        seed: 0,
+        spec: spec.clone(),
+        digest: "sha256:00".into(),
+    };
+    Finished { certificate, evidence: Evidence { policy: Some(policy_params()), ..Evidence::default() } }
+}
