@@ -14,10 +14,22 @@ pub const DEFAULTS: &str = include_str!("config/default.toml");
 const NOT_SETTINGS: [&str; 3] = ["GUARANTOR_CONFIG", "GUARANTOR_URL", "GUARANTOR_API_KEY"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "String")]
 pub enum LogFormat {
     Pretty,
     Json,
+}
+
+impl TryFrom<String> for LogFormat {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.as_str() {
+            "pretty" => Ok(LogFormat::Pretty),
+            "json" => Ok(LogFormat::Json),
+            _ => Err(format!("log_format is {text:?}; it must be \"pretty\" or \"json\"")),
+        }
+    }
 }
 
 /// Each field is documented in `config/default.toml`.

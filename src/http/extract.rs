@@ -186,7 +186,7 @@ mod tests {
         let cases = [
             ("{", Code::MalformedJson, None),
             ("{} x", Code::MalformedJson, None),
-            ("[1]", Code::InvalidValue, None),
+            ("7", Code::InvalidValue, None),
             (r#"{"m": 1}"#, Code::UnknownField, Some("m")),
             (r#"{"n": -1}"#, Code::InvalidValue, Some("n")),
             (r#"{"inner": {"a": 1, "b": 2}}"#, Code::UnknownField, Some("inner.b")),
