@@ -6,7 +6,7 @@
 //! | room | what lives there | what it may know |
 //! |---|---|---|
 //! | [`engine`] | logs as arrays, policies, estimators, bounds, learning, certificates: synchronous, deterministic, no I/O | ndarray, rayon, rand |
-//! | `ingest` | bytes → validated rows → columns, a file per format | the engine's row types |
+//! | `ingest` | bytes → validated rows → columns → a stored log, a file per format | the engine's row types, the store that it fills |
 //! | `store` | metadata and jobs in SQL, blobs in an object store | its own SQL; no HTTP |
 //! | `queue` | claim, lease, heartbeat, run, fence, finish | store, engine |
 //! | `http` | router, a file per resource, errors, auth, events, OpenAPI | store, queue; no SQL, no maths |

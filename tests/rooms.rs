@@ -32,7 +32,7 @@ const HOUSE: &[Room] = &[
         ],
         sql: false,
     },
-    Room { folder: "ingest", forbidden: &["crate::http", "crate::store", "crate::queue"], sql: false },
+    Room { folder: "ingest", forbidden: &["crate::http", "crate::queue", "axum", "sqlx"], sql: false },
     Room { folder: "store", forbidden: &["crate::http", "crate::queue", "axum"], sql: true },
     Room { folder: "queue", forbidden: &["crate::http", "axum"], sql: false },
     Room { folder: "http", forbidden: &["sqlx"], sql: false },
