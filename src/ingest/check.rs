@@ -8,9 +8,9 @@ use super::errors::{IngestError, RowErrors};
 use super::health::HealthBuilder;
 use super::identity::{Identities, Place};
 use super::row::{Fault, RawRow};
-use super::rules::{AGREEMENT_TOLERANCE, Checked, Rules, check_row};
+use super::rules::{Checked, Rules, check_row};
 use crate::engine::error::RowError;
-use crate::engine::log::Capabilities;
+use crate::engine::log::{AGREEMENT_TOLERANCE, Capabilities};
 use crate::store::{
     BlobRef, BlobWriter, Blobs, DatasetContent, LogDigest, LogEncoder, LogLayout, LogRows, StoreError,
 };

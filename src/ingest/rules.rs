@@ -3,14 +3,10 @@
 use super::IngestLimits;
 use super::errors::IngestError;
 use super::row::{Fault, RawRow};
+use crate::engine::log::{AGREEMENT_TOLERANCE, SUM_TOLERANCE};
 use crate::engine::log::{Outcome, OutcomeKind};
 use crate::engine::policy::PolicyParams;
 use crate::store::LogLayout;
-
-/// How far a row's π0(·|x) may sum from 1, and how far two statements of one propensity may differ,
-/// relatively: logs in single precision exist. The engine has the same two numbers.
-pub const SUM_TOLERANCE: f64 = 1e-3;
-pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
 
 const MAX_ID_BYTES: usize = 1024;
 const MAX_CANDIDATES: usize = 1000;
