@@ -1,8 +1,10 @@
 # The targets that CI runs, and the ones that people run.
 .PHONY: test lint openapi bench
 
-# Everything: unit and integration tests, curl through every endpoint, schemathesis.
+# Everything: unit, statistical and integration tests, curl through every endpoint, schemathesis, and the
+# FashionMNIST figures.
 test:
+	tests/setup.sh
 	cargo test
 
 lint:

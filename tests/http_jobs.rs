@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Client, Server, log};
+use guarantor::engine::certificate::Certificate;
 use serde_json::{Value, json};
 
 fn learned(client: &Client, rows: usize) -> (String, Value) {
@@ -43,6 +44,28 @@ fn a_log_becomes_a_certificate_that_opens_the_gate_and_verifies() {
     let policy = client.get(&format!("/v1/jobs/{job}/policy?include=mean")).expect(200);
     assert_eq!((&policy["id"], &policy["source_job_id"]), (&done["result"]["policy_id"], &json!(job)));
     assert!(policy["mean"].is_array());
+}
+
+/// The arithmetic of another specification is sound, digest and all; it is still not what the job issued.
+#[test]
+fn a_consistent_document_that_the_job_did_not_issue_is_caught() {
+    let server = Server::start();
+    let client = server.client();
+    let (job, _) = learned(&client, 500);
+    let mut document = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    let issued = document.as_object_mut().unwrap().remove("issued").unwrap();
+    let mut certificate: Certificate = serde_json::from_value(document).unwrap();
+    certificate.learning.as_mut().unwrap().choices.push("trust me".into());
+    certificate.digest = certificate.content_digest();
+    let mut forged = serde_json::to_value(&certificate).unwrap();
+    forged["issued"] = issued;
+    let checked = client.post("/v1/certificates/verify", &forged).expect(200);
+    assert_eq!(checked["valid"], false, "{checked}");
+    let failed: Vec<&str> = (checked["checks"].as_array().unwrap().iter())
+        .filter(|check| check["ok"] == false)
+        .map(|check| check["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(failed, ["stored"]);
 }
 
 #[test]

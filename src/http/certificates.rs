@@ -57,12 +57,13 @@ async fn verify(
         Err(RunError::Failed(failure)) => return Ok(Json(gone("inputs", &failure.message))),
         Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
     };
-    let own = check_issued(&issued, &job);
+    let stored = app.store.certificate(&job).await?;
+    let own = [check_issued(&issued, &job), check_stored(&certificate, stored.as_ref())];
     let recompute =
         move || inputs.with(|inputs| crate::engine::verify(&certificate, &evidence, inputs, &unattended()));
     let mut verification = app.compute(recompute).await??;
-    verification.valid &= own.ok;
-    verification.checks.push(own);
+    verification.valid &= own.iter().all(|check| check.ok);
+    verification.checks.extend(own);
     Ok(Json(verification))
 }
 
@@ -126,6 +127,16 @@ fn check_issued(issued: &Issued, job: &Job) -> Check {
         false => "job, dataset, policy or times differ from what is stored".into(),
     };
     Check { name: "issued".into(), ok, detail }
+}
+
+/// Another specification, honestly computed, is a sound document too; only it is not this job's.
+fn check_stored(sent: &Certificate, stored: Option<&Certificate>) -> Check {
+    let ok = stored.is_some_and(|stored| stored.digest == sent.digest);
+    let detail = match ok {
+        true => "the job issued this document".into(),
+        false => "the job issued another document".into(),
+    };
+    Check { name: "stored".into(), ok, detail }
 }
 
 fn gone(name: &str, why: &str) -> Verification {
