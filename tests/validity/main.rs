@@ -246,7 +246,7 @@ fn learning_never_fails() {
 }
 
 /// Jobs a world: each learns, splits and certifies anew.
-const JOBS: u64 = 150;
+const JOBS: u64 = 340;
 
 /// `auto` from the log to the certificate, and three candidates evaluated at once.
 fn whole_jobs(world: &World, seed: u64) -> Vec<Tally> {
