@@ -20,7 +20,7 @@ RUN apt-get update \
  && useradd --system --uid 10001 --no-create-home guarantor \
  && install -d -o guarantor -g guarantor /var/lib/guarantor
 COPY --from=build /guarantor /usr/local/bin/guarantor
-USER guarantor
+USER 10001
 ENV GUARANTOR_LISTEN=0.0.0.0:8080 \
     GUARANTOR_DATA_DIR=/var/lib/guarantor \
     GUARANTOR_LOG_FORMAT=json
