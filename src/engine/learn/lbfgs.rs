@@ -1,5 +1,5 @@
 //! Limited-memory BFGS (Nocedal & Wright, Numerical Optimization, alg. 7.4–7.5) with a backtracking
-//! line search by cubic interpolation that asks for sufficient decrease, and skips updates without
+//! line search by parabolas that asks for sufficient decrease, and skips updates without
 //! positive curvature. The best point that was ever evaluated is the caller's to keep.
 
 use std::collections::VecDeque;
