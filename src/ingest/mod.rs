@@ -7,10 +7,13 @@
 
 mod arrow;
 mod check;
+mod dsjson;
 mod errors;
+mod hashing;
 mod health;
 mod identity;
 mod ndjson;
+mod obd;
 mod parquet;
 mod pipe;
 mod row;
@@ -30,6 +33,7 @@ use crate::store::{
 };
 
 pub use errors::{BodyError, IngestError, RowErrors};
+pub use hashing::Hashing;
 pub use health::{Fit, Health, Warning};
 
 use check::Checker;
@@ -41,6 +45,10 @@ use rules::Rules;
 pub enum Format {
     Ndjson,
     Parquet,
+    /// Vowpal Wabbit's decision-service JSON.
+    Dsjson(Hashing),
+    /// The Open Bandit Dataset's CSV.
+    Obd(Hashing),
 }
 
 /// What an upload may at most be.
@@ -165,6 +173,8 @@ fn decode(
     let read = match format {
         Format::Ndjson => ndjson::read(reader, &limits, visit),
         Format::Parquet => parquet::read(reader, &limits, visit),
+        Format::Dsjson(hashing) => dsjson::read(reader, hashing, &limits, visit),
+        Format::Obd(hashing) => obd::read(reader, hashing, &limits, visit),
     };
     match read {
         Ok(()) => {}

@@ -9,7 +9,7 @@ use futures_util::{Stream, StreamExt};
 
 use super::DatasetView;
 use super::body::{Passed, drain, metered};
-use super::options::{UploadOptions, format_of, limits};
+use super::options::{AppendOptions, UploadOptions, limits};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -100,7 +100,7 @@ pub async fn create(
 
 /// Add rows to a dataset: a new version. Certificates keep naming the version that they rest on.
 #[utoipa::path(post, path = "/v1/datasets/{id}/rows", tag = "Datasets", operation_id = "append_rows",
-    params(("id" = String, Path, format = "uuid"),
+    params(("id" = String, Path, format = "uuid"), AppendOptions,
            ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
     request_body(content(
         (String = "application/x-ndjson", example = json!("{\"x\":[0.5,0.5],\"action\":1,\"propensity\":0.3,\"cost\":0}\n")),
@@ -112,16 +112,17 @@ pub async fn append(
     State(app): State<App>,
     Caller(workspace): Caller,
     Id(id): Id<DatasetId>,
-    Params(_): Params<Nothing>,
+    Params(options): Params<AppendOptions>,
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     let dataset = app.store.repository().dataset(&workspace, id).await?;
-    let format = format_of(content_type(&headers))?;
+    let format = options.format(content_type(&headers), &dataset)?;
     check_headers(&app, &headers)?;
     let path = format!("POST /v1/datasets/{id}/rows");
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
-    let creation = Creation::new(&workspace, &headers, &[path.as_bytes()], patience)?;
+    let description = format!("{format:?}");
+    let creation = Creation::new(&workspace, &headers, &[path.as_bytes(), description.as_bytes()], patience)?;
     let passed = Passed::default();
     let data = metered(chunks(request.into_body()), app.config.max_upload_bytes, passed.clone());
     if let Start::Replay(answer) = creation.start(&app).await? {
@@ -162,9 +163,9 @@ async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
     if kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
         return receive_form(app, request).await;
     }
-    let format = format_of(&kind)?;
     let (parts, body) = request.into_parts();
     let Params(options) = Params::<UploadOptions>::of(&parts)?;
+    let format = options.format(&kind)?;
     let query = parts.uri.query().unwrap_or("");
     let description = format!("{query}\n{format:?}").into_bytes();
     Ok(Incoming { options, description, format, data: chunks(body) })
@@ -178,7 +179,7 @@ async fn receive_form(app: &App, request: Request) -> Result<Incoming, Problem> 
     let manifest = read_manifest(next_part(&mut form, "manifest").await?, app.config.max_json_bytes).await?;
     let options: UploadOptions = parse_json(&manifest)?;
     let part = next_part(&mut form, "data").await?;
-    let format = format_of(part.content_type().map_or("", |kind| kind.as_ref()))?;
+    let format = options.format(part.content_type().map_or("", |kind| kind.as_ref()))?;
     let description = [manifest.as_slice(), b"\n", format!("{format:?}").as_bytes()].concat();
     let data = part.map(|chunk| chunk.map_err(|error| error.to_string()));
     Ok(Incoming { options, description, format, data: Box::pin(data) })

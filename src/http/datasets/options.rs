@@ -7,8 +7,21 @@ use crate::engine::policy::PolicyParams;
 use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::ingest::{Format, IngestLimits};
-use crate::store::{PolicyId, StoreError, Workspace};
+use crate::ingest::{Format, Hashing, IngestLimits};
+use crate::store::{Dataset, PolicyId, StoreError, Workspace};
+
+/// A log's format by name. `dsjson` and `obd` must be named, because their content types are those
+/// of other formats; the others may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FormatName {
+    Ndjson,
+    Parquet,
+    /// Vowpal Wabbit's decision-service JSON.
+    Dsjson,
+    /// The Open Bandit Dataset's CSV.
+    Obd,
+}
 
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -16,11 +29,17 @@ use crate::store::{PolicyId, StoreError, Workspace};
 pub struct UploadOptions {
     /// To recognise it by; up to 200 characters.
     pub name: Option<String>,
+    /// Where the content type does not say it: `dsjson` (Vowpal Wabbit's decision-service JSON) and
+    /// `obd` (the Open Bandit Dataset's CSV) must be named.
+    #[param(inline)]
+    pub format: Option<FormatName>,
+    /// For `dsjson` and `obd`: into how many dimensions features are hashed; 256 unless given.
+    pub hash_dims: Option<usize>,
     /// K. Left out, it is the number of `propensities` or 1 + the largest action.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
     pub n_actions: Option<usize>,
-    /// Whether rows carry `cost` (the default) or `reward`.
+    /// Whether rows carry `cost` (the default, but for `format=obd`) or `reward`.
     #[param(inline)]
     pub outcome: Option<OutcomeKind>,
     /// The outcome's range; cost in [-1, 0] and reward in [0, 1] unless both are given.
@@ -40,8 +59,24 @@ impl UploadOptions {
         }
     }
 
+    pub fn format(&self, content_type: &str) -> Result<Format, Problem> {
+        match (named(content_type, self.format)?, self.hash_dims) {
+            (Format::Dsjson(_), Some(dims)) => Ok(Format::Dsjson(Hashing { dims })),
+            (Format::Obd(_), Some(dims)) => Ok(Format::Obd(Hashing { dims })),
+            (_, Some(_)) => {
+                let message =
+                    "goes with format=dsjson and format=obd; other formats have their features in x";
+                Err(Problem::field(Code::InvalidValue, "hash_dims", message))
+            }
+            (format, None) => Ok(format),
+        }
+    }
+
     pub fn outcome(&self) -> Result<Outcome, Problem> {
-        let usual = match self.outcome.unwrap_or(OutcomeKind::Cost) {
+        // Clicks are rewards.
+        let unsaid =
+            if self.format == Some(FormatName::Obd) { OutcomeKind::Reward } else { OutcomeKind::Cost };
+        let usual = match self.outcome.unwrap_or(unsaid) {
             OutcomeKind::Cost => Outcome::default(),
             OutcomeKind::Reward => Outcome::reward(),
         };
@@ -74,20 +109,58 @@ impl UploadOptions {
     }
 }
 
-/// The format that a content type names.
-pub fn format_of(content_type: &str) -> Result<Format, Problem> {
-    let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
-    match essence.as_str() {
-        "application/x-ndjson" => Ok(Format::Ndjson),
-        "application/vnd.apache.parquet" => Ok(Format::Parquet),
-        other => {
-            let got = if other.is_empty() { "none".to_owned() } else { format!("{other:?}") };
-            let detail = format!(
-                "The content type of a log is application/x-ndjson or application/vnd.apache.parquet; it is {got}."
-            );
-            Err(Problem::new(Code::UnsupportedMediaType, detail))
-        }
+/// What an append may say; everything else is the dataset's.
+#[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AppendOptions {
+    /// As for an upload. Features are hashed into as many dimensions as the dataset has.
+    #[param(inline)]
+    pub format: Option<FormatName>,
+}
+
+impl AppendOptions {
+    pub fn format(&self, content_type: &str, dataset: &Dataset) -> Result<Format, Problem> {
+        let dim = dataset.content.dim;
+        Ok(match named(content_type, self.format)? {
+            Format::Dsjson(_) => Format::Dsjson(Hashing { dims: dim }),
+            Format::Obd(_) => Format::Obd(Hashing { dims: dim.saturating_sub(Hashing::POSITIONS) }),
+            other => other,
+        })
     }
+}
+
+/// The format that the content type names, or that `name` does where the type allows it.
+fn named(content_type: &str, name: Option<FormatName>) -> Result<Format, Problem> {
+    let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let Some(name) = name else {
+        return match essence.as_str() {
+            "application/x-ndjson" => Ok(Format::Ndjson),
+            "application/vnd.apache.parquet" => Ok(Format::Parquet),
+            other => Err(unsupported(
+                "a log is application/x-ndjson or application/vnd.apache.parquet, or anything that goes with format=dsjson or format=obd",
+                other,
+            )),
+        };
+    };
+    let (format, own): (_, &[&str]) = match name {
+        FormatName::Ndjson => (Format::Ndjson, &["application/x-ndjson", "application/json"]),
+        FormatName::Parquet => (Format::Parquet, &["application/vnd.apache.parquet"]),
+        FormatName::Dsjson => {
+            (Format::Dsjson(Hashing::default()), &["application/x-ndjson", "application/json"])
+        }
+        FormatName::Obd => (Format::Obd(Hashing::default()), &["text/csv"]),
+    };
+    match essence.as_str() {
+        "" | "application/octet-stream" | "text/plain" => Ok(format),
+        other if own.contains(&other) => Ok(format),
+        other => Err(unsupported(&format!("this format is {}", own.join(" or ")), other)),
+    }
+}
+
+fn unsupported(what: &str, got: &str) -> Problem {
+    let got = if got.is_empty() { "none".to_owned() } else { format!("{got:?}") };
+    Problem::new(Code::UnsupportedMediaType, format!("The content type of {what}; it is {got}."))
 }
 
 pub fn limits(app: &App) -> IngestLimits {
