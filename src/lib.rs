@@ -10,6 +10,7 @@
 //! | `store` | metadata and jobs in SQL, blobs in an object store | its own SQL; no HTTP |
 //! | `queue` | claim, lease, heartbeat, run, fence, finish | store, engine |
 //! | `http` | router, a file per resource, errors, auth, events, OpenAPI | store, queue; no SQL, no maths |
+//! | `reproduce` | the paper's datasets, the conversion of examples into logs, its experiments | engine |
 //! | `main.rs` | the command line | all |
 
 pub mod config;
@@ -17,4 +18,5 @@ pub mod engine;
 pub mod http;
 pub mod ingest;
 pub mod queue;
+pub mod reproduce;
 pub mod store;

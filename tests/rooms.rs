@@ -36,6 +36,11 @@ const HOUSE: &[Room] = &[
     Room { folder: "store", forbidden: &["crate::http", "crate::queue", "axum"], sql: true },
     Room { folder: "queue", forbidden: &["crate::http", "axum"], sql: false },
     Room { folder: "http", forbidden: &["sqlx"], sql: false },
+    Room {
+        folder: "reproduce",
+        forbidden: &["tokio", "axum", "sqlx", "crate::http", "crate::store", "crate::queue", "crate::ingest"],
+        sql: false,
+    },
 ];
 
 /// What a query opens with; upper case, as SQL is written here.
@@ -242,6 +247,7 @@ fn the_checker_sees_planted_violations() {
         ("store", "use axum::Json;"),
         ("queue", "use crate::http::events;"),
         ("http", "let rows = sqlx::query(q);"),
+        ("reproduce", "use crate::{engine::log, http::Server};"),
         ("http", "let q = \"SELECT id FROM jobs\";"),
         ("http", "let q = r#\"\n    DELETE FROM jobs\"#;"),
         ("queue", "/* a /* nested */ comment */ axum::serve();"),

@@ -1,6 +1,6 @@
 //! Learning: minimising a bound over the parameters of a policy.
 
-mod adam;
+pub mod adam;
 pub mod bound_learner;
 pub mod lbfgs;
 pub mod sweep;

@@ -3,15 +3,16 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use ndarray::{Array2, ArrayView2, CowArray};
+use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
 
-use super::{Capabilities, Chunk, Columns, LogShape, LogSource, chunk_contexts};
-use crate::engine::error::{Result, RowError};
+use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
+use crate::engine::error::{EngineError, Result, RowError};
 use crate::engine::policy::PolicyParams;
 
 pub struct MemoryLog {
     shape: LogShape,
-    x: Array2<f32>,
+    /// Shared where several logs are of the same contexts.
+    x: ArcArray2<f32>,
     ordinals: Vec<u64>,
     offsets: Vec<u32>,
     actions: Vec<u32>,
@@ -20,6 +21,20 @@ pub struct MemoryLog {
     weights: Vec<f64>,
     full: Option<Array2<f64>>,
     candidates: Vec<Vec<f64>>,
+}
+
+/// Contexts that were each logged m times, under a policy that is known in full.
+pub struct Contexts {
+    /// Contexts × p.
+    pub x: ArcArray2<f32>,
+    /// π0(·|x): contexts × K.
+    pub full: Array2<f64>,
+    /// m.
+    pub interactions: usize,
+    /// m a context, contexts in order.
+    pub actions: Vec<u32>,
+    /// In [-1, 0].
+    pub costs: Vec<f64>,
 }
 
 impl MemoryLog {
@@ -42,7 +57,7 @@ impl MemoryLog {
         let n = columns.rows();
         let shape = shape_of(&columns, n);
         MemoryLog {
-            x: matrix(n, columns.dim, columns.x),
+            x: matrix(n, columns.dim, columns.x).into_shared(),
             ordinals: (0..n as u64).collect(),
             offsets: (0..=n as u32).collect(),
             actions: columns.actions,
@@ -76,7 +91,7 @@ impl MemoryLog {
         }
         let pick = |values: &[f64]| order.iter().map(|&i| values[i]).collect::<Vec<f64>>();
         Ok(MemoryLog {
-            x: matrix(groups.len(), p, x),
+            x: matrix(groups.len(), p, x).into_shared(),
             ordinals: (0..groups.len() as u64).collect(),
             offsets,
             actions: order.iter().map(|&i| columns.actions[i]).collect(),
@@ -87,6 +102,48 @@ impl MemoryLog {
             candidates: columns.candidates.iter().map(|(_, c)| pick(c)).collect(),
             shape,
         })
+    }
+
+    /// The log of contexts that were all logged equally often; their features are not copied.
+    pub fn of_contexts(contexts: Contexts) -> Result<Self> {
+        let Contexts { x, full, interactions: m, actions, costs } = contexts;
+        let (n, k) = full.dim();
+        let rows = n.checked_mul(m).filter(|&rows| (1..u32::MAX as usize).contains(&rows));
+        let fits = rows == Some(actions.len()) && rows == Some(costs.len()) && x.nrows() == n;
+        if !fits || !x.is_standard_layout() || k < 2 || actions.iter().any(|&a| a as usize >= k) {
+            let (rows, costs) = (actions.len(), costs.len());
+            let message =
+                format!("{rows} actions and {costs} costs are no log of {n} contexts × {m}, K = {k}");
+            return Err(EngineError::Log(message));
+        }
+        let taken = actions.iter().enumerate().map(|(row, &a)| full[(row / m, a as usize)]).collect();
+        let shape = LogShape {
+            rows: (n * m) as u64,
+            contexts: n as u64,
+            n_actions: k,
+            dim: x.ncols(),
+            outcome: Outcome::default(),
+            capabilities: Capabilities {
+                features: x.ncols() > 0,
+                full_propensities: true,
+                multiple_interactions: m > 1,
+                candidates: Vec::new(),
+            },
+        };
+        let log = MemoryLog {
+            x,
+            ordinals: (0..n as u64).collect(),
+            offsets: (0..=n as u32).map(|c| c * m as u32).collect(),
+            actions,
+            costs,
+            propensities: taken,
+            weights: vec![1.0 / m as f64; n * m],
+            full: Some(full),
+            candidates: Vec::new(),
+            shape,
+        };
+        (0..log.chunks()).try_for_each(|index| log.chunk(index)?.check(&log.shape))?;
+        Ok(log)
     }
 
     /// Fills π0(·|x) from the policy that logged, and checks it against the logged propensities.

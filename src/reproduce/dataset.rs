@@ -1,0 +1,192 @@
+//! Supervised datasets: what they are, where their files are, and their examples in memory.
+
+use std::path::{Path, PathBuf};
+
+use ndarray::Array2;
+
+use super::files::{LoadError, Shelf};
+use super::{idx, multilabel};
+
+/// The paper's four (appendix, "Detailed statistics of the dataset splits used").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Dataset {
+    FashionMnist,
+    /// EMNIST, the balanced split. Its files hold each image transposed; a linear model does not
+    /// mind the order of its features, so they are left as they are.
+    EmnistB,
+    Mediamill,
+    /// NUS-WIDE with 128 VLAD features.
+    NusWide,
+}
+
+impl Dataset {
+    pub const ALL: [Dataset; 4] =
+        [Dataset::FashionMnist, Dataset::EmnistB, Dataset::Mediamill, Dataset::NusWide];
+
+    /// As the paper spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dataset::FashionMnist => "FashionMNIST",
+            Dataset::EmnistB => "EMNIST-b",
+            Dataset::Mediamill => "Mediamill",
+            Dataset::NusWide => "NUS-WIDE-128",
+        }
+    }
+
+    /// K.
+    pub fn n_actions(self) -> usize {
+        match self {
+            Dataset::FashionMnist => 10,
+            Dataset::EmnistB => 47,
+            Dataset::Mediamill => 101,
+            Dataset::NusWide => 81,
+        }
+    }
+
+    /// p.
+    pub fn dim(self) -> usize {
+        match self {
+            Dataset::FashionMnist | Dataset::EmnistB => 784,
+            Dataset::Mediamill => 120,
+            Dataset::NusWide => 128,
+        }
+    }
+
+    /// Where its files are looked for unless the caller says it.
+    pub fn directory(self) -> PathBuf {
+        let folder = match self {
+            Dataset::FashionMnist => "fashion-mnist",
+            Dataset::EmnistB => "emnist",
+            Dataset::Mediamill => "mediamill",
+            Dataset::NusWide => "nus-wide-128",
+        };
+        Path::new("/usr/share/datasets").join(folder)
+    }
+
+    fn published(self) -> &'static str {
+        match self {
+            Dataset::FashionMnist => {
+                "Debian has the files in the package dataset-fashion-mnist, and their owner, Zalando Research, \
+                 publishes them with the repository fashion-mnist"
+            }
+            Dataset::EmnistB => {
+                "their owner, NIST, publishes them on the page \"The EMNIST Dataset\" (the archive in binary format)"
+            }
+            Dataset::Mediamill => {
+                "the Extreme Classification Repository publishes it (Mediamill: the data file and its two split \
+                 files), and so does the page LIBSVM Data: Multi-label (mediamill, exp1; unpack the bz2)"
+            }
+            Dataset::NusWide => {
+                "the National University of Singapore owns NUS-WIDE; the Mulan library's page of multi-label \
+                 datasets publishes its 128 cVLAD+ features, to be written as one line an example: \
+                 label,label index:value index:value …"
+            }
+        }
+    }
+}
+
+/// The labels of each example: none, one or several, ascending.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Labels {
+    offsets: Vec<u32>,
+    values: Vec<u32>,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        Labels { offsets: vec![0], values: Vec::new() }
+    }
+}
+
+impl Labels {
+    pub fn len(&self) -> usize {
+        self.offsets.len() - 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub fn of(&self, i: usize) -> &[u32] {
+        &self.values[self.offsets[i] as usize..self.offsets[i + 1] as usize]
+    }
+
+    /// a ∈ y.
+    pub fn contains(&self, i: usize, action: u32) -> bool {
+        self.of(i).contains(&action)
+    }
+
+    pub fn push(&mut self, labels: &[u32]) {
+        self.values.extend_from_slice(labels);
+        self.offsets.push(self.values.len() as u32);
+    }
+}
+
+impl<L: AsRef<[u32]>> FromIterator<L> for Labels {
+    fn from_iter<I: IntoIterator<Item = L>>(all: I) -> Self {
+        let mut labels = Labels::default();
+        all.into_iter().for_each(|one| labels.push(one.as_ref()));
+        labels
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Examples {
+    /// Rows of length 1, but for examples without any feature.
+    pub x: Array2<f32>,
+    pub labels: Labels,
+}
+
+impl Examples {
+    pub fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// These examples in this order.
+    pub fn select(&self, order: &[usize]) -> Examples {
+        let labels = order.iter().map(|&i| self.labels.of(i)).collect();
+        Examples { x: self.x.select(ndarray::Axis(0), order), labels }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Supervised {
+    pub name: String,
+    /// K.
+    pub n_actions: usize,
+    pub train: Examples,
+    pub test: Examples,
+}
+
+/// Reads a dataset's published files from `dir`, or from where Debian would put them.
+pub fn load(which: Dataset, dir: Option<&Path>) -> Result<Supervised, LoadError> {
+    let usual = which.directory();
+    let directory = dir.unwrap_or(&usual);
+    let shelf = Shelf { dataset: which.name(), directory, published: which.published() };
+    let (p, k) = (which.dim(), which.n_actions());
+    let images = |prefix: &str| -> Result<Examples, LoadError> {
+        let images = shelf.find(&[&format!("{prefix}-images-idx3-ubyte")])?;
+        let labels = shelf.find(&[&format!("{prefix}-labels-idx1-ubyte")])?;
+        idx::examples(&images, &labels, p, k)
+    };
+    let (train, test) = match which {
+        Dataset::FashionMnist => (images("train")?, images("t10k")?),
+        Dataset::EmnistB => (images("emnist-balanced-train")?, images("emnist-balanced-test")?),
+        Dataset::Mediamill | Dataset::NusWide => multilabel::load(&shelf, which)?,
+    };
+    Ok(Supervised { name: which.name().into(), n_actions: k, train, test })
+}
+
+/// Divides each row by its l2 norm, which is taken in f64.
+pub fn normalise(x: &mut Array2<f32>) {
+    for mut row in x.rows_mut() {
+        let norm = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt() as f32;
+        if norm > 0.0 {
+            row.mapv_inplace(|v| v / norm);
+        }
+    }
+}

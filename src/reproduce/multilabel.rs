@@ -1,0 +1,181 @@
+//! Multi-label text: an example a line, `label,label index:value index:value …`, a line that begins
+//! with a space being an example without labels.
+//!
+//! Two dialects are told apart by their first line. The Extreme Classification Repository opens with
+//! `n p K` and counts features from 0; svmlight (LIBSVM's pages) has no such line and counts from 1.
+//! Labels count from 0 in both. Indices ascend within a line, and nothing is guessed: what does not
+//! fit is an error that names the line.
+
+use std::io::BufRead;
+use std::path::Path;
+
+use ndarray::Array2;
+
+use super::dataset::{Dataset, Examples, Labels, normalise};
+use super::files::{self, LoadError, Shelf};
+
+/// Train and test in a file each, or all in one file with two files that say which is which.
+pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadError> {
+    let (p, k) = (which.dim(), which.n_actions());
+    let (all, train, test): (&[&str], &[&str], &[&str]) = match which {
+        Dataset::Mediamill => (
+            &["Mediamill_data.txt", "mediamill_data.txt"],
+            &["train-exp1.svm", "mediamill_train.txt"],
+            &["test-exp1.svm", "mediamill_test.txt"],
+        ),
+        _ => (
+            &["nus-wide-128_data.txt"],
+            &["nus-wide-128_train.txt", "nus-wide-128_train.svm"],
+            &["nus-wide-128_test.txt", "nus-wide-128_test.svm"],
+        ),
+    };
+    let Ok(all) = shelf.find(all) else {
+        let missing = |error| with_names(error, all);
+        let (train, test) = (shelf.find(train).map_err(missing)?, shelf.find(test)?);
+        return Ok((examples(&train, p, k)?, examples(&test, p, k)?));
+    };
+    let stem = if which == Dataset::Mediamill { "mediamill" } else { "nus-wide-128" };
+    let split = |part: &str| shelf.find(&[&format!("{stem}_{part}Split.txt")]);
+    let (train, test) = (split("tr")?, split("tst")?);
+    let all = examples(&all, p, k)?;
+    let mut taken = vec![false; all.len()];
+    let train = indices(&train, &mut taken)?;
+    let test = indices(&test, &mut taken)?;
+    Ok((all.select(&train), all.select(&test)))
+}
+
+/// A missing training file might as well be a missing file of everything.
+fn with_names(error: LoadError, others: &[&str]) -> LoadError {
+    match error {
+        LoadError::Missing { dataset, mut names, directory, published } => {
+            names.extend(others.iter().map(|name| format!("{name}[.gz]")));
+            LoadError::Missing { dataset, names, directory, published }
+        }
+        other => other,
+    }
+}
+
+/// A file of examples with `p` features and `k` labels.
+fn examples(path: &Path, p: usize, k: usize) -> Result<Examples, LoadError> {
+    let (mut x, mut labels) = (Vec::new(), Labels::default());
+    let (mut first_index, mut announced) = (1, None);
+    for_each_line(path, |number, line| {
+        if let Some(header) = header(line).filter(|_| number == 1) {
+            let [n, features, actions] = header;
+            if (features, actions) != (p, k) {
+                return Err(format!("says {features} features and {actions} labels, not {p} and {k}"));
+            }
+            (first_index, announced) = (0, Some(n));
+            return Ok(());
+        }
+        let start = x.len();
+        x.resize(start + p, 0.0);
+        labels.push(&example(line, first_index, k, &mut x[start..])?);
+        Ok(())
+    })?;
+    let n = labels.len();
+    if n == 0 {
+        return Err(LoadError::malformed(path, "has no examples"));
+    }
+    if let Some(announced) = announced.filter(|&announced| announced != n) {
+        let message = format!("its first line says {announced} examples and it has {n}");
+        return Err(LoadError::malformed(path, message));
+    }
+    let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers an example");
+    normalise(&mut x);
+    Ok(Examples { x, labels })
+}
+
+/// `n p K`, and nothing else.
+fn header(line: &str) -> Option<[usize; 3]> {
+    let mut numbers = line.split_ascii_whitespace().map(|word| word.parse().ok());
+    let header = [numbers.next()??, numbers.next()??, numbers.next()??];
+    numbers.next().is_none().then_some(header)
+}
+
+/// The labels of a line, ascending; its features go to `x`.
+fn example(line: &str, first_index: usize, k: usize, x: &mut [f32]) -> Result<Vec<u32>, String> {
+    let mut words = line.split_ascii_whitespace().peekable();
+    let mut labels = match words.next_if(|word| !word.contains(':')) {
+        Some(_) if line.starts_with(char::is_whitespace) => {
+            return Err("begins with a space, as examples without labels do, but not with index:value".into());
+        }
+        Some(word) => labels(word, k)?,
+        None => Vec::new(),
+    };
+    labels.sort_unstable();
+    if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(format!("the label {} is there twice", pair[0]));
+    }
+    let mut before = None;
+    for word in words {
+        let (index, value) = word.split_once(':').ok_or_else(|| format!("{word:?} is not index:value"))?;
+        let index: usize = index.parse().map_err(|_| format!("{index:?} is not a feature's index"))?;
+        let last = x.len() - 1 + first_index;
+        if index < first_index || index > last {
+            return Err(format!("the feature {index} is not in [{first_index}, {last}]"));
+        }
+        if let Some(before) = before.filter(|&before| index <= before) {
+            return Err(format!("the feature {index} stands after {before}; indices ascend"));
+        }
+        let number: f32 = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
+        if !number.is_finite() {
+            return Err(format!("the feature {index} is {value}, which is not finite"));
+        }
+        x[index - first_index] = number;
+        before = Some(index);
+    }
+    Ok(labels)
+}
+
+fn labels(word: &str, k: usize) -> Result<Vec<u32>, String> {
+    let label = |text: &str| match text.parse::<u32>() {
+        Ok(label) if (label as usize) < k => Ok(label),
+        Ok(label) => Err(format!("the label {label} is not below {k}")),
+        Err(_) => Err(format!("{text:?} is not a label")),
+    };
+    word.split(',').map(label).collect()
+}
+
+/// The examples of a split file's first column, counted from 1 there; none may be taken twice.
+fn indices(path: &Path, taken: &mut [bool]) -> Result<Vec<usize>, LoadError> {
+    let mut order = Vec::new();
+    for_each_line(path, |_, line| {
+        let word = line.split_ascii_whitespace().next().unwrap_or_default();
+        let n = taken.len();
+        let at = word.parse::<usize>().ok().filter(|at| (1..=n).contains(at));
+        let at = at.ok_or_else(|| format!("{word:?} is not the number of an example, 1 to {n}"))? - 1;
+        if std::mem::replace(&mut taken[at], true) {
+            return Err(format!("the example {} is already in the split", at + 1));
+        }
+        order.push(at);
+        Ok(())
+    })?;
+    match order.is_empty() {
+        true => Err(LoadError::malformed(path, "has no examples")),
+        false => Ok(order),
+    }
+}
+
+/// Every line but empty ones, with its number.
+fn for_each_line(
+    path: &Path,
+    mut each: impl FnMut(u64, &str) -> Result<(), String>,
+) -> Result<(), LoadError> {
+    let mut source = files::open(path)?;
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        number += 1;
+        let read = source.read_until(b'\n', &mut line).map_err(|error| LoadError::unreadable(path, error))?;
+        if read == 0 {
+            return Ok(());
+        }
+        let malformed = |message: String| LoadError::at_line(path, number, message);
+        let text = std::str::from_utf8(&line).map_err(|_| malformed("is not text".into()))?;
+        let text = text.trim_end_matches(['\n', '\r']);
+        if !text.is_empty() {
+            each(number, text).map_err(malformed)?;
+        }
+    }
+}
