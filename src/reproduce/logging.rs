@@ -1,7 +1,8 @@
 //! μ0, the parameter of the logging policy: softmax regression on the examples set aside for it
 //! (paper, appendix "Detailed hyperparameters": Adam at 0.1, 10 epochs, L2 of 1e-6).
 //!
-//! What the paper leaves open: batches are of 100 examples in a new order each epoch, μ starts at 0,
+//! What the paper leaves open: batches are of 32 examples in a new order each epoch (which gives
+//! FashionMNIST policies as sure as the published ones), μ starts at 0,
 //! and the L2 term is added to the gradient. Where an example has several labels the target is
 //! uniform over them, −1/|y| Σ_{a∈y} ln π(a|x); one without labels teaches nothing.
 
@@ -14,7 +15,7 @@ use crate::engine::numerics::product;
 const RATE: f64 = 0.1;
 const EPOCHS: u64 = 10;
 const L2: f64 = 1e-6;
-const BATCH: usize = 100;
+const BATCH: usize = 32;
 
 /// p × K.
 pub fn train(examples: &Examples, n_actions: usize, seed: u64) -> Array2<f64> {
