@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
-use guarantor::engine::certificate::{Certificate, Decision};
+use guarantor::engine::certificate::{Certificate, Decision, Document, SigningKey};
 use guarantor::engine::control::unattended;
 use guarantor::engine::log::{Outcome, OutcomeKind};
 use guarantor::engine::policy::PolicyParams;
 use guarantor::engine::spec::SpecRequest;
 use guarantor::ingest::{self, BodyError, Format, IngestError, IngestLimits, Upload};
 use guarantor::queue::{RunError, StoredInputs, resolve};
-use guarantor::store::{Dataset, DatasetId, PolicyId, Store, Workspace};
+use guarantor::store::{Dataset, DatasetId, PolicyId, Store, Workspace, make_signing_key, read_signing_key};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
@@ -45,6 +45,10 @@ pub struct CertifyArgs {
     /// A policy that the specification names: NAME=FILE, NAME standing where a policy_id would.
     #[arg(long, value_name = "NAME=FILE")]
     policy: Vec<String>,
+    /// Sign the certificate with the key in this file. Where there is no such file, one is made that
+    /// only you can read.
+    #[arg(long, value_name = "FILE", requires = "json")]
+    signing_key: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -57,7 +61,12 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
     let directory = tempfile::tempdir()?;
     let certificate = runtime()?.block_on(run(&args, directory.path()))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&certificate)?);
+        let certificate = certificate.clone();
+        let mut document = Document { certificate, issued: None, ledger: None, signature: None };
+        if let Some(path) = &args.signing_key {
+            signing_key(path)?.sign(&mut document)?;
+        }
+        println!("{}", serde_json::to_string_pretty(&document)?);
     } else {
         print_summary(&certificate);
     }
@@ -65,6 +74,15 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
         Decision::Deploy => Verdict::Yes,
         Decision::Keep => Verdict::No,
     })
+}
+
+fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
+    if let Some(key) = read_signing_key(path)? {
+        return Ok(key);
+    }
+    let key = make_signing_key(path)?;
+    eprintln!("made the signing key {}; its public half is {}", path.display(), key.public().base64());
+    Ok(key)
 }
 
 async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failure> {
@@ -81,7 +99,10 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     }
     let request: SpecRequest =
         serde_json::from_value(spec).map_err(|error| format!("the specification: {error}"))?;
-    let dataset = read_log(args, &store, &workspace).await?;
+    let logging_policy = args.logging_policy.as_deref();
+    let log =
+        LogFile { file: &args.file, outcome: outcome(args)?, n_actions: args.n_actions, logging_policy };
+    let dataset = read_log(log, &store, &workspace).await?;
     let (spec, _) = resolve(&store, &workspace, &dataset, &request).await?;
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &spec).await {
         Ok(inputs) => inputs,
@@ -91,8 +112,20 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
 }
 
-async fn read_log(args: &CertifyArgs, store: &Store, workspace: &Workspace) -> Result<Dataset, Failure> {
-    let logging_policy = match &args.logging_policy {
+/// A log in a file, and what the file does not say of it.
+pub(super) struct LogFile<'a> {
+    pub file: &'a Path,
+    pub outcome: Outcome,
+    pub n_actions: Option<usize>,
+    pub logging_policy: Option<&'a Path>,
+}
+
+pub(super) async fn read_log(
+    args: LogFile<'_>,
+    store: &Store,
+    workspace: &Workspace,
+) -> Result<Dataset, Failure> {
+    let logging_policy = match args.logging_policy {
         Some(path) => {
             let id = store_policy(store, workspace, path).await?;
             let policy = store.repository().policy(workspace, id).await?;
@@ -104,14 +137,14 @@ async fn read_log(args: &CertifyArgs, store: &Store, workspace: &Workspace) -> R
         id: DatasetId::new(),
         workspace: workspace.clone(),
         name: None,
-        format: format_of(&args.file)?,
+        format: format_of(args.file)?,
         n_actions: args.n_actions,
-        outcome: outcome(args)?,
+        outcome: args.outcome,
         logging_policy,
         limits: IngestLimits::default(),
     };
     let path = args.file.display();
-    let file = tokio::fs::File::open(&args.file).await.map_err(|error| format!("{path}: {error}"))?;
+    let file = tokio::fs::File::open(args.file).await.map_err(|error| format!("{path}: {error}"))?;
     let stored = ingest::upload(store, upload, chunks(file)).await;
     stored.map_err(|error| match error {
         IngestError::Rows(rows) => {
@@ -154,10 +187,14 @@ fn outcome(args: &CertifyArgs) -> Result<Outcome, Failure> {
 }
 
 async fn store_policy(store: &Store, workspace: &Workspace, path: &Path) -> Result<PolicyId, Failure> {
+    Ok(store.create_policy(workspace, PolicyId::new(), &read_policy(path)?).await?.id)
+}
+
+pub(super) fn read_policy(path: &Path) -> Result<PolicyParams, Failure> {
     let params: PolicyParams =
         serde_json::from_value(read_json(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
     params.check().map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(store.create_policy(workspace, PolicyId::new(), &params).await?.id)
+    Ok(params)
 }
 
 /// Puts the stored policy's id where the specification has the name that the caller gave it.

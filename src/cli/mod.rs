@@ -29,7 +29,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Certify from a log file with no server. Exit code 0: deploy, 1: keep, 2: error.
     Certify(certify::CertifyArgs),
-    /// Have a server compute a certificate again. Exit code 0: valid, 1: not, 2: error.
+    /// Check a certificate: by its server, or here by its signature and its log. Exit code 0: valid, 1: not, 2: error.
     Verify(verify::VerifyArgs),
     /// Print the OpenAPI document.
     Openapi,

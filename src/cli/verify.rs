@@ -1,17 +1,39 @@
-//! `guarantor verify`: asks the server that issued a certificate to compute it again.
+//! `guarantor verify`: asks the server that issued a certificate to compute it again; or, with no
+//! server, checks its signature with the public key alone and its numbers with the log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use guarantor::engine::certificate::{
+    Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, check_signature,
+};
+use guarantor::engine::control::unattended;
+use guarantor::queue::{RunError, StoredInputs};
+use guarantor::store::{Dataset, PolicyId, Store, Workspace};
+use serde_json::Value;
 
+use super::certify::{LogFile, read_log, read_policy};
 use super::client::{Client, expect};
-use super::{Failure, Verdict};
+use super::{Failure, Verdict, runtime};
 
 #[derive(Args)]
 pub struct VerifyArgs {
     /// The certificate, as `/v1/jobs/ID/certificate` gave it.
     certificate: PathBuf,
-    /// The server that has the log.
+    /// Check the signature here, with this key: base64, or a file that holds it, a PEM file, or the
+    /// answer of `/v1/certificates/key`.
+    #[arg(long, value_name = "KEY_OR_FILE")]
+    public_key: Option<String>,
+    /// Do the job again here, from the log that was certified, and compare the numbers.
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Parameters of the policy that logged, where the dataset named one.
+    #[arg(long, value_name = "FILE", requires = "log")]
+    logging_policy: Option<PathBuf>,
+    /// Parameters of a policy that the specification names.
+    #[arg(long, value_name = "ID=FILE", requires = "log")]
+    policy: Vec<String>,
+    /// The server that has the log; asked only without --public-key and --log.
     #[arg(long, env = "GUARANTOR_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     #[arg(long, env = "GUARANTOR_API_KEY", hide_env_values = true, value_name = "KEY")]
@@ -21,17 +43,108 @@ pub struct VerifyArgs {
 pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
     let path = args.certificate.display();
     let document = std::fs::read(&args.certificate).map_err(|error| format!("{path}: {error}"))?;
-    let client = Client::new(&args.url, args.api_key);
-    let answer = expect(200, client.post("/v1/certificates/verify", "application/json", &document)?)?;
-    for check in answer["checks"].as_array().into_iter().flatten() {
-        let mark = if check["ok"] == true { "ok  " } else { "FAIL" };
-        println!(
-            "{mark}  {:<24}  {}",
-            check["name"].as_str().unwrap_or(""),
-            check["detail"].as_str().unwrap_or("")
-        );
+    let verification = match (&args.public_key, &args.log) {
+        (None, None) => by_server(&args, &document)?,
+        _ => here(&args, &document)?,
+    };
+    for check in &verification.checks {
+        println!("{}  {:<24}  {}", if check.ok { "ok  " } else { "FAIL" }, check.name, check.detail);
     }
-    let valid = answer["valid"] == true;
-    println!("{}", if valid { "valid" } else { "NOT VALID" });
-    Ok(if valid { Verdict::Yes } else { Verdict::No })
+    println!("{}", if verification.valid { "valid" } else { "NOT VALID" });
+    Ok(if verification.valid { Verdict::Yes } else { Verdict::No })
+}
+
+fn by_server(args: &VerifyArgs, document: &[u8]) -> Result<Verification, Failure> {
+    let client = Client::new(&args.url, args.api_key.clone());
+    let answer = expect(200, client.post("/v1/certificates/verify", "application/json", document)?)?;
+    Ok(serde_json::from_value(answer)?)
+}
+
+fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
+    let path = args.certificate.display();
+    let read = serde_json::from_slice(bytes);
+    let StrictJson(document) = read.map_err(|error| format!("{path}: {error}"))?;
+    let mut checks = Vec::new();
+    if let Some(key) = &args.public_key {
+        checks.push(signature(&document, &public_keys(key)?));
+    }
+    if let Some(log) = &args.log {
+        let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
+        let directory = tempfile::tempdir()?;
+        let again = runtime()?.block_on(compute_again(args, log, certificate, directory.path()))?;
+        checks.extend(again.checks);
+    }
+    Ok(Verification { valid: checks.iter().all(|check| check.ok), checks })
+}
+
+fn signature(document: &Value, keys: &[PublicKey]) -> Check {
+    let (ok, detail) = match check_signature(document, keys) {
+        SignatureState::Valid { key_id } => {
+            (true, format!("the whole document is signed by the key {key_id}"))
+        }
+        SignatureState::Unsigned => (false, "the document is unsigned".into()),
+        SignatureState::Invalid(why) => (false, why),
+    };
+    Check { name: "signature".into(), ok, detail }
+}
+
+/// The key itself, or those in a file of that name.
+fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
+    if let Some(key) = PublicKey::from_text(key_or_file) {
+        return Ok(vec![key]);
+    }
+    let unusable =
+        || format!("--public-key {key_or_file}: neither a key in base64 nor a file that holds one");
+    let text = std::fs::read_to_string(key_or_file).map_err(|_| unusable())?;
+    let keys = match serde_json::from_str::<Value>(&text) {
+        Ok(answer @ Value::Object(_)) => {
+            let earlier = answer["earlier"].as_array().into_iter().flatten();
+            let texts = std::iter::once(&answer).chain(earlier).map(|key| key["public_key"].as_str());
+            texts.map(|text| PublicKey::from_text(text?)).collect()
+        }
+        _ => PublicKey::from_text(&text).map(|key| vec![key]),
+    };
+    Ok(keys.ok_or_else(unusable)?)
+}
+
+fn certificate_of(mut document: Value) -> Result<Certificate, serde_json::Error> {
+    if let Value::Object(fields) = &mut document {
+        fields.retain(|name, _| !["issued", "ledger", "signature"].contains(&name.as_str()));
+    }
+    serde_json::from_value(document)
+}
+
+/// The whole job: what it learned is not in the certificate, but it learns the same again.
+async fn compute_again(
+    args: &VerifyArgs,
+    log: &Path,
+    certificate: Certificate,
+    directory: &Path,
+) -> Result<Verification, Failure> {
+    let (store, workspace) = (Store::open(directory).await?, Workspace::default());
+    for named in &args.policy {
+        let (id, path) = named.split_once('=').ok_or_else(|| format!("--policy {named}: write ID=FILE"))?;
+        let id: PolicyId = id.parse().map_err(|_| format!("--policy {named}: {id:?} is no policy's id"))?;
+        store.create_policy(&workspace, id, &read_policy(Path::new(path))?).await?;
+    }
+    let log = LogFile {
+        file: log,
+        outcome: certificate.user_units.outcome,
+        n_actions: Some(certificate.dataset.n_actions),
+        logging_policy: args.logging_policy.as_deref(),
+    };
+    let dataset = read_log(log, &store, &workspace).await?;
+    // The file holds the rows of all versions up to the certificate's.
+    let dataset = Dataset { version: certificate.dataset.version, ..dataset };
+    let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &certificate.spec).await {
+        Ok(inputs) => inputs,
+        Err(RunError::Failed(failure) | RunError::Retry(failure)) => return Err(failure.message.into()),
+    };
+    let again = move || {
+        inputs.with(|inputs| {
+            let finished = guarantor::engine::run(&certificate.spec, inputs, &unattended())?;
+            guarantor::engine::verify(&certificate, &finished.evidence, inputs, &unattended())
+        })
+    };
+    Ok(tokio::task::spawn_blocking(again).await??)
 }

@@ -4,7 +4,8 @@
 //! Codes of refusals, stable: `invalid_value`, `bound_needs_full_propensities`,
 //! `bound_needs_single_interactions`, `bound_cannot_learn_here`, `learning_needs_features`,
 //! `prior_needs_logging_policy`, `policy_required`, `unknown_policy`, `policy_shape_mismatch`,
-//! `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`.
+//! `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`,
+//! `family_delta_conflict`.
 
 use serde::{Deserialize, Serialize};
 
@@ -146,6 +147,17 @@ pub struct Optimizer {
     pub max_seconds: Option<f64>,
 }
 
+/// Several looks at one dataset that share one δ evenly, announced beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// δ of all looks together.
+    pub delta: f64,
+    /// How many looks there may be; each gets `delta`/`looks`.
+    #[schema(minimum = 1, maximum = 10000)]
+    pub looks: u64,
+}
+
 /// The specification as sent, without what belongs to the service (dataset, metadata).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -153,6 +165,8 @@ pub struct SpecRequest {
     pub kind: Option<JobKind>,
     pub bound: Option<BoundKind>,
     pub delta: Option<f64>,
+    /// In place of `delta`.
+    pub family: Option<Family>,
     pub tau: Option<f64>,
     pub xi: Option<f64>,
     pub policy_class: Option<PolicyClass>,
@@ -162,6 +176,7 @@ pub struct SpecRequest {
     pub independent_of_log: Option<bool>,
     pub min_improvement: Option<f64>,
     pub optimizer: Option<OptimizerRequest>,
+    #[schema(maximum = 9007199254740991i64)]
     pub seed: Option<u64>,
 }
 
@@ -172,6 +187,9 @@ pub struct JobSpec {
     pub kind: JobKind,
     pub bound: BoundKind,
     pub delta: f64,
+    /// The family that `delta` is a share of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
     pub tau: f64,
     /// The control variate. Left out, `cbb` takes −½ and `auto` and `betting` choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,8 +252,7 @@ impl SpecRequest {
         });
         let bound = self.bound.unwrap_or(BoundKind::Auto);
         let k = context.shape.n_actions as f64;
-        let delta = self.delta.unwrap_or(0.05);
-        within("delta", delta, delta > 0.0 && delta < 1.0, "(0, 1)")?;
+        let delta = self.resolve_delta()?;
         let tau = self.tau.unwrap_or(1.0 / k);
         within("tau", tau, tau > 0.0 && tau <= 1.0, "(0, 1]")?;
         let min_improvement = self.min_improvement.unwrap_or(0.0);
@@ -245,6 +262,7 @@ impl SpecRequest {
             kind,
             bound,
             delta,
+            family: self.family,
             tau,
             xi: self.resolve_xi(bound, context)?,
             policy_class: None,
@@ -254,12 +272,34 @@ impl SpecRequest {
             independent_of_log: None,
             min_improvement,
             optimizer: None,
-            seed: self.seed.unwrap_or(0),
+            seed: self.resolve_seed()?,
         };
         match kind {
             JobKind::Learn => self.resolve_learning(spec, context),
             JobKind::Evaluate => self.resolve_evaluation(spec, context),
         }
+    }
+
+    fn resolve_delta(&self) -> Checked<f64> {
+        let in_range = |field: &str, delta: f64| within(field, delta, delta > 0.0 && delta < 1.0, "(0, 1)");
+        match (self.delta, self.family) {
+            (Some(_), Some(_)) => {
+                let message = "goes without `family`, whose looks get delta/looks each; send one of the two";
+                Err(SpecError::new("family_delta_conflict", "delta", message))
+            }
+            (None, Some(Family { delta, looks })) => {
+                within("family.looks", looks as f64, (1..=10_000).contains(&looks), "[1, 10000]")?;
+                in_range("family.delta", delta)?;
+                in_range("family.delta", delta / looks as f64)
+            }
+            (delta, None) => in_range("delta", delta.unwrap_or(0.05)),
+        }
+    }
+
+    /// Certificates are digested and signed as JSON, whose numbers are exact up to 2^53.
+    fn resolve_seed(&self) -> Checked<u64> {
+        let seed = self.seed.unwrap_or(0);
+        if seed < 1 << 53 { Ok(seed) } else { invalid("seed", format!("{seed} is not below 2^53")) }
     }
 
     fn resolve_xi(&self, bound: BoundKind, context: &SpecContext) -> Checked<Option<f64>> {

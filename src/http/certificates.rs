@@ -1,8 +1,9 @@
 //! `POST /v1/certificates/verify`: computes a certificate again from the stored log.
+//! `GET /v1/certificates/key`: what its signature is checked with, here or anywhere.
 
 use axum::Json;
 use axum::extract::State;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -11,28 +12,94 @@ use super::App;
 use super::auth::Caller;
 use super::codes::Code;
 use super::extract::{JsonBody, Nothing, Params, field_problem};
-use super::jobs::{CertificateDocument, Issued, require_success};
+use super::jobs::require_success;
 use super::problem::Problem;
-use crate::engine::certificate::{Certificate, Check, Verification};
+use crate::engine::certificate::{
+    Certificate, Check, Document, Issued, LedgerPlace, PublicKey, Signature, SignatureState, StrictJson,
+    Verification, check_signature,
+};
 use crate::engine::control::unattended;
 use crate::queue::{RunError, StoredInputs};
 use crate::store::{Job, JobId, StoreError, Workspace};
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(verify))
+    OpenApiRouter::new().routes(routes!(verify)).routes(routes!(key))
+}
+
+/// The public half of a key that signs certificates.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SigningKey)]
+struct KeyView {
+    /// `ed25519`.
+    algorithm: &'static str,
+    key_id: String,
+    /// 32 bytes in base64.
+    public_key: String,
+    /// The same as other tools read it.
+    pem: String,
+}
+
+/// The key that signs now, and those that did before.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = SigningKeys)]
+struct KeysView {
+    #[serde(flatten)]
+    current: KeyView,
+    /// Keys that were replaced. What they signed stays signed.
+    earlier: Vec<KeyView>,
+}
+
+impl KeyView {
+    fn of(key: &PublicKey) -> KeyView {
+        KeyView { algorithm: "ed25519", key_id: key.key_id(), public_key: key.base64(), pem: key.pem() }
+    }
+}
+
+/// The public key that certificates are signed with: all that checking a signature takes.
+#[utoipa::path(get, path = "/v1/certificates/key", tag = "Certificates", operation_id = "get_signing_key",
+    responses((status = 200, description = "The public key", body = KeysView)))]
+async fn key(
+    State(app): State<App>,
+    Caller(_): Caller,
+    Params(_): Params<Nothing>,
+) -> Result<Json<KeysView>, Problem> {
+    let keys = app.store.public_keys().await?;
+    let (current, earlier) =
+        keys.split_first().ok_or_else(|| Problem::internal("a server without a signing key"))?;
+    let earlier = earlier.iter().map(KeyView::of).collect();
+    Ok(Json(KeysView { current: KeyView::of(current), earlier }))
 }
 
 /// A certificate document as it was sent, read strictly: a field that this service did not write
 /// is refused, for nothing would vouch for it.
 #[derive(Deserialize)]
 #[serde(transparent)]
-pub struct Sent(Map<String, Value>);
+pub struct Sent(StrictJson);
 
-/// Check a certificate: its digest, its arithmetic, and its numbers, computed again from the stored
-/// log and policy. Send the document as `/v1/jobs/{id}/certificate` gave it.
+/// What was checked, and what the signature is worth.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = CertificateVerification)]
+struct VerificationView {
+    #[serde(flatten)]
+    verification: Verification,
+    signature: SignatureView,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = SignatureState)]
+enum SignatureView {
+    Valid,
+    /// Issued before certificates were signed; `valid` then speaks of the rest.
+    Unsigned,
+    Invalid,
+}
+
+/// Check a certificate: its signature, its digest, its arithmetic, and its numbers, computed again
+/// from the stored log and policy. Send the document as `/v1/jobs/{id}/certificate` gave it.
 #[utoipa::path(post, path = "/v1/certificates/verify", tag = "Certificates", operation_id = "verify_certificate",
-    request_body(content = CertificateDocument),
-    responses((status = 200, description = "What was checked; `valid` only where all of it holds", body = Verification),
+    request_body(content = Document),
+    responses((status = 200, description = "What was checked; `valid` only where all of it holds", body = VerificationView),
               (status = 409, description = "`job_unfinished`: the job that is named has issued nothing yet",
                headers(("retry-after" = u32, description = "Seconds"))),
               (status = 424, description = "`job_failed` or `job_cancelled`: the job that is named issued nothing")))]
@@ -41,45 +108,83 @@ async fn verify(
     Caller(workspace): Caller,
     Params(_): Params<Nothing>,
     body: JsonBody<Sent>,
-) -> Result<Json<Verification>, Problem> {
-    let (certificate, issued) = read(body.value.0)?;
-    let job = find_job(&app, &workspace, &issued.job_id).await?;
+) -> Result<Json<VerificationView>, Problem> {
+    let Sent(StrictJson(document)) = body.value;
+    let state = check_signature(&document, &app.store.public_keys().await?);
+    let sent = read(document)?;
+    let job = find_job(&app, &workspace, &sent.issued.job_id).await?;
     require_success(&job)?;
-    let evidence = app.store.evidence(&job).await?;
-    let evidence = evidence.ok_or_else(|| Problem::internal("a job succeeded without evidence"))?;
-    let dataset = app.store.repository().dataset_version(&workspace, job.dataset_id, job.dataset_version);
-    let dataset = match dataset.await {
-        Err(StoreError::NotFound(..)) => return Ok(Json(gone("dataset", "the dataset was deleted"))),
-        dataset => dataset?,
-    };
-    let inputs = match StoredInputs::fetch(&app.store, &workspace, dataset, &job.spec).await {
-        Ok(inputs) => inputs,
-        Err(RunError::Failed(failure)) => return Ok(Json(gone("inputs", &failure.message))),
-        Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
-    };
-    let stored = app.store.certificate(&job).await?;
-    let own = [check_issued(&issued, &job), check_stored(&certificate, stored.as_ref())];
-    let recompute =
-        move || inputs.with(|inputs| crate::engine::verify(&certificate, &evidence, inputs, &unattended()));
-    let mut verification = app.compute(recompute).await??;
+    let stored = app.store.document(&job).await?;
+    let stored = stored.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    let (signature, signature_check) = check_state(state, stored.signature.as_ref());
+    let mut own = vec![
+        check_issued(&sent.issued, &job),
+        check_stored(&sent.certificate, &stored.certificate),
+        check_place(sent.ledger.as_ref(), stored.ledger.as_ref()),
+    ];
+    own.extend(signature_check);
+    let mut verification = recompute(&app, &workspace, &job, sent.certificate).await?;
     verification.valid &= own.iter().all(|check| check.ok);
     verification.checks.extend(own);
-    Ok(Json(verification))
+    Ok(Json(VerificationView { verification, signature }))
 }
 
-fn read(mut document: Map<String, Value>) -> Result<(Certificate, Issued), Problem> {
+async fn recompute(
+    app: &App,
+    workspace: &Workspace,
+    job: &Job,
+    certificate: Certificate,
+) -> Result<Verification, Problem> {
+    let evidence = app.store.evidence(job).await?;
+    let evidence = evidence.ok_or_else(|| Problem::internal("a job succeeded without evidence"))?;
+    let dataset = app.store.repository().dataset_version(workspace, job.dataset_id, job.dataset_version);
+    let dataset = match dataset.await {
+        Err(StoreError::NotFound(..)) => return Ok(gone("dataset", "the dataset was deleted")),
+        dataset => dataset?,
+    };
+    let inputs = match StoredInputs::fetch(&app.store, workspace, dataset, &job.spec).await {
+        Ok(inputs) => inputs,
+        Err(RunError::Failed(failure)) => return Ok(gone("inputs", &failure.message)),
+        Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
+    };
+    let again =
+        move || inputs.with(|inputs| crate::engine::verify(&certificate, &evidence, inputs, &unattended()));
+    Ok(app.compute(again).await??)
+}
+
+/// A document in its parts.
+struct Parts {
+    certificate: Certificate,
+    issued: Issued,
+    ledger: Option<LedgerPlace>,
+}
+
+fn read(document: Value) -> Result<Parts, Problem> {
+    let Value::Object(mut document) = document else {
+        return Err(Problem::new(Code::InvalidValue, "The body must be a certificate, a JSON object."));
+    };
     let Some(issued) = document.remove("issued") else {
         let message = "is missing; send the whole document that the certificate's URL gave";
         return Err(Problem::field(Code::InvalidValue, "issued", message));
     };
     let issued: Issued = typed(issued, "issued.")?;
+    let ledger: Option<LedgerPlace> = optional(&mut document, "ledger")?;
+    // Its worth was established on the whole document; here only its form matters.
+    let _: Option<Signature> = optional(&mut document, "signature")?;
     let sent = Value::Object(document);
     let certificate: Certificate = typed(sent.clone(), "")?;
     let again = serde_json::to_value(&certificate).map_err(Problem::internal)?;
     match extra_field(&sent, &again, String::new()) {
         Some(field) => Err(Problem::field(Code::UnknownField, field, "is no field of a certificate")),
-        None => Ok((certificate, issued)),
+        None => Ok(Parts { certificate, issued, ledger }),
     }
+}
+
+fn optional<T: serde::de::DeserializeOwned>(
+    document: &mut Map<String, Value>,
+    name: &str,
+) -> Result<Option<T>, Problem> {
+    document.remove(name).map_or(Ok(None), |value| typed(value, &format!("{name}.")))
 }
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value, prefix: &str) -> Result<T, Problem> {
@@ -121,22 +226,38 @@ async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Pro
 
 /// The section outside of the digest, against the store.
 fn check_issued(issued: &Issued, job: &Job) -> Check {
-    let ok = *issued == Issued::of(job);
-    let detail = match ok {
-        true => "job, dataset, policy and times are as stored".into(),
-        false => "job, dataset, policy or times differ from what is stored".into(),
-    };
-    Check { name: "issued".into(), ok, detail }
+    let ok = *issued == job.issued();
+    check(ok, "issued", "job, dataset, policy and times are", "as stored", "not what is stored")
 }
 
 /// Another specification, honestly computed, is a sound document too; only it is not this job's.
-fn check_stored(sent: &Certificate, stored: Option<&Certificate>) -> Check {
-    let ok = stored.is_some_and(|stored| stored.digest == sent.digest);
-    let detail = match ok {
-        true => "the job issued this document".into(),
-        false => "the job issued another document".into(),
-    };
-    Check { name: "stored".into(), ok, detail }
+fn check_stored(sent: &Certificate, stored: &Certificate) -> Check {
+    check(sent.digest == stored.digest, "stored", "the job issued", "this document", "another document")
+}
+
+fn check_place(sent: Option<&LedgerPlace>, stored: Option<&LedgerPlace>) -> Check {
+    check(sent == stored, "ledger", "the place in the dataset's ledger is", "as stored", "not what is stored")
+}
+
+fn check(ok: bool, name: &str, what: &str, yes: &str, no: &str) -> Check {
+    Check { name: name.into(), ok, detail: format!("{what} {}", if ok { yes } else { no }) }
+}
+
+/// A document without a signature is sound only where the job's own has none.
+fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureView, Option<Check>) {
+    let name = "signature".to_owned();
+    match state {
+        SignatureState::Valid { key_id } => {
+            let detail = format!("the whole document is signed by the key {key_id}");
+            (SignatureView::Valid, Some(Check { name, ok: true, detail }))
+        }
+        SignatureState::Unsigned if stored.is_none() => (SignatureView::Unsigned, None),
+        SignatureState::Unsigned => {
+            let detail = "the document has lost its signature".into();
+            (SignatureView::Invalid, Some(Check { name, ok: false, detail }))
+        }
+        SignatureState::Invalid(detail) => (SignatureView::Invalid, Some(Check { name, ok: false, detail })),
+    }
 }
 
 fn gone(name: &str, why: &str) -> Verification {

@@ -71,6 +71,8 @@ codes! {
     BoundNeedsFullPropensities 422 "bound_needs_full_propensities" "The bound needs all actions' propensities";
     BoundNeedsSingleInteractions 422 "bound_needs_single_interactions" "The bound needs one interaction a context";
     BoundCannotLearnHere 422 "bound_cannot_learn_here" "The bound cannot learn here";
+    FamilyDeltaConflict 422 "family_delta_conflict" "A job has a delta or a family, not both";
+    FamilyExhausted 422 "family_exhausted" "All looks of the family are taken";
     IdempotencyMismatch 422 "idempotency_mismatch" "The key was used with another request";
     JobFailed 424 "job_failed" "The job failed";
     JobCancelled 424 "job_cancelled" "The job was cancelled";

@@ -35,7 +35,6 @@ use crate::queue::Queue;
 use crate::store::Store;
 use problem::Problem;
 
-pub use jobs::CertificateDocument;
 pub use openapi::document;
 pub use server::{Server, ServerError};
 

@@ -177,6 +177,13 @@ impl From<StoreError> for Problem {
                 let detail = format!("{queued} jobs wait already, and {limit} may; try again later.");
                 Problem::new(Code::QueueFull, detail).retry_after(Duration::from_secs(10))
             }
+            StoreError::FamilyExhausted { looks, taken, held } => {
+                let message = format!(
+                    "its {looks} looks at this dataset are taken: {taken} by certificates and {held} by jobs that are \
+                     not finished; send `delta`, whose cost the dataset's ledger counts on top"
+                );
+                Problem::field(Code::FamilyExhausted, "family", message)
+            }
             StoreError::Finished(how) => {
                 Problem::new(Code::JobFinished, format!("The job has already {how}."))
             }

@@ -1,5 +1,6 @@
 //! From how a computation ended to what the store keeps of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join3;
@@ -117,7 +118,8 @@ async fn store_files(store: &Store, claim: &Claim, finished: &Finished) -> Resul
     )
     .await?;
     let result = summary(&finished.certificate, policy.as_ref().map(|policy| policy.id));
-    Ok(Success { result, certificate, evidence, policy })
+    let (drawn, signing_key) = (Arc::new(finished.certificate.clone()), store.signing_key().cloned());
+    Ok(Success { result, certificate, evidence, policy, drawn, signing_key })
 }
 
 fn summary(certificate: &Certificate, policy_id: Option<PolicyId>) -> JobResult {

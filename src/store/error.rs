@@ -39,6 +39,9 @@ pub enum StoreError {
     Exists(Resource, String),
     #[error("{queued} jobs wait already; the limit is {limit}")]
     QueueFull { queued: u64, limit: u64 },
+    /// Every look of the family was taken, or is held by a job that is not finished.
+    #[error("the family's {looks} looks are taken: {taken} by certificates, {held} by jobs that wait or run")]
+    FamilyExhausted { looks: u64, taken: u64, held: u64 },
     /// The write came from a worker whose lease has passed to another. Nothing was written.
     #[error("the lease on job {0} is lost")]
     LeaseLost(String),

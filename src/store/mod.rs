@@ -13,12 +13,13 @@ mod open;
 mod page;
 mod records;
 mod repository;
+mod signing;
 mod sqlite;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::certificate::{Certificate, Evidence};
+use crate::engine::certificate::{Certificate, Document, Evidence, SigningKey};
 use crate::engine::policy::PolicyParams;
 
 pub use blobs::{BlobWriter, Blobs};
@@ -28,7 +29,8 @@ pub use logs::{LogDigest, LogEncoder, LogLayout, LogRows, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use records::*;
-pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Policies, Repository, Upkeep};
+pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
+pub use signing::{make_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
 
 /// Cheap to clone; all clones are one store.
@@ -36,11 +38,12 @@ pub use sqlite::Sqlite;
 pub struct Store {
     repository: Arc<dyn Repository>,
     blobs: Blobs,
+    signing_key: Option<Arc<SigningKey>>,
 }
 
 impl Store {
     pub fn new(repository: Arc<dyn Repository>, blobs: Blobs) -> Self {
-        Store { repository, blobs }
+        Store { repository, blobs, signing_key: None }
     }
 
     pub fn repository(&self) -> &dyn Repository {
@@ -94,10 +97,27 @@ impl Store {
 
     /// None while the job has none.
     pub async fn certificate(&self, job: &Job) -> Result<Option<Certificate>> {
-        match &job.certificate {
-            Some(blob) => self.read_json(blob).await.map(Some),
-            None => Ok(None),
+        let Some(blob) = &job.certificate else { return Ok(None) };
+        let certificate: Certificate = self.read_json(blob).await?;
+        if certificate.content_digest() != certificate.digest {
+            return Err(StoreError::damaged(&blob.key, "its digest has changed"));
         }
+        Ok(Some(certificate))
+    }
+
+    /// The certificate as it is handed out: with its job, its place and its signature.
+    pub async fn document(&self, job: &Job) -> Result<Option<Document>> {
+        let Some(certificate) = self.certificate(job).await? else { return Ok(None) };
+        let look = self.repository.look_of_job(&job.workspace, job.id).await?;
+        let (ledger, signature) = match look {
+            Some(look) if look.digest.is_none() => (None, None),
+            Some(look) if look.digest.as_ref() != Some(&certificate.digest) => {
+                return Err(StoreError::damaged("a certificate", "the ledger has another digest for it"));
+            }
+            Some(look) => (Some(look.place), look.signature),
+            None => return Err(StoreError::damaged("a certificate", "the ledger does not know it")),
+        };
+        Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, signature }))
     }
 
     pub async fn evidence(&self, job: &Job) -> Result<Option<Evidence>> {

@@ -1,16 +1,19 @@
 //! The store's records: what callers give and get. `revision` grows with every change of a record,
 //! so that it can serve as an ETag.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-use crate::engine::certificate::{BaselineRisk, Decision, Reason, UserUnits};
+use crate::engine::certificate::{
+    BaselineRisk, Certificate, Decision, Issued, LedgerPlace, Reason, Signature, SigningKey, UserUnits,
+};
 use crate::engine::control::Progress;
 use crate::engine::log::{Capabilities, LogShape, Outcome};
 use crate::engine::policy::PolicyKind;
-use crate::engine::spec::{JobKind, JobSpec, PolicyShape};
+use crate::engine::spec::{BoundKind, JobKind, JobSpec, PolicyShape};
 
 /// An API key as it may be shown: the secret itself is not stored.
 #[derive(Debug, Clone, PartialEq)]
@@ -239,6 +242,20 @@ pub struct Job {
     pub revision: u64,
 }
 
+impl Job {
+    /// What its certificate says of the job.
+    pub fn issued(&self) -> Issued {
+        Issued {
+            job_id: self.id.to_string(),
+            dataset_id: self.dataset_id.to_string(),
+            policy_id: self.result.as_ref().and_then(|result| result.policy_id).map(|id| id.to_string()),
+            created_at: self.created_at.to_string(),
+            started_at: self.started_at.map(|time| time.to_string()),
+            finished_at: self.finished_at.map(|time| time.to_string()),
+        }
+    }
+}
+
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFilter {
     pub status: Option<JobStatus>,
@@ -304,6 +321,35 @@ pub struct Success {
     pub certificate: BlobRef,
     pub evidence: BlobRef,
     pub policy: Option<NewPolicy>,
+    /// The certificate itself, for the ledger.
+    pub drawn: Arc<Certificate>,
+    /// Signs it with its place in the ledger, where there is a key.
+    pub signing_key: Option<Arc<SigningKey>>,
+}
+
+/// A certificate as the ledger of its dataset has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LedgerEntry {
+    pub place: LedgerPlace,
+    pub job_id: JobId,
+    pub dataset_version: u64,
+    pub created_at: Timestamp,
+    pub kind: JobKind,
+    pub bound: BoundKind,
+    /// How many candidates shared its δ; 0 for kind `learn`.
+    pub candidates: u64,
+    pub decision: Decision,
+    /// The certificate's; None where it was issued before there was a ledger, and so does not name
+    /// its place.
+    pub digest: Option<String>,
+    pub signature: Option<Signature>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct LedgerSummary {
+    pub looks: u64,
+    /// Σ of what they cost.
+    pub spent: f64,
 }
 
 /// Who asks, and a fingerprint of what is asked, so that the same key with another body is noticed.

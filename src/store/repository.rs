@@ -12,10 +12,11 @@ use super::error::Result;
 use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
 use super::page::{Page, PageRequest};
 use super::records::*;
+use crate::engine::certificate::PublicKey;
 
-pub trait Repository: Keys + Datasets + Policies + Jobs + Leases + Idempotency + Upkeep {}
+pub trait Repository: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep {}
 
-impl<T: Keys + Datasets + Policies + Jobs + Leases + Idempotency + Upkeep> Repository for T {}
+impl<T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep> Repository for T {}
 
 #[async_trait]
 pub trait Keys: Send + Sync {
@@ -59,7 +60,8 @@ pub trait Policies: Send + Sync {
 
 #[async_trait]
 pub trait Jobs: Send + Sync {
-    /// `NotFound` where the dataset version or a policy is not there, `QueueFull` over a limit.
+    /// `NotFound` where the dataset version or a policy is not there, `QueueFull` over a limit,
+    /// `FamilyExhausted` where its family has no look left.
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job>;
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>>;
@@ -105,6 +107,24 @@ pub trait Leases: Send + Sync {
     ) -> Result<Job>;
     /// Ends every lease now. Only for a process that knows itself to be the only one.
     async fn end_all_leases(&self) -> Result<()>;
+}
+
+/// Every certificate that was drawn from a dataset's rows. `finish_job` enters it, in its own
+/// transaction.
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// The newest look first.
+    async fn ledger(
+        &self,
+        workspace: &Workspace,
+        dataset: DatasetId,
+        page: &PageRequest,
+    ) -> Result<(LedgerSummary, Page<LedgerEntry>)>;
+    /// Also where the dataset is gone.
+    async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>>;
+    async fn remember_signing_key(&self, key: &PublicKey) -> Result<()>;
+    /// All that were ever remembered, the newest first.
+    async fn signing_keys(&self) -> Result<Vec<PublicKey>>;
 }
 
 #[async_trait]

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use guarantor::engine::control::Progress;
@@ -15,6 +16,7 @@ fn progress(fraction: f64) -> JobProgress {
 
 fn success(claim: &Claim) -> Success {
     let certificate = finished(&claim.job.spec).certificate;
+    let drawn = Arc::new(certificate.clone());
     let id = PolicyId::new();
     let params = BlobRef { key: policy_key(id), bytes: 3 };
     let job = &claim.job;
@@ -32,6 +34,8 @@ fn success(claim: &Claim) -> Success {
         certificate: BlobRef { key: job_key(job.id, claim.token, "certificate.json"), bytes: 5 },
         evidence: BlobRef { key: job_key(job.id, claim.token, "evidence.json"), bytes: 6 },
         policy: Some(describe_policy(&job.workspace, id, &policy_params(), Some(job.id), params)),
+        drawn,
+        signing_key: None,
     }
 }
 

@@ -94,7 +94,7 @@ pub fn policy_params() -> PolicyParams {
 /// A computation's result that says keep; its numbers are made up.
 pub fn finished(spec: &JobSpec) -> Finished {
     let outcome = Outcome::default();
-    let certificate = Certificate {
+    let mut certificate = Certificate {
         format: "guarantor.certificate/1".into(),
         statement: "made up".into(),
         decision: Decision::Keep,
@@ -131,7 +131,8 @@ pub fn finished(spec: &JobSpec) -> Finished {
         engine_version: "test".into(),
         seed: 0,
         spec: spec.clone(),
-        digest: "sha256:00".into(),
+        digest: String::new(),
     };
+    certificate.digest = certificate.content_digest();
     Finished { certificate, evidence: Evidence { policy: Some(policy_params()), ..Evidence::default() } }
 }

@@ -256,7 +256,7 @@ fn whole_jobs(world: &World, seed: u64) -> Vec<Tally> {
     simulate(JOBS, seed, |rng| {
         let drawn = world.draw(2 * CONTEXTS, rng);
         let log = drawn.log();
-        let finished = run_job(&learning(BoundKind::Auto, rng.random()), &log, &BTreeMap::new());
+        let finished = run_job(&learning(BoundKind::Auto, rng.random::<u64>() >> 11), &log, &BTreeMap::new());
         let logged = world.with_candidates(&drawn, &candidates);
         vec![
             certificate_claim("auto", world, &finished),

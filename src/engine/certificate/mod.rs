@@ -1,7 +1,11 @@
 //! The certificate: one document that stands alone. Its numbers come from `certify`; here they are put
-//! together, put in words, and checked again.
+//! together, put in words, signed, and checked again.
 
+mod anytime;
+mod document;
+mod signature;
 mod statement;
+mod strict;
 mod types;
 mod verify;
 
@@ -15,6 +19,10 @@ use super::job::Inputs;
 use super::policy::PolicyParams;
 use super::spec::{JobKind, JobSpec};
 
+pub use anytime::anytime_event;
+pub use document::*;
+pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
+pub use strict::StrictJson;
 pub use types::*;
 pub use verify::verify;
 

@@ -1,6 +1,6 @@
 //! The certificate in words.
 
-use super::{Certificate, Decision, Reason};
+use super::{Certificate, Decision, LedgerPlace, Reason, SharedWhy};
 use crate::engine::certify::{Verdict, split_of};
 use crate::engine::log::OutcomeKind;
 use crate::engine::spec::{BaselineKind, BoundKind, JobKind, JobSpec};
@@ -114,4 +114,29 @@ pub(super) fn attestations(spec: &JobSpec) -> Vec<String> {
         all.push(format!("The caller states that the logging policy's risk is {risk} (baseline.known)."));
     }
     all
+}
+
+/// The place in the ledger in words.
+pub(super) fn ledger(place: &LedgerPlace) -> String {
+    let look = place.look;
+    let free = match place.shares {
+        Some(shared) if shared.why == SharedWhy::Repeat => {
+            format!(" It is the certificate of look {} again and costs nothing.", shared.look)
+        }
+        Some(shared) => format!(
+            " It rests on the same event as look {}, which holds at every number of rows at once, and costs \
+             nothing.",
+            shared.look
+        ),
+        None => String::new(),
+    };
+    let family = match place.family {
+        Some(family) => format!(" It belongs to a family of {} looks.", family.looks),
+        None => String::new(),
+    };
+    format!(
+        "Look {look} at these rows.{free}{family} All looks so far hold together with probability at least \
+         {} %, as long as none was asked for because of what another had found.",
+        percent(place.family_wise_confidence)
+    )
 }

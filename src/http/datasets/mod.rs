@@ -2,6 +2,7 @@
 
 mod body;
 mod create;
+mod ledger;
 mod options;
 
 use axum::Json;
@@ -27,6 +28,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list, create::create))
         .routes(routes!(read, delete))
         .routes(routes!(create::append))
+        .routes(routes!(ledger::ledger))
 }
 
 /// A log, at its newest version.

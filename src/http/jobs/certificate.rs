@@ -3,10 +3,9 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
 
 use super::require_success;
-use crate::engine::certificate::Certificate;
+use crate::engine::certificate::Document;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -14,53 +13,12 @@ use crate::http::etag::tagged;
 use crate::http::extract::{Id, Nothing, Params};
 use crate::http::policies::{PolicyView, ReadParams, show};
 use crate::http::problem::Problem;
-use crate::store::{Job, JobId};
-
-/// The engine's certificate, and beside it, outside of its digest, what only the service knows.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[schema(as = IssuedCertificate)]
-pub struct CertificateDocument {
-    #[serde(flatten)]
-    pub certificate: Certificate,
-    pub issued: Issued,
-}
-
-/// Which job issued the certificate. Not under the digest: the same inputs give the same digest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Issued {
-    #[schema(format = "uuid")]
-    pub job_id: String,
-    #[schema(format = "uuid")]
-    pub dataset_id: String,
-    /// The learned policy (kind `learn`).
-    #[schema(format = "uuid", required)]
-    pub policy_id: Option<String>,
-    #[schema(format = "date-time")]
-    pub created_at: String,
-    #[schema(format = "date-time", required)]
-    pub started_at: Option<String>,
-    #[schema(format = "date-time", required)]
-    pub finished_at: Option<String>,
-}
-
-impl Issued {
-    pub fn of(job: &Job) -> Issued {
-        Issued {
-            job_id: job.id.to_string(),
-            dataset_id: job.dataset_id.to_string(),
-            policy_id: job.result.as_ref().and_then(|result| result.policy_id).map(|id| id.to_string()),
-            created_at: job.created_at.to_string(),
-            started_at: job.started_at.map(|time| time.to_string()),
-            finished_at: job.finished_at.map(|time| time.to_string()),
-        }
-    }
-}
+use crate::store::JobId;
 
 /// The certificate of a finished job.
 #[utoipa::path(get, path = "/v1/jobs/{id}/certificate", tag = "Certificates", operation_id = "get_certificate",
     params(("id" = String, Path, format = "uuid")),
-    responses((status = 200, description = "The certificate", body = CertificateDocument),
+    responses((status = 200, description = "The certificate", body = Document),
               (status = 304, description = "The client has it already"),
               (status = 409, description = "`job_unfinished`",
                headers(("retry-after" = u32, description = "Seconds"))),
@@ -74,11 +32,10 @@ pub async fn certificate(
 ) -> Result<Response, Problem> {
     let job = app.store.repository().job(&workspace, id).await?;
     require_success(&job)?;
-    let certificate = app.store.certificate(&job).await?;
-    let certificate =
-        certificate.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
-    let tag = certificate.digest.clone();
-    Ok(tagged(&headers, &tag, || CertificateDocument { certificate, issued: Issued::of(&job) }))
+    let document = app.store.document(&job).await?;
+    let document = document.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    let tag = document.certificate.digest.clone();
+    Ok(tagged(&headers, &tag, || document))
 }
 
 /// The policy that a finished job learned.

@@ -17,8 +17,6 @@ use super::codes::Code;
 use super::problem::Problem;
 use crate::store::{Job, JobStatus};
 
-pub use certificate::{CertificateDocument, Issued};
-
 /// How long a client should wait before it asks again about an unfinished job.
 pub const POLL_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 

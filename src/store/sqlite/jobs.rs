@@ -153,6 +153,7 @@ impl Jobs for Sqlite {
             return Err(StoreError::Exists(Resource::Job, new.id.to_string()));
         }
         write.check_inputs(&new).await?;
+        write.check_family(&new).await?;
         write.check_room(&new.workspace, limits).await?;
         sqlx::query("INSERT INTO workspaces (id, last_served) VALUES ($1, 0) ON CONFLICT DO NOTHING")
             .bind(new.workspace.as_str())

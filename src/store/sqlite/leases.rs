@@ -100,6 +100,7 @@ impl Write {
         if let Some(policy) = success.policy {
             insert_policy(self, policy).await?;
         }
+        self.enter_look(&after, &success.drawn, success.signing_key.as_deref()).await?;
         self.name_blobs(&id.to_string(), &[success.certificate, success.evidence]).await?;
         let data = json!({
             "decision": success.result.decision,

@@ -14,6 +14,7 @@ mod datasets;
 mod jobs;
 mod keys;
 mod leases;
+mod ledger;
 mod policies;
 mod recent;
 mod requests;

@@ -5,7 +5,8 @@ use sqlx::{Connection, Row, SqliteConnection};
 use crate::store::error::{Result, StoreError};
 
 /// Never edit one that was released; add the next.
-const MIGRATIONS: &[&str] = &[include_str!("schema/0001_initial.sql")];
+const MIGRATIONS: &[&str] =
+    &[include_str!("schema/0001_initial.sql"), include_str!("schema/0002_ledger.sql")];
 
 pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;

@@ -1,0 +1,82 @@
+//! `GET /v1/datasets/{id}/ledger`: every certificate that was drawn from a dataset's rows.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+
+use super::ListParams;
+use crate::engine::certificate::{Decision, LedgerPlace, family_wise_confidence};
+use crate::engine::spec::{BoundKind, JobKind};
+use crate::http::App;
+use crate::http::auth::Caller;
+use crate::http::extract::{Id, Params};
+use crate::http::page::List;
+use crate::http::problem::Problem;
+use crate::store::{DatasetId, JobId, LedgerEntry, LedgerSummary, Timestamp};
+
+/// The ledger as a whole, and a page of its looks.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Ledger)]
+pub struct LedgerView {
+    /// How many certificates were drawn, from whatever version.
+    looks: u64,
+    /// The sum of what they cost.
+    spent: f64,
+    /// The probability, at least, that all of them hold together.
+    family_wise_confidence: f64,
+    #[serde(flatten)]
+    page: List<LookView>,
+}
+
+/// One certificate. It stays here when its job is deleted.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[schema(as = Look)]
+pub struct LookView {
+    #[serde(flatten)]
+    place: LedgerPlace,
+    #[schema(value_type = String, format = "uuid")]
+    job_id: JobId,
+    dataset_version: u64,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+    kind: JobKind,
+    bound: BoundKind,
+    /// How many candidates shared its δ; 0 for kind `learn`.
+    candidates: u64,
+    decision: Decision,
+    /// Null where it was issued before there was a ledger.
+    #[schema(required)]
+    certificate_digest: Option<String>,
+}
+
+impl From<LedgerEntry> for LookView {
+    fn from(entry: LedgerEntry) -> Self {
+        LookView {
+            place: entry.place,
+            job_id: entry.job_id,
+            dataset_version: entry.dataset_version,
+            created_at: entry.created_at,
+            kind: entry.kind,
+            bound: entry.bound,
+            candidates: entry.candidates,
+            decision: entry.decision,
+            certificate_digest: entry.digest,
+        }
+    }
+}
+
+/// Every certificate drawn from the dataset's rows, the newest first, and what they are worth together.
+#[utoipa::path(get, path = "/v1/datasets/{id}/ledger", tag = "Datasets", operation_id = "get_ledger",
+    params(("id" = String, Path, format = "uuid"), ListParams),
+    responses((status = 200, description = "The ledger", body = LedgerView)))]
+pub async fn ledger(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<DatasetId>,
+    Params(params): Params<ListParams>,
+) -> Result<Json<LedgerView>, Problem> {
+    let (summary, page) = app.store.repository().ledger(&workspace, id, &params.page()?).await?;
+    let LedgerSummary { looks, spent } = summary;
+    let family_wise_confidence = family_wise_confidence(spent);
+    Ok(Json(LedgerView { looks, spent, family_wise_confidence, page: List::of(page, LookView::from) }))
+}

@@ -1,0 +1,122 @@
+//! The key that certificates are signed with: a file in the data directory, made at the first start
+//! and readable by its owner only. Its public half is kept in the database too, so that certificates
+//! of earlier keys stay verifiable after the file was replaced.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::{Deserialize, Serialize};
+
+use super::Store;
+use super::error::{Result, StoreError};
+use crate::engine::certificate::{PublicKey, SigningKey};
+
+const FILE: &str = "signing-key.json";
+
+/// Both halves, so that a damaged byte in either is noticed.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KeyFile {
+    algorithm: String,
+    secret_key: String,
+    public_key: String,
+}
+
+impl Store {
+    /// For the one server on a directory, which holds its lock: from here on certificates are signed.
+    pub async fn sign_with_key_in(mut self, directory: &Path) -> Result<Store> {
+        let path = directory.join(FILE);
+        let key = match read_signing_key(&path)? {
+            Some(key) => key,
+            None => {
+                let key = make_signing_key(&path)?;
+                tracing::info!(key_id = key.public().key_id(), "made a key to sign certificates with");
+                key
+            }
+        };
+        self.repository.remember_signing_key(&key.public()).await?;
+        self.signing_key = Some(Arc::new(key));
+        Ok(self)
+    }
+
+    /// None where nothing is signed: the command line has a store without a key.
+    pub fn signing_key(&self) -> Option<&Arc<SigningKey>> {
+        self.signing_key.as_ref()
+    }
+
+    /// The keys that ever signed here, the newest first.
+    pub async fn public_keys(&self) -> Result<Vec<PublicKey>> {
+        let mut keys = self.repository.signing_keys().await?;
+        if let Some(current) = self.signing_key().map(|key| key.public()) {
+            keys.retain(|key| *key != current);
+            keys.insert(0, current);
+        }
+        Ok(keys)
+    }
+}
+
+/// The key in a file; None where there is no file.
+pub fn read_signing_key(path: &Path) -> Result<Option<SigningKey>> {
+    let refused = |why: String| StoreError::Refused(format!("the signing key {} {why}", path.display()));
+    let text = match std::fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(refused(format!("cannot be read: {error}"))),
+    };
+    let mode = std::fs::metadata(path)?.permissions().mode() & 0o777;
+    // A group may be let in on purpose: orchestrators give volumes one.
+    if mode & 0o007 != 0 {
+        let why = format!(
+            "is open to every user of this machine (mode {mode:03o}), who could sign with it: chmod 600 it if \
+             nobody can have read it, or move it away and a new key is made"
+        );
+        return Err(refused(why));
+    }
+    key_of(&text).map(Some).ok_or_else(|| {
+        refused("is damaged: restore it from a backup, or move it away and a new key is made".into())
+    })
+}
+
+fn key_of(text: &[u8]) -> Option<SigningKey> {
+    let file: KeyFile = serde_json::from_slice(text).ok()?;
+    let seed: [u8; 32] = BASE64.decode(&file.secret_key).ok()?.try_into().ok()?;
+    let key = SigningKey::from_seed(&seed);
+    (file.algorithm == "ed25519" && key.public().base64() == file.public_key).then_some(key)
+}
+
+/// A new key in a new file: whole and on the disk under its name, or not there.
+pub fn make_signing_key(path: &Path) -> Result<SigningKey> {
+    let mut seed = [0u8; 32];
+    getrandom::fill(&mut seed)
+        .map_err(|error| StoreError::Refused(format!("the system gives no random bytes: {error}")))?;
+    let key = SigningKey::from_seed(&seed);
+    let file = KeyFile {
+        algorithm: "ed25519".into(),
+        secret_key: BASE64.encode(seed),
+        public_key: key.public().base64(),
+    };
+    let text = serde_json::to_vec_pretty(&file).map_err(|e| StoreError::damaged("the signing key", e))?;
+    write_secret(path, &text).map_err(|error| {
+        StoreError::Refused(format!("the signing key {} cannot be written: {error}", path.display()))
+    })?;
+    Ok(key)
+}
+
+fn write_secret(path: &Path, text: &[u8]) -> std::io::Result<()> {
+    let staged = path.with_extension("new");
+    match std::fs::remove_file(&staged) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    std::fs::rename(&staged, path)?;
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
