@@ -56,7 +56,7 @@ fn changed(value: &Value) -> Vec<Value> {
         Value::String(text) => vec![json!(format!("{text}x")), json!(text.get(1..)), Value::Null],
         Value::Number(number) if number.is_f64() => {
             let x = number.as_f64().unwrap();
-            vec![json!(x.next_up()), json!(x.next_down()), json!(-x - 1.0)]
+            vec![json!(x.next_up()), json!(x.next_down()), json!(x + 7.0)]
         }
         Value::Number(number) => vec![json!(number.as_i64().unwrap() + 1), json!(number.to_string())],
         Value::Array(items) => {
@@ -127,8 +127,7 @@ fn the_server_sees_swapped_removed_and_foreign_signatures() {
     foreign["signature"]["value"] = json!(BASE64.encode(signature.to_bytes()));
     let mut moved = first.clone();
     moved["ledger"]["family_wise_confidence"] = json!(0.999);
-    for (what, forged) in
-        [("swapped", swapped), ("removed", removed), ("foreign", foreign), ("moved", moved)]
+    for (what, forged) in [("swapped", swapped), ("removed", removed), ("foreign", foreign), ("moved", moved)]
     {
         let answer = verify(&forged);
         assert_eq!((&answer["valid"], &answer["signature"]), (&json!(false), &json!("invalid")), "{what}");

@@ -157,6 +157,19 @@ call 200 POST /v1/certificates/verify "${JSON[@]}" -d "@$WORK/forged"
 jq ".issued.job_id = \"$NOBODY\"" "$WORK/certificate" >"$WORK/forged"
 call 422/unknown_job POST /v1/certificates/verify "${JSON[@]}" -d "@$WORK/forged"
 "$BIN" verify "$WORK/certificate" --url "$BASE" >/dev/null || fail "guarantor verify"
+call 200 GET /v1/certificates/key
+is .algorithm ed25519
+cp "$WORK/body" "$WORK/key"
+"$BIN" verify "$WORK/certificate" --public-key "$WORK/key" >/dev/null || fail "guarantor verify, offline"
+jq ".issued.created_at = \"2020-01-01T00:00:00.000Z\"" "$WORK/certificate" >"$WORK/forged"
+if "$BIN" verify "$WORK/forged" --public-key "$(jq -r .public_key "$WORK/key")" >/dev/null; then fail "a changed time passed"; fi
+call 200 GET "/v1/datasets/$DATASET/ledger"
+is .looks 1
+is '.data[0].job_id' "$JOB"
+FAMILY="{\"dataset_id\":\"$DATASET\",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}],\"independent_of_log\":true,\"family\":{\"delta\":0.05,\"looks\":1}}"
+call 202 POST /v1/jobs "${JSON[@]}" -d "$FAMILY"
+is .spec.delta 0.05
+call 422/family_exhausted POST /v1/jobs "${JSON[@]}" -d "$FAMILY"
 call 409/job_finished POST "/v1/jobs/$JOB/cancel"
 
 echo "== the command line agrees with the service"
@@ -204,6 +217,7 @@ refuse unknown_policy "$DATASET" ",\"prior\":{\"policy_id\":\"$NOBODY\"}"
 refuse policy_required "$DATASET" ',"prior":{"kind":"policy"}'
 refuse policy_shape_mismatch "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$OTHER\"}]"
 refuse prior_needs_logging_policy "$DATASET" ',"prior":{"kind":"logging_policy"}'
+refuse family_delta_conflict "$DATASET" ',"delta":0.05,"family":{"delta":0.05,"looks":2}'
 refuse not_for_this_kind "$DATASET" ',"independent_of_log":true'
 refuse candidates_required "$DATASET" ',"kind":"evaluate"'
 refuse attestation_required "$DATASET" ",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}]"

@@ -9,6 +9,8 @@ mod datasets;
 mod jobs;
 #[path = "store/leases.rs"]
 mod leases;
+#[path = "store/ledger.rs"]
+mod ledger;
 #[path = "store/others.rs"]
 mod others;
 #[path = "store/policies.rs"]
@@ -76,6 +78,16 @@ macro_rules! every_test {
                 a_cancelled_job_is_not_put_back,
                 progress_changes_the_revision,
                 old_progress_is_forgotten,
+            },
+            ledger::{
+                looks_add_up,
+                the_same_certificate_again_is_free,
+                a_family_has_so_many_looks,
+                only_success_is_a_look,
+                a_look_outlives_its_job_and_its_dataset,
+                other_workspaces_do_not_see_looks,
+                a_look_is_signed_as_it_will_be_shown,
+                signing_keys_are_remembered,
             },
             others::{
                 keys_are_found_until_revoked,

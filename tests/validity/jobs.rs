@@ -41,7 +41,7 @@ pub fn learning_from_zero(bound: BoundKind) -> SpecRequest {
 }
 
 /// How far a policy's true risk and improvement exceed what was guaranteed of it; 0 or less is true.
-fn excess(world: &World, policy: &PolicyParams, risk: f64, improvement: f64) -> f64 {
+pub fn excess(world: &World, policy: &PolicyParams, risk: f64, improvement: f64) -> f64 {
     let true_risk = world.risk(policy);
     let true_improvement = world.baseline_risk() - true_risk;
     // f64::max would drop a NaN; the sum keeps it, and NaN counts as violated.

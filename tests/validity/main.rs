@@ -8,6 +8,7 @@
 mod certify;
 mod harness;
 mod jobs;
+mod looks;
 mod world;
 
 use std::collections::BTreeMap;

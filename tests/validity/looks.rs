@@ -1,0 +1,140 @@
+//! Optional stopping: a team appends rows and certifies again until it likes what it sees. What the
+//! service counts as free must hold at all looks together; bounds that hold at one look, used in the
+//! same way, must be seen to fail, or this test would have no power.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use guarantor::engine::bound::{Betting, Bound, Choice, ControlVariate, Sample, lambda_grid};
+use guarantor::engine::certificate::anytime_event;
+use guarantor::engine::log::MemoryLog;
+use guarantor::engine::policy::PolicyParams;
+use guarantor::engine::spec::{BoundKind, Candidate, OptimizerRequest, SpecRequest};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::harness::{Claim, DELTA, assert_flagged, assert_valid, simulate};
+use super::jobs::{excess, learning, learning_from_zero, run_job};
+use super::prefix;
+use super::world::World;
+
+/// Where to look: `looks` numbers of rows from `first` to `last`, in equal ratios.
+fn looks(first: usize, last: usize, looks: usize) -> BTreeSet<usize> {
+    let ratio = (last as f64 / first as f64).powf(1.0 / (looks - 1) as f64);
+    (0..looks).map(|i| (first as f64 * ratio.powi(i as i32)).round() as usize).collect()
+}
+
+/// Certificates of one specification on a growing log, all of which the ledger takes for one look.
+fn shared_claim(
+    name: &'static str,
+    world: &World,
+    request: &SpecRequest,
+    logs: &[MemoryLog],
+    policies: &BTreeMap<String, PolicyParams>,
+) -> Claim {
+    let mut events = BTreeSet::new();
+    let excess_at = |log: &MemoryLog| {
+        let finished = run_job(request, log, policies);
+        let c = &finished.certificate;
+        events.insert(anytime_event(c).expect("a bound that holds at every n"));
+        let policy = finished.evidence.policy.as_ref().or(policies.values().next()).expect("a policy");
+        excess(world, policy, c.guaranteed_risk, c.guaranteed_improvement)
+    };
+    let excesses: Vec<f64> = logs.iter().map(excess_at).collect();
+    assert_eq!(events.len(), 1, "one event for all looks");
+    Claim::that_none_exceeds(name, excesses)
+}
+
+fn evaluating() -> SpecRequest {
+    SpecRequest {
+        candidates: Some(vec![Candidate::Policy { policy_id: "candidate".into() }]),
+        independent_of_log: Some(true),
+        ..learning(BoundKind::Betting, 0)
+    }
+}
+
+#[test]
+fn free_looks_hold_all_together() {
+    for (world, seed) in [(World::no_signal(), 210), (World::peaked(), 220)] {
+        let policy = world.random_policy(0.3, &mut ChaCha8Rng::seed_from_u64(seed));
+        let policies = BTreeMap::from([("candidate".to_string(), policy)]);
+        let tallies = simulate(150, seed, |rng| {
+            let columns = world.draw(400, rng).columns;
+            let logs: Vec<MemoryLog> = looks(10, 400, 10).iter().map(|&n| prefix(&columns, n)).collect();
+            let few: Vec<MemoryLog> = looks(20, 200, 4).iter().map(|&n| prefix(&columns, n)).collect();
+            let optimizer = OptimizerRequest { epochs: Some(5), ..OptimizerRequest::default() };
+            let learned =
+                SpecRequest { optimizer: Some(optimizer), ..learning_from_zero(BoundKind::Betting) };
+            vec![
+                shared_claim("evaluated at every look", &world, &evaluating(), &logs, &policies),
+                shared_claim("learned at every look", &world, &learned, &few, &BTreeMap::new()),
+            ]
+        });
+        assert_valid(&tallies);
+    }
+}
+
+/// The first `n` rows of a log of the uniform policy where every cost is −1 or 0 as a coin falls. Its own
+/// risk is −½, and z_i is the cost: how many coins fell says all.
+#[derive(Clone, Copy)]
+struct Coins {
+    n: u64,
+    fell: u64,
+}
+
+impl Coins {
+    /// Logarithmic smoothing over a grid of λ, by the engine's own formula.
+    fn bound(self, lambdas: impl Iterator<Item = f64>) -> f64 {
+        let sample = Sample { rows: self.n, contexts: self.n };
+        let choice = |lambda: f64| Choice { control: ControlVariate::Constant(0.0), tau: 0.0, lambda };
+        let choices: Vec<Choice> = lambdas.map(choice).collect();
+        let betting = Betting { choices, ..Betting::log_smoothing(sample, DELTA) };
+        let statistic = |c: &Choice| self.fell as f64 * c.lambda.ln_1p() / self.n as f64;
+        let statistics: Vec<f64> = betting.choices.iter().map(statistic).collect();
+        betting.value_and_gradient(&statistics, 0.0).value
+    }
+
+    /// The service's: the grid is the same at every n.
+    fn on_the_grid(self) -> f64 {
+        let grid = lambda_grid(ControlVariate::Constant(0.0), 0.0, 0);
+        self.bound(grid.into_iter().map(|choice| choice.lambda))
+    }
+
+    /// At the λ that is best for this n. At one n it is a bound like any other, and a tighter one, for one λ
+    /// has all of δ; but it rests on another event at every n.
+    fn tuned_to_n(self) -> f64 {
+        self.bound(std::iter::once((8.0 * (1.0 / DELTA).ln() / self.n as f64).sqrt()))
+    }
+
+    /// What a dashboard shows: the mean and the normal quantile of DELTA in standard errors.
+    fn normal_interval(self) -> f64 {
+        let (n, mean) = (self.n as f64, self.fell as f64 / self.n as f64);
+        -mean + 0.8416 * (mean * (1.0 - mean) / n).sqrt()
+    }
+}
+
+#[test]
+fn looking_again_without_care_is_caught() {
+    let stops = looks(30, 5000, 60);
+    let tallies = simulate(4000, 230, |rng| {
+        let (mut fell, mut all) = (0, Vec::new());
+        for n in 1..=5000 {
+            fell += u64::from(rng.random_bool(0.5));
+            if stops.contains(&n) {
+                all.push(Coins { n: n as u64, fell });
+            }
+        }
+        let last = *all.last().expect("a look");
+        let claim = |name: &'static str, bound: f64| Claim { name, bound, truth: -0.5 };
+        let least = |at: fn(Coins) -> f64| all.iter().map(|&c| at(c)).fold(f64::INFINITY, f64::min);
+        vec![
+            claim("λ tuned to n, at one n", last.tuned_to_n()),
+            claim("normal interval, at one n", last.normal_interval()),
+            claim("the grid, at every n", least(Coins::on_the_grid)),
+            claim("one λ, at every n", least(|c| c.bound(std::iter::once(0.15)))),
+            claim("λ tuned to n, at every n", least(Coins::tuned_to_n)),
+            claim("normal interval, at every n", least(Coins::normal_interval)),
+        ]
+    });
+    assert_valid(&tallies[..4]);
+    assert_flagged(&tallies[4..]);
+}
