@@ -193,10 +193,6 @@ fn another_event_is_another_look() {
         assert_eq!(place.get("shares"), None, "{more}: {place}");
     }
     assert_eq!(place(evaluation(&dataset, &second)).get("shares"), None);
-    // Rows without π0(·|x) take the control variates away: the grid is another one.
-    append(&client, &dataset, "{\"x\":[0.5,0.5],\"action\":1,\"propensity\":0.5,\"reward\":1}\n");
-    let narrower = place(evaluation(&dataset, &first));
-    assert_eq!(narrower.get("shares"), None, "{narrower}");
 }
 
 #[test]
