@@ -234,7 +234,7 @@ async fn what_was_issued_before_is_reported_as_unsigned() {
     let job = document["issued"]["job_id"].as_str().unwrap().to_owned();
     let again = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
     let fields = document.as_object_mut().unwrap();
-    (fields.remove("signature"), fields.remove("ledger"));
+    fields.retain(|name, _| name != "signature" && name != "ledger");
     assert_eq!(again, document);
     let checked = client.post("/v1/certificates/verify", &document).expect(200);
     assert_eq!((&checked["valid"], &checked["signature"]), (&json!(true), &json!("unsigned")), "{checked}");

@@ -53,19 +53,20 @@ fn a_consistent_document_that_the_job_did_not_issue_is_caught() {
     let client = server.client();
     let (job, _) = learned(&client, 500);
     let mut document = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
-    let issued = document.as_object_mut().unwrap().remove("issued").unwrap();
+    let fields = document.as_object_mut().unwrap();
+    let beside = ["issued", "ledger", "signature"].map(|name| (name, fields.remove(name).unwrap()));
     let mut certificate: Certificate = serde_json::from_value(document).unwrap();
     certificate.learning.as_mut().unwrap().choices.push("trust me".into());
     certificate.digest = certificate.content_digest();
     let mut forged = serde_json::to_value(&certificate).unwrap();
-    forged["issued"] = issued;
+    beside.into_iter().for_each(|(name, value)| forged[name] = value);
     let checked = client.post("/v1/certificates/verify", &forged).expect(200);
     assert_eq!(checked["valid"], false, "{checked}");
     let failed: Vec<&str> = (checked["checks"].as_array().unwrap().iter())
         .filter(|check| check["ok"] == false)
         .map(|check| check["name"].as_str().unwrap())
         .collect();
-    assert_eq!(failed, ["stored"]);
+    assert_eq!(failed, ["stored", "signature"]);
 }
 
 #[test]

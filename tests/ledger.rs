@@ -264,7 +264,8 @@ fn a_crash_neither_loses_nor_doubles_a_look() {
     assert_eq!(numbers, (1..=jobs.len() as u64).collect::<Vec<_>>());
     let mut entered: Vec<&str> = looks.iter().map(|look| look["job_id"].as_str().unwrap()).collect();
     let mut expected: Vec<&str> = jobs.iter().map(String::as_str).collect();
-    (entered.sort(), expected.sort());
+    entered.sort();
+    expected.sort();
     assert_eq!(entered, expected);
     for job in [&jobs[0], &jobs[20], &jobs[47]] {
         let document = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
