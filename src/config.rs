@@ -50,6 +50,7 @@ pub struct Config {
     pub max_queued_jobs_per_workspace: u64,
     pub max_json_bytes: usize,
     pub max_upload_bytes: u64,
+    pub max_decoded_bytes: u64,
     pub max_actions: usize,
     pub max_features: usize,
     pub request_seconds: u64,
@@ -125,6 +126,13 @@ impl Config {
                 "max_queued_jobs_per_workspace ({}) exceeds max_queued_jobs ({}), so one workspace could \
                  fill the queue; lower it or raise max_queued_jobs",
                 self.max_queued_jobs_per_workspace, self.max_queued_jobs
+            ));
+        }
+        if self.max_decoded_bytes < self.max_upload_bytes {
+            return refuse(format!(
+                "max_decoded_bytes ({}) is less than max_upload_bytes ({}), so an upload could be refused \
+                 for being compressed; raise it",
+                self.max_decoded_bytes, self.max_upload_bytes
             ));
         }
         if self.max_wait_seconds > 60 {

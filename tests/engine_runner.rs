@@ -11,7 +11,7 @@ use guarantor::engine::control::unattended;
 use guarantor::engine::log::Outcome;
 use guarantor::engine::spec::{BoundKind, SpecContext, SpecRequest};
 use guarantor::engine::{self};
-use guarantor::ingest::{self, Format, IngestLimits, Upload};
+use guarantor::ingest::{self, Encoding, Format, IngestLimits, Upload};
 use guarantor::queue::{EngineRunner, Queue, QueueSettings, StoredInputs};
 use guarantor::store::{Dataset, DatasetId, Job, JobStatus, NewJob, PolicyId, Store, Workspace};
 use serde_json::json;
@@ -37,6 +37,7 @@ async fn upload(store: &Store, rows: usize) -> Dataset {
         workspace: Workspace::default(),
         name: None,
         format: Format::Ndjson,
+        encoding: Encoding::default(),
         n_actions: None,
         outcome: Outcome::default(),
         logging_policy: Some((policy, policy_params())),

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use guarantor::engine::log::{LogSource, MemoryLog, Outcome, OutcomeKind};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::ingest::{self, Append, BodyError, Format, IngestError, IngestLimits, Upload};
+use guarantor::ingest::{self, Append, BodyError, Encoding, Format, IngestError, IngestLimits, Upload};
 use guarantor::store::{Dataset, DatasetId, PageRequest, PolicyId, Store, Workspace};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ fn upload(format: Format) -> Upload {
         workspace: Workspace::default(),
         name: Some("log".into()),
         format,
+        encoding: Encoding::default(),
         n_actions: None,
         outcome: Outcome::default(),
         logging_policy: None,
@@ -431,6 +432,7 @@ async fn rows_are_appended() {
     let append = |dataset: &Dataset| Append {
         dataset: dataset.clone(),
         format: Format::Ndjson,
+        encoding: Encoding::default(),
         logging_policy: None,
         limits: IngestLimits::default(),
     };

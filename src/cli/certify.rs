@@ -138,6 +138,7 @@ pub(super) async fn read_log(
         workspace: workspace.clone(),
         name: None,
         format: format_of(args.file)?,
+        encoding: ingest::Encoding::Identity,
         n_actions: args.n_actions,
         outcome: args.outcome,
         logging_policy,

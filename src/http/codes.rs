@@ -37,6 +37,7 @@ codes! {
     InvalidQuery 400 "invalid_query" "A query parameter is unknown or cannot be read";
     InvalidCursor 400 "invalid_cursor" "The cursor is not one that this list gave out";
     InvalidHeader 400 "invalid_header" "A header cannot be read";
+    DigestMismatch 400 "digest_mismatch" "The body is not the one that its digest was taken of";
     Unauthorized 401 "unauthorized" "A valid API key is needed";
     DecisionKeep 403 "decision_keep" "The decision is to keep the deployed policy";
     NotFound 404 "not_found" "There is no such resource";

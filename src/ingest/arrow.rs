@@ -1,33 +1,104 @@
-//! Arrow columns as rows' fields: what Parquet files, and Arrow streams, have in common.
+//! Arrow columns as rows' fields: what Parquet files and Arrow streams have in common.
+//!
+//! The bytes come from anyone. Decoding runs where a panic of the library is caught and becomes a
+//! refusal, and a batch is converted a few rows at a time, whatever its size.
+
+use std::collections::{BTreeMap, HashSet};
+use std::panic::AssertUnwindSafe;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_schema::DataType;
+use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, StructArray};
+use arrow_buffer::NullBuffer;
+use arrow_schema::{DataType, Schema};
 
-use super::row::{FIELDS, Fault};
+use super::row::{FIELDS, Fault, FormatError, RawRow, Visit};
 
 const CANDIDATE_PREFIX: &str = "candidate.";
 
-/// The fields of rows that a batch has.
-#[derive(Default)]
-pub struct Columns {
-    pub x: Option<Lists>,
-    pub action: Option<Integers>,
-    pub propensity: Option<Numbers>,
-    pub propensities: Option<Lists>,
-    pub cost: Option<Numbers>,
-    pub reward: Option<Numbers>,
-    pub context_id: Option<Texts>,
-    pub event_id: Option<Texts>,
-    pub candidates: Vec<(String, Numbers)>,
+/// Rows that are converted at once.
+const SLICE_ROWS: usize = 256;
+
+/// What `work` gives, or a refusal where it panics.
+pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, FormatError> {
+    std::panic::catch_unwind(AssertUnwindSafe(work))
+        .map_err(|_| FormatError::Unreadable("the file is damaged: its columns contradict each other".into()))
 }
 
-/// The error names the column and says which types it may have.
-pub fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
+/// Whether these are the columns of a log. The error names the column and says what it may be.
+pub fn check_schema(schema: &Schema) -> Result<(), String> {
+    let mut names = HashSet::new();
+    for field in schema.fields() {
+        if !names.insert(field.name().as_str()) {
+            return Err(format!("the column {} is there twice", field.name()));
+        }
+    }
+    if !names.contains("action") {
+        return Err(format!("the column action is missing; columns are {FIELDS} and candidate.NAME"));
+    }
+    // A batch without rows has every type's checks and nothing else.
+    columns_of(&RecordBatch::new_empty(schema.clone().into())).map(drop)
+}
+
+/// Hands on the batch's rows. `number` is that of the row before.
+pub fn each_row(batch: &RecordBatch, number: &mut u64, visit: &mut Visit) -> Result<(), FormatError> {
+    for from in (0..batch.num_rows()).step_by(SLICE_ROWS) {
+        let n = SLICE_ROWS.min(batch.num_rows() - from);
+        let columns = guarded(|| columns_of(&batch.slice(from, n)))?.map_err(FormatError::Unreadable)?;
+        for i in 0..n {
+            *number += 1;
+            visit(*number, columns.row(i)).map_err(FormatError::Stopped)?;
+        }
+    }
+    Ok(())
+}
+
+/// The fields of rows that a batch has.
+#[derive(Default)]
+struct Columns {
+    x: Option<Lists>,
+    action: Option<Integers>,
+    propensity: Option<Numbers>,
+    propensities: Option<Lists>,
+    cost: Option<Numbers>,
+    reward: Option<Numbers>,
+    context_id: Option<Texts>,
+    event_id: Option<Texts>,
+    candidates: Vec<(String, Numbers)>,
+}
+
+impl Columns {
+    fn row(&self, i: usize) -> Result<RawRow, Fault> {
+        let mut candidates: Option<BTreeMap<String, f64>> = None;
+        for (name, column) in &self.candidates {
+            if let Some(value) = column.number(i) {
+                candidates.get_or_insert_default().insert(name.clone(), value);
+            }
+        }
+        let number = |column: &Option<Numbers>| column.as_ref().and_then(|c| c.number(i));
+        let text = |column: &Option<Texts>| column.as_ref().and_then(|c| c.text(i));
+        let list = |column: &Option<Lists>, field: &str| match column {
+            Some(column) => column.list(field, i),
+            None => Ok(None),
+        };
+        Ok(RawRow {
+            x: list(&self.x, "x")?,
+            action: self.action.as_ref().and_then(|c| c.integer(i)),
+            propensity: number(&self.propensity),
+            propensities: list(&self.propensities, "propensities")?,
+            cost: number(&self.cost),
+            reward: number(&self.reward),
+            context_id: text(&self.context_id),
+            event_id: text(&self.event_id),
+            candidates,
+        })
+    }
+}
+
+fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
     let mut columns = Columns::default();
     for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         let name = field.name().as_str();
@@ -42,9 +113,7 @@ pub fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
             "event_id" => columns.event_id = Some(Texts::of(name, array)?),
             "candidates" => columns.candidates.extend(members(name, array)?),
             _ => match name.strip_prefix(CANDIDATE_PREFIX) {
-                Some(candidate) => {
-                    columns.candidates.push((candidate.into(), Numbers::of(name, array)?));
-                }
+                Some(candidate) => columns.candidates.push((candidate.into(), Numbers::of(name, array)?)),
                 None => {
                     return Err(format!(
                         "the column {name} is not a field of a row; those are {FIELDS} and candidate.NAME"
@@ -53,13 +122,24 @@ pub fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
             },
         }
     }
-    Ok(columns)
+    let mut names = HashSet::new();
+    match columns.candidates.iter().find(|(name, _)| !names.insert(name)) {
+        Some((name, _)) => Err(format!("the candidate {name} is there twice")),
+        None => Ok(columns),
+    }
 }
 
 fn members(name: &str, array: &ArrayRef) -> Result<Vec<(String, Numbers)>, String> {
-    let members = array.as_struct_opt().ok_or_else(|| wrong(name, array, "a struct of floats"))?;
+    let members: &StructArray =
+        array.as_struct_opt().ok_or_else(|| wrong(name, array, "a struct of floats"))?;
     let named = members.fields().iter().zip(members.columns());
-    named.map(|(field, values)| Ok((field.name().clone(), Numbers::of(field.name(), values)?))).collect()
+    let member = |(field, values): (&arrow_schema::FieldRef, &ArrayRef)| {
+        let mut numbers = Numbers::of(&format!("candidates.{}", field.name()), values)?;
+        // What a struct that is null has in it is nothing.
+        numbers.nulls = NullBuffer::union(numbers.nulls.as_ref(), members.nulls());
+        Ok((field.name().clone(), numbers))
+    };
+    named.map(member).collect()
 }
 
 fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
@@ -67,120 +147,188 @@ fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
 }
 
 /// Floats and integers alike.
-pub struct Numbers(Vec<Option<f64>>);
+struct Numbers {
+    values: Vec<f64>,
+    nulls: Option<NullBuffer>,
+}
 
 impl Numbers {
     fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
-        numbers(array).map(Numbers).ok_or_else(|| wrong(name, array, "a float or an integer"))
+        let values = numbers(array).ok_or_else(|| wrong(name, array, "a float or an integer"))?;
+        Ok(Numbers { values, nulls: array.nulls().cloned() })
     }
 
-    pub fn number(&self, i: usize) -> Option<f64> {
-        self.0.get(i).copied().flatten()
+    fn number(&self, i: usize) -> Option<f64> {
+        self.values.get(i).copied().filter(|_| is_there(&self.nulls, i))
     }
 }
 
-pub struct Integers(Vec<Option<i64>>);
+struct Integers {
+    values: Vec<i64>,
+    nulls: Option<NullBuffer>,
+}
 
 impl Integers {
     fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
-        integers(array).map(Integers).ok_or_else(|| wrong(name, array, "an integer"))
+        let values = integers(array).ok_or_else(|| wrong(name, array, "an integer"))?;
+        Ok(Integers { values, nulls: array.nulls().cloned() })
     }
 
-    pub fn integer(&self, i: usize) -> Option<i64> {
-        self.0.get(i).copied().flatten()
+    fn integer(&self, i: usize) -> Option<i64> {
+        self.values.get(i).copied().filter(|_| is_there(&self.nulls, i))
     }
 }
 
-pub struct Texts(Vec<Option<String>>);
+fn is_there(nulls: &Option<NullBuffer>, i: usize) -> bool {
+    nulls.as_ref().is_none_or(|nulls| i < nulls.len() && nulls.is_valid(i))
+}
+
+/// Ids: texts, or integers in their decimal form. Kept as they came; a text is made where one is read.
+enum Texts {
+    Plain(ArrayRef),
+    /// Beyond i64, where `Integers` would make different ids one.
+    Unsigned(ArrayRef),
+    Integers(Integers),
+    Dictionary(Integers, Box<Texts>),
+}
 
 impl Texts {
     fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
-        let texts = match array.data_type() {
-            DataType::Utf8 => Some(array.as_string::<i32>().iter().map(|t| t.map(String::from)).collect()),
-            DataType::LargeUtf8 => {
-                Some(array.as_string::<i64>().iter().map(|t| t.map(String::from)).collect())
+        Ok(match array.data_type() {
+            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Texts::Plain(array.clone()),
+            DataType::UInt64 => Texts::Unsigned(array.clone()),
+            DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => {
+                let (keys, values) = match array.as_any_dictionary_opt() {
+                    Some(dictionary) => (dictionary.keys(), dictionary.values()),
+                    None => return Err(wrong(name, array, "a text or an integer")),
+                };
+                let nulls = keys.nulls().cloned();
+                let keys = keys.slice(0, keys.len());
+                let values_of = integers(&keys).ok_or_else(|| wrong(name, array, "a text or an integer"))?;
+                Texts::Dictionary(Integers { values: values_of, nulls }, Box::new(Texts::of(name, values)?))
             }
-            DataType::Utf8View => Some(array.as_string_view().iter().map(|t| t.map(String::from)).collect()),
-            // Beyond i64, where `integers` would make different ids one.
-            DataType::UInt64 => Some(primitive::<UInt64Type, _>(array, |v| Some(v.to_string()))),
-            _ => integers(array).map(|all| all.into_iter().map(|v| v.map(|v| v.to_string())).collect()),
-        };
-        texts.map(Texts).ok_or_else(|| wrong(name, array, "a text or an integer"))
+            _ => match integers(array) {
+                Some(values) => Texts::Integers(Integers { values, nulls: array.nulls().cloned() }),
+                None => return Err(wrong(name, array, "a text or an integer")),
+            },
+        })
     }
 
-    pub fn text(&self, i: usize) -> Option<String> {
-        self.0.get(i).cloned().flatten()
+    fn text(&self, i: usize) -> Option<String> {
+        match self {
+            Texts::Plain(array) | Texts::Unsigned(array) if i >= array.len() || array.is_null(i) => None,
+            Texts::Plain(array) => Some(match array.data_type() {
+                DataType::Utf8 => array.as_string::<i32>().value(i).to_owned(),
+                DataType::LargeUtf8 => array.as_string::<i64>().value(i).to_owned(),
+                _ => array.as_string_view().value(i).to_owned(),
+            }),
+            Texts::Unsigned(array) => Some(array.as_primitive::<UInt64Type>().value(i).to_string()),
+            Texts::Integers(integers) => integers.integer(i).map(|id| id.to_string()),
+            Texts::Dictionary(keys, values) => values.text(usize::try_from(keys.integer(i)?).ok()?),
+        }
     }
 }
 
 /// Lists of numbers: where each begins and ends in the numbers of them all.
-pub struct Lists {
-    bounds: Vec<Option<(usize, usize)>>,
-    values: Vec<Option<f64>>,
+struct Lists {
+    offsets: Vec<usize>,
+    nulls: Option<NullBuffer>,
+    values: Values,
+}
+
+/// The usual types are narrowed or widened only where a row is read.
+enum Values {
+    Single(Float32Array),
+    Double(Float64Array),
+    Other(Numbers),
 }
 
 impl Lists {
     fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
         let wrong = || wrong(name, array, "a list or fixed-size list of floats");
-        let (bounds, values): (Vec<(usize, usize)>, ArrayRef) = match array.data_type() {
+        let (offsets, values): (Vec<usize>, ArrayRef) = match array.data_type() {
             DataType::List(_) => {
                 let list = array.as_list::<i32>();
-                (pairs(list.value_offsets().iter().map(|&o| o as usize)), list.values().clone())
+                (list.value_offsets().iter().map(|&o| o as usize).collect(), list.values().clone())
             }
             DataType::LargeList(_) => {
                 let list = array.as_list::<i64>();
-                (pairs(list.value_offsets().iter().map(|&o| o as usize)), list.values().clone())
+                (list.value_offsets().iter().map(|&o| o as usize).collect(), list.values().clone())
             }
             DataType::FixedSizeList(_, size) => {
                 let list = array.as_fixed_size_list();
-                let (size, n) = (*size as usize, list.len());
-                (pairs((0..=n).map(|i| i * size)), list.values().clone())
+                let size = usize::try_from(*size).map_err(|_| wrong())?;
+                ((0..=list.len()).map(|i| i * size).collect(), list.values().clone())
             }
             _ => return Err(wrong()),
         };
-        let bounds = bounds.into_iter().enumerate().map(|(i, b)| array.is_valid(i).then_some(b)).collect();
-        Ok(Lists { bounds, values: numbers(&values).ok_or_else(wrong)? })
+        // Of a slice's values only those that its rows have.
+        let first = offsets.first().copied().unwrap_or(0);
+        let last = offsets.last().copied().unwrap_or(0);
+        let values = values.slice(first, last - first);
+        let values = match values.data_type() {
+            DataType::Float32 => Values::Single(values.as_primitive().clone()),
+            DataType::Float64 => Values::Double(values.as_primitive().clone()),
+            _ => {
+                let nulls = values.nulls().cloned();
+                Values::Other(Numbers { values: numbers(&values).ok_or_else(wrong)?, nulls })
+            }
+        };
+        let offsets = offsets.into_iter().map(|offset| offset - first).collect();
+        Ok(Lists { offsets, nulls: array.nulls().cloned(), values })
     }
 
-    pub fn list(&self, field: &str, i: usize) -> Result<Option<Vec<f64>>, Fault> {
-        let Some((from, to)) = self.bounds.get(i).copied().flatten() else { return Ok(None) };
-        let values = self.values.get(from..to).unwrap_or_default().iter().enumerate();
-        let values = values.map(|(j, v)| v.ok_or_else(|| Fault::new(format!("{field}[{j}]"), "is null")));
-        values.collect::<Result<_, _>>().map(Some)
+    fn list(&self, field: &str, i: usize) -> Result<Option<Vec<f64>>, Fault> {
+        let (Some(&from), Some(&to)) = (self.offsets.get(i), self.offsets.get(i + 1)) else {
+            return Ok(None);
+        };
+        if !is_there(&self.nulls, i) {
+            return Ok(None);
+        }
+        let nulls = match &self.values {
+            Values::Single(array) => array.nulls(),
+            Values::Double(array) => array.nulls(),
+            Values::Other(numbers) => numbers.nulls.as_ref(),
+        };
+        if let Some(nulls) = nulls
+            && let Some(at) = (from..to).find(|&at| nulls.is_null(at))
+        {
+            return Err(Fault::new(format!("{field}[{}]", at - from), "is null"));
+        }
+        Ok(Some(match &self.values {
+            Values::Single(array) => array.values()[from..to].iter().map(|&v| v.into()).collect(),
+            Values::Double(array) => array.values()[from..to].to_vec(),
+            Values::Other(numbers) => numbers.values[from..to].to_vec(),
+        }))
     }
 }
 
-fn pairs(offsets: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
-    let offsets: Vec<usize> = offsets.collect();
-    offsets.windows(2).map(|pair| (pair[0], pair[1])).collect()
+fn primitive<T: ArrowPrimitiveType, U>(array: &dyn Array, convert: impl Fn(T::Native) -> U) -> Vec<U> {
+    array.as_primitive::<T>().values().iter().map(|&value| convert(value)).collect()
 }
 
-fn primitive<T: ArrowPrimitiveType, U>(
-    array: &ArrayRef,
-    convert: impl Fn(T::Native) -> Option<U>,
-) -> Vec<Option<U>> {
-    array.as_primitive::<T>().iter().map(|value| value.and_then(&convert)).collect()
-}
-
-fn integers(array: &ArrayRef) -> Option<Vec<Option<i64>>> {
+fn integers(array: &dyn Array) -> Option<Vec<i64>> {
     Some(match array.data_type() {
-        DataType::Int8 => primitive::<Int8Type, _>(array, |v| Some(v.into())),
-        DataType::Int16 => primitive::<Int16Type, _>(array, |v| Some(v.into())),
-        DataType::Int32 => primitive::<Int32Type, _>(array, |v| Some(v.into())),
-        DataType::Int64 => primitive::<Int64Type, _>(array, Some),
-        DataType::UInt8 => primitive::<UInt8Type, _>(array, |v| Some(v.into())),
-        DataType::UInt16 => primitive::<UInt16Type, _>(array, |v| Some(v.into())),
-        DataType::UInt32 => primitive::<UInt32Type, _>(array, |v| Some(v.into())),
+        DataType::Int8 => primitive::<Int8Type, _>(array, i64::from),
+        DataType::Int16 => primitive::<Int16Type, _>(array, i64::from),
+        DataType::Int32 => primitive::<Int32Type, _>(array, i64::from),
+        DataType::Int64 => primitive::<Int64Type, _>(array, |v| v),
+        DataType::UInt8 => primitive::<UInt8Type, _>(array, i64::from),
+        DataType::UInt16 => primitive::<UInt16Type, _>(array, i64::from),
+        DataType::UInt32 => primitive::<UInt32Type, _>(array, i64::from),
         // No action is beyond i64; saturated, it is refused as out of range.
-        DataType::UInt64 => primitive::<UInt64Type, _>(array, |v| Some(i64::try_from(v).unwrap_or(i64::MAX))),
+        DataType::UInt64 => primitive::<UInt64Type, _>(array, |v| i64::try_from(v).unwrap_or(i64::MAX)),
         _ => return None,
     })
 }
 
-fn numbers(array: &ArrayRef) -> Option<Vec<Option<f64>>> {
-    match array.data_type() {
-        DataType::Float32 => Some(primitive::<Float32Type, _>(array, |v| Some(v.into()))),
-        DataType::Float64 => Some(primitive::<Float64Type, _>(array, Some)),
-        _ => Some(integers(array)?.into_iter().map(|v| v.map(|v| v as f64)).collect()),
-    }
+fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
+    Some(match array.data_type() {
+        DataType::Float16 => primitive::<Float16Type, _>(array, |v| v.to_f64()),
+        DataType::Float32 => primitive::<Float32Type, _>(array, f64::from),
+        DataType::Float64 => primitive::<Float64Type, _>(array, |v| v),
+        // Beyond i64, where integers would saturate.
+        DataType::UInt64 => primitive::<UInt64Type, _>(array, |v| v as f64),
+        _ => integers(array)?.into_iter().map(|v| v as f64).collect(),
+    })
 }

@@ -36,6 +36,12 @@ pub enum BodyError {
     TooLarge { limit: u64 },
     #[error("the body broke off: {0}")]
     Broken(String),
+    /// The form around the data is not one.
+    #[error("{0}")]
+    Form(String),
+    /// The bytes are not those that the sender took the digest of.
+    #[error("{0}")]
+    Digest(String),
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +56,9 @@ pub enum IngestError {
     Unreadable(String),
     #[error("{0}")]
     TooLarge(String),
+    /// More comes out of the body than may.
+    #[error("{0}")]
+    Expands(String),
     #[error(transparent)]
     Body(#[from] BodyError),
     #[error(transparent)]

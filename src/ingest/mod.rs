@@ -6,7 +6,10 @@
 //! the first refusal on nothing is kept.
 
 mod arrow;
+mod arrow_stream;
 mod check;
+mod csv;
+mod decompress;
 mod dsjson;
 mod errors;
 mod hashing;
@@ -15,7 +18,9 @@ mod identity;
 mod ndjson;
 mod obd;
 mod parquet;
+mod parquet_sizes;
 mod pipe;
+mod records;
 mod row;
 mod rules;
 
@@ -32,11 +37,13 @@ use crate::store::{
     dataset_part_key,
 };
 
+pub use decompress::Encoding;
 pub use errors::{BodyError, IngestError, RowErrors};
 pub use hashing::Hashing;
 pub use health::{Fit, Health, Warning};
 
 use check::Checker;
+use decompress::Decoded;
 use row::{FormatError, Visit};
 use rules::Rules;
 
@@ -44,7 +51,9 @@ use rules::Rules;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Ndjson,
+    Csv,
     Parquet,
+    ArrowStream,
     /// Vowpal Wabbit's decision-service JSON.
     Dsjson(Hashing),
     /// The Open Bandit Dataset's CSV.
@@ -60,6 +69,11 @@ pub struct IngestLimits {
     /// p.
     pub dim: usize,
     pub line_bytes: usize,
+    /// Of one message of an Arrow stream, which is held whole.
+    pub message_bytes: usize,
+    /// What may come out of a compressed body or file, in bytes and in multiples of what went in.
+    pub decoded_bytes: u64,
+    pub decoded_ratio: u64,
     /// Where formats that cannot be read forwards are put down while they are read; the system's
     /// temporary directory where it is not given.
     pub spool: Option<PathBuf>,
@@ -67,7 +81,16 @@ pub struct IngestLimits {
 
 impl Default for IngestLimits {
     fn default() -> Self {
-        IngestLimits { rows: 1 << 30, actions: 10_000, dim: 100_000, line_bytes: 32 << 20, spool: None }
+        IngestLimits {
+            rows: 1 << 30,
+            actions: 10_000,
+            dim: 100_000,
+            line_bytes: 32 << 20,
+            message_bytes: 256 << 20,
+            decoded_bytes: 64 << 30,
+            decoded_ratio: 500,
+            spool: None,
+        }
     }
 }
 
@@ -76,6 +99,7 @@ pub struct Upload {
     pub workspace: Workspace,
     pub name: Option<String>,
     pub format: Format,
+    pub encoding: Encoding,
     pub n_actions: Option<usize>,
     pub outcome: Outcome,
     /// The policy that logged, where it is stored.
@@ -87,6 +111,7 @@ pub struct Upload {
 pub struct Append {
     pub dataset: Dataset,
     pub format: Format,
+    pub encoding: Encoding,
     /// The dataset's own, where it has one.
     pub logging_policy: Option<PolicyParams>,
     pub limits: IngestLimits,
@@ -99,7 +124,8 @@ where
 {
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
-    let content = receive(store, upload.id, upload.format, Checker::new(rules), Vec::new(), body).await?;
+    let coded = (upload.format, upload.encoding);
+    let content = receive(store, upload.id, coded, Checker::new(rules), Vec::new(), body).await?;
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
     let new = NewDataset {
         id: upload.id,
@@ -122,7 +148,8 @@ where
     let stored = store.fetch_log(&before).await?;
     let checker = on_blocking_thread(move || after(stored, Checker::new(rules))).await??;
     let kept = before.content.parts.clone();
-    let content = receive(store, before.id, append.format, checker, kept, body).await?;
+    let coded = (append.format, append.encoding);
+    let content = receive(store, before.id, coded, checker, kept, body).await?;
     let first_new = before.content.parts.len();
     let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
     let added =
@@ -142,7 +169,7 @@ fn after(stored: StoredLog, mut checker: Checker) -> Result<Checker, IngestError
 async fn receive<S>(
     store: &Store,
     id: DatasetId,
-    format: Format,
+    coded: (Format, Encoding),
     checker: Checker,
     kept: Vec<crate::store::BlobRef>,
     body: S,
@@ -152,7 +179,7 @@ where
 {
     let (sender, reader) = pipe::pipe();
     let sink = check::Part::new(store.blobs().clone(), dataset_part_key(id));
-    let decoding = tokio::task::spawn_blocking(move || decode(format, reader, checker, sink, kept));
+    let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, sink, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| IngestError::Crashed)?;
     // A body that broke off is the reason for whatever the decoder made of its first half.
@@ -161,8 +188,8 @@ where
 }
 
 fn decode(
-    format: Format,
-    reader: impl Read,
+    (format, encoding): (Format, Encoding),
+    reader: impl Read + Send + 'static,
     mut checker: Checker,
     mut sink: check::Part,
     mut parts: Vec<crate::store::BlobRef>,
@@ -170,12 +197,18 @@ fn decode(
     let limits = checker.limits().clone();
     let mut visit = |number, row| checker.accept(number, row, &mut sink);
     let visit: &mut Visit = &mut visit;
+    let mut source = Decoded::new(encoding, reader, &limits).map_err(StoreError::Io)?;
+    let refusal = source.refusal();
     let read = match format {
-        Format::Ndjson => ndjson::read(reader, &limits, visit),
-        Format::Parquet => parquet::read(reader, &limits, visit),
-        Format::Dsjson(hashing) => dsjson::read(reader, hashing, &limits, visit),
-        Format::Obd(hashing) => obd::read(reader, hashing, &limits, visit),
+        Format::Ndjson => ndjson::read(&mut source, &limits, visit),
+        Format::Csv => csv::read(&mut source, &limits, visit),
+        Format::Parquet => parquet::read(&mut source, &limits, visit),
+        Format::ArrowStream => arrow_stream::read(&mut source, &limits, visit),
+        Format::Dsjson(hashing) => dsjson::read(&mut source, hashing, &limits, visit),
+        Format::Obd(hashing) => obd::read(&mut source, hashing, &limits, visit),
     };
+    let read = read.and_then(|()| end_of(&mut source));
+    refusal.check()?;
     match read {
         Ok(()) => {}
         Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(message)),
@@ -185,6 +218,15 @@ fn decode(
     parts.push(part);
     content.parts = parts;
     Ok(content)
+}
+
+/// Bytes that nobody has looked at are no part of a log, and must not be taken for one.
+fn end_of(source: &mut impl Read) -> Result<(), FormatError> {
+    match source.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(FormatError::Unreadable("there are bytes after the end of the log".into())),
+        Err(error) => Err(FormatError::Unreadable(error.to_string())),
+    }
 }
 
 async fn keep_or_delete(

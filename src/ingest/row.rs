@@ -33,7 +33,7 @@ impl Fault {
 pub enum FormatError {
     /// The bytes as a whole are not of this format; no row can be named.
     Unreadable(String),
-    /// The visitor wants no more.
+    /// The visitor wants no more, or it is not a matter of the format.
     Stopped(IngestError),
 }
 

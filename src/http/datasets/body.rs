@@ -2,11 +2,30 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use futures_util::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 
 use crate::ingest::BodyError;
+
+/// A body, or a part of one, on its way.
+pub type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
+
+pub fn chunks(body: Body) -> Chunks {
+    let data = body.into_data_stream();
+    data.map(|chunk| chunk.map_err(|error| BodyError::Broken(error.to_string()))).boxed()
+}
+
+/// `body`, of which no more than `limit` bytes may come.
+pub fn limited(body: Chunks, limit: u64) -> Chunks {
+    let mut passed = 0;
+    let count = move |chunk: Result<Bytes, BodyError>| {
+        let bytes = chunk?;
+        passed += bytes.len() as u64;
+        if passed > limit { Err(BodyError::TooLarge { limit }) } else { Ok(bytes) }
+    };
+    body.map(count).boxed()
+}
 
 /// What passed: read it once the body has ended.
 #[derive(Clone, Default)]
@@ -33,17 +52,13 @@ impl Passed {
 }
 
 /// `body` with its bytes counted, hashed and held to `limit`.
-pub fn metered<S, E>(
-    body: S,
+pub fn metered(
+    body: Chunks,
     limit: u64,
     passed: Passed,
-) -> impl Stream<Item = Result<Bytes, BodyError>> + Unpin
-where
-    S: Stream<Item = Result<Bytes, E>> + Unpin,
-    E: std::fmt::Display,
-{
+) -> impl Stream<Item = Result<Bytes, BodyError>> + Unpin {
     body.map(move |chunk| {
-        let bytes = chunk.map_err(|error| BodyError::Broken(error.to_string()))?;
+        let bytes = chunk?;
         match passed.add(&bytes) > limit {
             true => Err(BodyError::TooLarge { limit }),
             false => Ok(bytes),

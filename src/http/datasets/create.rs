@@ -1,14 +1,15 @@
 //! `POST /v1/datasets` and `POST /v1/datasets/{id}/rows`: a log as the raw body, or as the part
 //! `data` of a form whose part `manifest` comes first.
 
-use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use futures_util::{Stream, StreamExt};
 
 use super::DatasetView;
-use super::body::{Passed, drain, metered};
+use super::body::{Chunks, Passed, chunks, drain, limited, metered};
+use super::content::encoding_of;
+use super::digest::{Expected, verified};
+use super::form::{Form, Part};
 use super::options::{AppendOptions, UploadOptions, limits};
 use crate::http::App;
 use crate::http::auth::Caller;
@@ -16,10 +17,11 @@ use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::{Fault, Problem};
-use crate::ingest::{self, Append, BodyError, Format, IngestError, Upload};
+use crate::ingest::{self, Append, BodyError, Encoding, Format, IngestError, Upload};
 use crate::store::{Dataset, DatasetId, Resource, StoreError, Workspace};
 
-type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+/// Bytes of a form that are neither manifest nor data: boundaries and headers.
+const AROUND_PARTS: u64 = 64 << 10;
 
 /// A log on its way in, whichever way it was sent.
 struct Incoming {
@@ -27,6 +29,7 @@ struct Incoming {
     /// Everything but the rows, for the fingerprint.
     description: Vec<u8>,
     format: Format,
+    encoding: Encoding,
     data: Chunks,
 }
 
@@ -73,12 +76,13 @@ pub async fn create(
         }
     };
     let worker = app.clone();
-    let (options, format) = (incoming.options, incoming.format);
+    let (options, format, encoding) = (incoming.options, incoming.format, incoming.encoding);
     let work = async move {
         let upload = Upload {
             id,
             name: options.name()?,
             format,
+            encoding,
             n_actions: options.n_actions,
             outcome: options.outcome()?,
             logging_policy: options.logging_policy(&worker, &workspace).await?,
@@ -118,13 +122,15 @@ pub async fn append(
     let headers = request.headers().clone();
     let dataset = app.store.repository().dataset(&workspace, id).await?;
     let format = options.format(content_type(&headers), &dataset)?;
-    check_headers(&app, &headers)?;
+    check_length(&app, &headers)?;
+    let (encoding, expected) = (encoding_of(&headers)?, Expected::of(&headers)?);
     let path = format!("POST /v1/datasets/{id}/rows");
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
-    let description = format!("{format:?}");
+    let description = format!("{format:?} {encoding:?}");
     let creation = Creation::new(&workspace, &headers, &[path.as_bytes(), description.as_bytes()], patience)?;
     let passed = Passed::default();
-    let data = metered(chunks(request.into_body()), app.config.max_upload_bytes, passed.clone());
+    let body = verified(chunks(request.into_body()), expected);
+    let data = metered(body, app.config.max_upload_bytes, passed.clone());
     if let Start::Replay(answer) = creation.start(&app).await? {
         drain(data).await.map_err(body_problem)?;
         return replay(answer, Some(&passed.digest()));
@@ -132,7 +138,7 @@ pub async fn append(
     let worker = app.clone();
     let work = async move {
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
-        let append = Append { dataset, format, logging_policy, limits: limits(&worker) };
+        let append = Append { dataset, format, encoding, logging_policy, limits: limits(&worker) };
         let stored = ingest::append(&worker.store, append, data).await.map_err(refusal)?;
         answer(stored, &passed)
     };
@@ -158,56 +164,57 @@ fn answer(dataset: Dataset, passed: &Passed) -> Result<Created, Problem> {
 }
 
 async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
-    check_headers(app, request.headers())?;
+    check_length(app, request.headers())?;
     let kind = content_type(request.headers()).to_owned();
+    let expected = Expected::of(request.headers())?;
     if kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
-        return receive_form(app, request).await;
+        return receive_form(app, request, expected).await;
     }
+    let encoding = encoding_of(request.headers())?;
     let (parts, body) = request.into_parts();
     let Params(options) = Params::<UploadOptions>::of(&parts)?;
     let format = options.format(&kind)?;
     let query = parts.uri.query().unwrap_or("");
-    let description = format!("{query}\n{format:?}").into_bytes();
-    Ok(Incoming { options, description, format, data: chunks(body) })
+    let description = format!("{query}\n{format:?} {encoding:?}").into_bytes();
+    Ok(Incoming { options, description, format, encoding, data: verified(chunks(body), expected) })
 }
 
-async fn receive_form(app: &App, request: Request) -> Result<Incoming, Problem> {
+async fn receive_form(app: &App, request: Request, expected: Expected) -> Result<Incoming, Problem> {
+    if encoding_of(request.headers())? != Encoding::Identity {
+        let detail = "A form is read as it is; put Content-Encoding on its part `data`.";
+        return Err(Problem::new(Code::UnsupportedEncoding, detail));
+    }
     let (parts, body) = request.into_parts();
     let Params(Nothing {}) = Params::of(&parts)?;
-    let boundary = multer::parse_boundary(content_type(&parts.headers)).map_err(broken_form)?;
-    let mut form = multer::Multipart::new(body.into_data_stream(), boundary);
-    let manifest = read_manifest(next_part(&mut form, "manifest").await?, app.config.max_json_bytes).await?;
+    let (json_bytes, data_bytes) = (app.config.max_json_bytes, app.config.max_upload_bytes);
+    let most = data_bytes.saturating_add(json_bytes as u64).saturating_add(AROUND_PARTS);
+    let body = limited(verified(chunks(body), expected), most);
+    let mut form = Form::new(body, content_type(&parts.headers)).map_err(body_problem)?;
+    let manifest = form.part("manifest").await.map_err(body_problem)?;
+    check_manifest(&manifest)?;
+    let manifest = form.whole(manifest, json_bytes).await.map_err(body_problem)?;
     let options: UploadOptions = parse_json(&manifest)?;
-    let part = next_part(&mut form, "data").await?;
-    let format = options.format(part.content_type().map_or("", |kind| kind.as_ref()))?;
-    let description = [manifest.as_slice(), b"\n", format!("{format:?}").as_bytes()].concat();
-    let data = part.map(|chunk| chunk.map_err(|error| error.to_string()));
-    Ok(Incoming { options, description, format, data: Box::pin(data) })
+    let part = form.part("data").await.map_err(body_problem)?;
+    let format = options.format(content_type(&part.headers))?;
+    let encoding = encoding_of(&part.headers)?;
+    let own = Expected::of(&part.headers)?;
+    let description = [&manifest[..], format!("\n{format:?} {encoding:?}").as_bytes()].concat();
+    Ok(Incoming { options, description, format, encoding, data: verified(form.last(part), own) })
 }
 
-async fn next_part(
-    form: &mut multer::Multipart<'static>,
-    name: &str,
-) -> Result<multer::Field<'static>, Problem> {
-    let part = form.next_field().await.map_err(broken_form)?;
-    part.filter(|part| part.name() == Some(name)).ok_or_else(|| {
-        broken_form(format!("it must have the part `manifest`, then `data`; `{name}` is not there"))
-    })
-}
-
-async fn read_manifest(mut part: multer::Field<'static>, limit: usize) -> Result<Vec<u8>, Problem> {
-    let mut manifest = Vec::new();
-    while let Some(chunk) = part.chunk().await.map_err(broken_form)? {
-        manifest.extend_from_slice(&chunk);
-        if manifest.len() > limit {
-            return Err(too_large(limit as u64));
-        }
+/// A manifest without a content type is taken for JSON: that is how most tools send a form's field.
+fn check_manifest(part: &Part) -> Result<(), Problem> {
+    let kind = content_type(&part.headers);
+    let essence = kind.split(';').next().unwrap_or("").trim();
+    if !essence.is_empty() && !essence.eq_ignore_ascii_case("application/json") {
+        let detail =
+            format!("The content type of the part `manifest` is application/json; it is {essence:?}.");
+        return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
-    Ok(manifest)
-}
-
-fn chunks(body: Body) -> Chunks {
-    Box::pin(body.into_data_stream().map(|chunk| chunk.map_err(|error| error.to_string())))
+    match encoding_of(&part.headers)? {
+        Encoding::Identity => Ok(()),
+        _ => Err(Problem::new(Code::UnsupportedEncoding, "The part `manifest` is read as it is.")),
+    }
 }
 
 fn content_type(headers: &HeaderMap) -> &str {
@@ -215,13 +222,7 @@ fn content_type(headers: &HeaderMap) -> &str {
 }
 
 /// What can be refused before a byte of the body is read.
-fn check_headers(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
-    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
-        && encoding != "identity"
-    {
-        let detail = "This server reads logs without a content encoding; send the file as it is.";
-        return Err(Problem::new(Code::UnsupportedEncoding, detail));
-    }
+fn check_length(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     match length {
@@ -230,14 +231,12 @@ fn check_headers(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-fn broken_form(why: impl std::fmt::Display) -> Problem {
-    Problem::new(Code::MalformedBody, format!("The form cannot be read: {why}."))
-}
-
 fn body_problem(error: BodyError) -> Problem {
     match error {
         BodyError::TooLarge { limit } => too_large(limit),
         BodyError::Broken(_) => Problem::new(Code::MalformedBody, "The body ended before it was complete."),
+        BodyError::Form(why) => Problem::new(Code::MalformedBody, format!("The form cannot be read: {why}.")),
+        BodyError::Digest(detail) => Problem::new(Code::DigestMismatch, detail),
     }
 }
 
@@ -265,6 +264,7 @@ fn refusal(error: IngestError) -> Problem {
         IngestError::Option { field, message } => Problem::field(Code::InvalidValue, field, message),
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
+        IngestError::Expands(message) => Problem::new(Code::BodyTooLarge, message),
         IngestError::Body(error) => body_problem(error),
         IngestError::Store(error) => error.into(),
         IngestError::Crashed => Problem::internal("an upload's decoder crashed"),

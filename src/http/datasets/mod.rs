@@ -1,7 +1,10 @@
 //! `/v1/datasets`: logs of the deployed policy.
 
 mod body;
+mod content;
 mod create;
+mod digest;
+mod form;
 mod ledger;
 mod options;
 

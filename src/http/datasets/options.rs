@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::content::essence;
 use crate::engine::log::{Outcome, OutcomeKind};
 use crate::engine::policy::PolicyParams;
 use crate::http::App;
@@ -16,7 +17,9 @@ use crate::store::{Dataset, PolicyId, StoreError, Workspace};
 #[serde(rename_all = "snake_case")]
 pub enum FormatName {
     Ndjson,
+    Csv,
     Parquet,
+    ArrowStream,
     /// Vowpal Wabbit's decision-service JSON.
     Dsjson,
     /// The Open Bandit Dataset's CSV.
@@ -132,29 +135,44 @@ impl AppendOptions {
 
 /// The format that the content type names, or that `name` does where the type allows it.
 fn named(content_type: &str, name: Option<FormatName>) -> Result<Format, Problem> {
-    let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
+    let essence = essence(content_type)?;
     let Some(name) = name else {
-        return match essence.as_str() {
-            "application/x-ndjson" => Ok(Format::Ndjson),
-            "application/vnd.apache.parquet" => Ok(Format::Parquet),
-            other => Err(unsupported(
-                "a log is application/x-ndjson or application/vnd.apache.parquet, or anything that goes with format=dsjson or format=obd",
-                other,
-            )),
-        };
-    };
-    let (format, own): (_, &[&str]) = match name {
-        FormatName::Ndjson => (Format::Ndjson, &["application/x-ndjson", "application/json"]),
-        FormatName::Parquet => (Format::Parquet, &["application/vnd.apache.parquet"]),
-        FormatName::Dsjson => {
-            (Format::Dsjson(Hashing::default()), &["application/x-ndjson", "application/json"])
-        }
-        FormatName::Obd => (Format::Obd(Hashing::default()), &["text/csv"]),
+        let all = [FormatName::Ndjson, FormatName::Csv, FormatName::Parquet, FormatName::ArrowStream];
+        let found = all.into_iter().find(|name| name.content_types()[0] == essence);
+        return found.map(FormatName::format).ok_or_else(|| {
+            let types: Vec<&str> = all.iter().map(|name| name.content_types()[0]).collect();
+            let what =
+                format!("a log is one of {}, or goes with format=dsjson or format=obd", types.join(", "));
+            unsupported(&what, &essence)
+        });
     };
     match essence.as_str() {
-        "" | "application/octet-stream" | "text/plain" => Ok(format),
-        other if own.contains(&other) => Ok(format),
-        other => Err(unsupported(&format!("this format is {}", own.join(" or ")), other)),
+        "" | "application/octet-stream" | "text/plain" => Ok(name.format()),
+        other if name.content_types().contains(&other) => Ok(name.format()),
+        other => Err(unsupported(&format!("this format is {}", name.content_types().join(" or ")), other)),
+    }
+}
+
+impl FormatName {
+    /// Its content type, and others that it may have where it is named.
+    fn content_types(self) -> &'static [&'static str] {
+        match self {
+            FormatName::Ndjson | FormatName::Dsjson => &["application/x-ndjson", "application/json"],
+            FormatName::Csv | FormatName::Obd => &["text/csv"],
+            FormatName::Parquet => &["application/vnd.apache.parquet"],
+            FormatName::ArrowStream => &["application/vnd.apache.arrow.stream"],
+        }
+    }
+
+    fn format(self) -> Format {
+        match self {
+            FormatName::Ndjson => Format::Ndjson,
+            FormatName::Csv => Format::Csv,
+            FormatName::Parquet => Format::Parquet,
+            FormatName::ArrowStream => Format::ArrowStream,
+            FormatName::Dsjson => Format::Dsjson(Hashing::default()),
+            FormatName::Obd => Format::Obd(Hashing::default()),
+        }
     }
 }
 
@@ -164,5 +182,11 @@ fn unsupported(what: &str, got: &str) -> Problem {
 }
 
 pub fn limits(app: &App) -> IngestLimits {
-    IngestLimits { actions: app.config.max_actions, dim: app.config.max_features, ..IngestLimits::default() }
+    IngestLimits {
+        actions: app.config.max_actions,
+        dim: app.config.max_features,
+        decoded_bytes: app.config.max_decoded_bytes,
+        spool: Some(app.config.data_dir.clone()),
+        ..IngestLimits::default()
+    }
 }

@@ -1,0 +1,43 @@
+//! What the headers of a body, or of a form's part, say of its content.
+
+use axum::http::{HeaderMap, header};
+
+use crate::http::codes::Code;
+use crate::http::problem::Problem;
+use crate::ingest::Encoding;
+
+/// The media type without its parameters. Text is UTF-8 here, and a type that says otherwise is not
+/// to be guessed at.
+pub fn essence(content_type: &str) -> Result<String, Problem> {
+    let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
+    let mut parameters = parameters.split(';').filter_map(|p| p.trim().split_once('='));
+    let charset = parameters.find(|(name, _)| name.eq_ignore_ascii_case("charset"));
+    match charset.map(|(_, value)| value.trim_matches('"').to_ascii_lowercase()) {
+        Some(charset) if !matches!(charset.as_str(), "utf-8" | "utf8" | "us-ascii") => {
+            let detail = format!("Logs are read as UTF-8; the content type says charset={charset:?}.");
+            Err(Problem::new(Code::UnsupportedMediaType, detail))
+        }
+        _ => Ok(essence.trim().to_ascii_lowercase()),
+    }
+}
+
+/// The coding, one at most.
+pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
+    let refuse = |detail: String| Problem::new(Code::UnsupportedEncoding, detail);
+    let mut codings = Vec::new();
+    for value in headers.get_all(header::CONTENT_ENCODING) {
+        let value =
+            value.to_str().map_err(|_| refuse("The content encoding is not visible ASCII.".into()))?;
+        codings.extend(value.split(',').map(str::trim));
+    }
+    match codings[..] {
+        [] => Ok(Encoding::Identity),
+        [name] => Encoding::named(name).ok_or_else(|| {
+            let names = Encoding::NAMES;
+            refuse(format!("The content encoding {name:?} is not read here; {names} are, or none."))
+        }),
+        _ => {
+            Err(refuse("The body has several content encodings, one on the other; send it with one.".into()))
+        }
+    }
+}

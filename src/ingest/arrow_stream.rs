@@ -1,0 +1,158 @@
+//! Arrow IPC streams. The lengths in them are whatever the sender wrote, so messages are framed here
+//! and measured before a byte is set aside for them; Arrow's decoder sees one whole message at a time.
+
+use std::io::{self, Read};
+
+use arrow_array::RecordBatch;
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::{Endianness, Message, MessageHeader, root_as_message};
+use arrow_schema::ArrowError;
+
+use super::IngestLimits;
+use super::arrow::{check_schema, each_row, guarded};
+use super::row::{FormatError, Visit};
+
+const CONTINUATION: [u8; 4] = [0xff; 4];
+const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+/// A schema or a batch of thousands of columns has some hundred kilobytes.
+const MOST_METADATA: usize = 16 << 20;
+
+pub fn read(mut source: impl Read, limits: &IngestLimits, visit: &mut Visit) -> Result<(), FormatError> {
+    let mut decoder = StreamDecoder::new();
+    let (mut first, mut number, mut dictionaries) = (true, 0, 0);
+    while let Some(bytes) = next_message(&mut source, limits, first, &mut dictionaries)? {
+        first = false;
+        for batch in decode(&mut decoder, bytes)? {
+            each_row(&batch, &mut number, visit)?;
+        }
+    }
+    if first {
+        return Err(unreadable("there is no schema and no row in the body"));
+    }
+    // A message without a body is looked at only when something follows it.
+    for batch in decode(&mut decoder, END.to_vec())? {
+        each_row(&batch, &mut number, visit)?;
+    }
+    Ok(())
+}
+
+fn decode(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatch>, FormatError> {
+    let (mut bytes, mut batches) = (Buffer::from(bytes), Vec::new());
+    while !bytes.is_empty() {
+        let batch = guarded(|| decoder.decode(&mut bytes))?;
+        batches.extend(batch.map_err(|error| unreadable(words(&error)))?);
+    }
+    Ok(batches)
+}
+
+fn words(error: &ArrowError) -> String {
+    format!("the Arrow stream is damaged: {error}")
+}
+
+fn unreadable(message: impl Into<String>) -> FormatError {
+    FormatError::Unreadable(message.into())
+}
+
+/// A message with all that belongs to it, or None at the end marker.
+fn next_message(
+    source: &mut impl Read,
+    limits: &IngestLimits,
+    first: bool,
+    dictionaries: &mut u64,
+) -> Result<Option<Vec<u8>>, FormatError> {
+    let mut word = [0; 4];
+    fill(source, &mut word)?;
+    if first && &word == b"ARRO" {
+        let message = "this is an Arrow file (Feather), not an Arrow stream; write it with a stream writer";
+        return Err(unreadable(message));
+    }
+    if word == CONTINUATION {
+        fill(source, &mut word)?;
+    }
+    let size = u32::from_le_bytes(word) as usize;
+    if size == 0 {
+        return Ok(None);
+    }
+    if size > MOST_METADATA {
+        return Err(unreadable(format!(
+            "not an Arrow stream: a message's description has {size} bytes, at most {MOST_METADATA} can be"
+        )));
+    }
+    let mut bytes = [CONTINUATION, word].concat();
+    append(source, &mut bytes, size)?;
+    let body = check_message(&bytes[8..], limits, first, dictionaries)?;
+    append(source, &mut bytes, body)?;
+    Ok(Some(bytes))
+}
+
+/// The length of the message's body.
+fn check_message(
+    bytes: &[u8],
+    limits: &IngestLimits,
+    first: bool,
+    dictionaries: &mut u64,
+) -> Result<usize, FormatError> {
+    let message =
+        root_as_message(bytes).map_err(|error| unreadable(format!("not an Arrow stream: {error}")))?;
+    let most = limits.message_bytes;
+    let body = usize::try_from(message.bodyLength()).ok().filter(|&body| body <= most);
+    let body = body.ok_or_else(|| {
+        unreadable(format!(
+            "a message of the stream has {} bytes, at most {most} can be; write smaller batches (max_chunksize)",
+            message.bodyLength()
+        ))
+    })?;
+    match message.header_type() {
+        MessageHeader::Schema => check_columns(message)?,
+        _ if first => return Err(unreadable("not an Arrow stream: it does not begin with a schema")),
+        MessageHeader::DictionaryBatch => *dictionaries += body as u64,
+        _ => {}
+    }
+    if *dictionaries > most as u64 {
+        return Err(unreadable(format!("the stream's dictionaries have more than {most} bytes")));
+    }
+    if compressed(message) {
+        let advice = "the stream's buffers are compressed; write them without, and send the whole with Content-Encoding";
+        return Err(unreadable(advice));
+    }
+    Ok(body)
+}
+
+fn check_columns(message: Message) -> Result<(), FormatError> {
+    let schema = message.header_as_schema().ok_or_else(|| unreadable("the stream's schema is missing"))?;
+    if schema.endianness() != Endianness::Little {
+        return Err(unreadable("the stream is big-endian; write it little-endian"));
+    }
+    let schema = guarded(|| try_fb_to_schema(schema))?.map_err(|error| unreadable(words(&error)))?;
+    guarded(|| check_schema(&schema))?.map_err(unreadable)
+}
+
+fn compressed(message: Message) -> bool {
+    let batch = match message.header_type() {
+        MessageHeader::RecordBatch => message.header_as_record_batch(),
+        MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
+        _ => None,
+    };
+    batch.is_some_and(|batch| batch.compression().is_some())
+}
+
+fn fill(source: &mut impl Read, word: &mut [u8; 4]) -> Result<(), FormatError> {
+    source.read_exact(word).map_err(|error| ended(&error))
+}
+
+/// Reads `n` more bytes; memory grows with what comes, not with what was announced.
+fn append(source: &mut impl Read, bytes: &mut Vec<u8>, n: usize) -> Result<(), FormatError> {
+    let read = source.take(n as u64).read_to_end(bytes).map_err(|error| ended(&error))?;
+    if read == n { Ok(()) } else { Err(ended(&io::ErrorKind::UnexpectedEof.into())) }
+}
+
+fn ended(error: &io::Error) -> FormatError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            unreadable("the Arrow stream ends without its end marker; close its writer before sending it")
+        }
+        _ => unreadable(error.to_string()),
+    }
+}
