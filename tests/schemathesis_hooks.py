@@ -9,7 +9,9 @@ import schemathesis
 IDS = json.loads(os.environ.get("GUARANTOR_TEST_IDS", "{}"))
 
 
-@schemathesis.serializer("application/x-ndjson", "application/vnd.apache.parquet")
+@schemathesis.serializer(
+    "application/x-ndjson", "text/csv", "application/vnd.apache.parquet", "application/vnd.apache.arrow.stream"
+)
 def as_it_is(ctx, value):
     return value if isinstance(value, bytes) else str(value).encode()
 

@@ -113,10 +113,7 @@ fn check_message(
     if *dictionaries > most as u64 {
         return Err(unreadable(format!("the stream's dictionaries have more than {most} bytes")));
     }
-    if compressed(message) {
-        let advice = "the stream's buffers are compressed; write them without, and send the whole with Content-Encoding";
-        return Err(unreadable(advice));
-    }
+    check_buffers(message, body)?;
     Ok(body)
 }
 
@@ -129,13 +126,28 @@ fn check_columns(message: Message) -> Result<(), FormatError> {
     guarded(|| check_schema(&schema))?.map_err(unreadable)
 }
 
-fn compressed(message: Message) -> bool {
+/// Buffers lie inside of the body, as they are.
+fn check_buffers(message: Message, body: usize) -> Result<(), FormatError> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
         MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
         _ => None,
     };
-    batch.is_some_and(|batch| batch.compression().is_some())
+    let Some(batch) = batch else { return Ok(()) };
+    if batch.compression().is_some() {
+        let advice = "the stream's buffers are compressed; write them without, and send the whole with Content-Encoding";
+        return Err(unreadable(advice));
+    }
+    for buffer in batch.buffers().into_iter().flatten() {
+        let inside = || {
+            let (from, n) = (usize::try_from(buffer.offset()).ok()?, usize::try_from(buffer.length()).ok()?);
+            from.checked_add(n).filter(|&to| to <= body)
+        };
+        if inside().is_none() {
+            return Err(unreadable("the Arrow stream is damaged: a buffer lies outside of its message"));
+        }
+    }
+    Ok(())
 }
 
 fn fill(source: &mut impl Read, word: &mut [u8; 4]) -> Result<(), FormatError> {

@@ -283,3 +283,32 @@ pub fn two_rows() -> &'static str {
     "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n\
      {\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n"
 }
+
+/// The files below a directory with their sizes, in order.
+pub fn files(directory: &std::path::Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten() {
+        let entry = entry.unwrap();
+        // What is gone again since it was listed was no file to keep.
+        let Ok(metadata) = entry.metadata() else { continue };
+        if metadata.is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.push((entry.path().to_str().unwrap().to_owned(), metadata.len()));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Waits until something holds that is bound to; a minute is for slow machines.
+#[track_caller]
+pub fn eventually(holds: impl Fn() -> bool) {
+    for _ in 0..600 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    panic!("it did not come to hold within a minute");
+}

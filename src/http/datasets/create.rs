@@ -46,16 +46,23 @@ struct UploadForm {
 
 /// Upload a log. Either the file as the body with options in the query, or a form.
 #[utoipa::path(post, path = "/v1/datasets", tag = "Datasets", operation_id = "create_dataset",
-    params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer"),
+           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "How the body is compressed: `gzip` or `zstd`"),
+           ("content-digest" = Option<String>, Header, example = "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:",
+            description = "RFC 9530: `sha-256` or `sha-512` of the body as it is sent; checked before anything is stored")),
     request_body(content(
         (String = "application/x-ndjson", example = json!(
             "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n{\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n")),
+        (String = "text/csv", example = json!("x0,x1,action,propensity,cost\n0.1,0.7,1,0.3,-1\n0.9,0.2,0,0.7,0\n")),
         (Vec<u8> = "application/vnd.apache.parquet"),
+        (Vec<u8> = "application/vnd.apache.arrow.stream"),
         (UploadForm = "multipart/form-data"))),
     responses((status = 201, description = "Stored", body = DatasetView,
                headers(("location" = String, description = "The dataset's path"))),
               (status = 409, description = "`idempotency_in_progress`"),
-              (status = 422, description = "`invalid_rows` names the first 20 rows; nothing is stored")))]
+              (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
+              (status = 413, description = "`body_too_large`, as it was sent or once it is decoded"),
+              (status = 422, description = "`invalid_rows` names the first 20 rows, `invalid_file` what is wrong with the whole; nothing is stored")))]
 pub async fn create(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -105,13 +112,20 @@ pub async fn create(
 /// Add rows to a dataset: a new version. Certificates keep naming the version that they rest on.
 #[utoipa::path(post, path = "/v1/datasets/{id}/rows", tag = "Datasets", operation_id = "append_rows",
     params(("id" = String, Path, format = "uuid"), AppendOptions,
-           ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+           ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer"),
+           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "How the body is compressed: `gzip` or `zstd`"),
+           ("content-digest" = Option<String>, Header, example = "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:",
+            description = "RFC 9530: `sha-256` or `sha-512` of the body as it is sent; checked before anything is stored")),
     request_body(content(
         (String = "application/x-ndjson", example = json!("{\"x\":[0.5,0.5],\"action\":1,\"propensity\":0.3,\"cost\":0}\n")),
-        (Vec<u8> = "application/vnd.apache.parquet"))),
+        (String = "text/csv", example = json!("x0,x1,action,propensity,cost\n0.5,0.5,1,0.3,0\n")),
+        (Vec<u8> = "application/vnd.apache.parquet"),
+        (Vec<u8> = "application/vnd.apache.arrow.stream"))),
     responses((status = 201, description = "The dataset at its new version", body = DatasetView),
               (status = 409, description = "`in_use`: another append came first; `idempotency_in_progress`"),
-              (status = 422, description = "`invalid_rows` names the first 20 rows; nothing is stored")))]
+              (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
+              (status = 413, description = "`body_too_large`, as it was sent or once it is decoded"),
+              (status = 422, description = "`invalid_rows` names the first 20 rows, `invalid_file` what is wrong with the whole; nothing is stored")))]
 pub async fn append(
     State(app): State<App>,
     Caller(workspace): Caller,

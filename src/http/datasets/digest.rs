@@ -103,5 +103,5 @@ pub fn verified(body: Chunks, expected: Expected) -> Chunks {
             None => expected.take()?.check().err().map(|error| (Err(error), (body, None))),
         }
     });
-    checked.boxed()
+    checked.fuse().boxed()
 }

@@ -79,6 +79,7 @@ impl Form {
             }
             form.end().await.err().map(|error| (Err(error), (form, None)))
         })
+        .fuse()
         .boxed()
     }
 
