@@ -87,7 +87,24 @@ pub fn codings() -> Vec<Case> {
             encoded("gzip", &written(ARROW, &rows(9, true))[..500]),
         )
         .header("content-encoding", "gzip"),
-        case("more than may be sent", CSV, vec![b'0'; 50_000_001], 413, "body_too_large"),
+    ]
+}
+
+/// For a server that takes 2000 bytes, which may become 3000.
+pub fn too_large() -> Vec<Case> {
+    let (kind, body) =
+        form(&[(&disposition("manifest"), b"{}"), (&data_headers(CSV, "identity"), &[b'0'; 2001])]);
+    let long = format!("{LOG}{}", "1,0.5,0\n".repeat(400));
+    let parquet = written(PARQUET, &rows(9, true));
+    let large = |name: &str, kind: &str, body: Vec<u8>| case(name, kind, body, 413, "body_too_large");
+    vec![
+        large("more than may be sent", CSV, vec![b'0'; 2001]),
+        large("a form of more than may be sent", &kind, body),
+        large("gzip of more than may be", CSV, gzip(long.as_bytes())).header("content-encoding", "gzip"),
+        large("zstd of more than may be", CSV, encoded("zstd", long.as_bytes()))
+            .header("content-encoding", "zstd"),
+        large("Parquet of more than may be", PARQUET, encoded("zstd", &parquet))
+            .header("content-encoding", "zstd"),
     ]
 }
 

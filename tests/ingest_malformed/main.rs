@@ -88,8 +88,7 @@ fn contents(server: &Server, client: &Client) -> (Value, Vec<(String, u64)>) {
 
 #[test]
 fn whatever_is_wrong_is_refused_and_leaves_nothing() {
-    let limits = [("GUARANTOR_MAX_JSON_BYTES", "100000"), ("GUARANTOR_MAX_UPLOAD_BYTES", "50000000")];
-    let server = Server::start_with(&limits);
+    let server = Server::start_with(&[("GUARANTOR_MAX_JSON_BYTES", "100000")]);
     let client = server.client();
     let rows = logs::rows(6, true);
     let kind = [("content-type", NDJSON)];
@@ -112,12 +111,26 @@ fn whatever_is_wrong_is_refused_and_leaves_nothing() {
     .flatten()
     .collect();
     assert!(cases.len() >= 150, "{}", cases.len());
+    check_all(&client, &cases);
+    common::eventually(|| contents(&server, &client) == before);
+}
+
+#[test]
+fn what_is_too_large_is_refused_and_leaves_nothing() {
+    let limits = [("GUARANTOR_MAX_UPLOAD_BYTES", "2000"), ("GUARANTOR_MAX_DECODED_BYTES", "3000")];
+    let server = Server::start_with(&limits);
+    let client = server.client();
+    let before = contents(&server, &client);
+    check_all(&client, &around::too_large());
+    common::eventually(|| contents(&server, &client) == before);
+}
+
+fn check_all(client: &Client, cases: &[Case]) {
     let mut wrong = Vec::new();
-    for case in &cases {
-        if let Err(what) = case.check(&client) {
+    for case in cases {
+        if let Err(what) = case.check(client) {
             wrong.push(format!("{}: {what}", case.name));
         }
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
-    common::eventually(|| contents(&server, &client) == before);
 }
