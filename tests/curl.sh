@@ -109,6 +109,7 @@ printf 'x0,action,propensity,cost\n0.5,1,0.25,-1\n0.25,0,0.75,0\n' | gzip >"$WOR
 CSV=(-H 'content-type: text/csv' -H 'content-encoding: gzip' --data-binary "@$WORK/csv")
 call 201 POST /v1/datasets "${CSV[@]}" -H "content-digest: sha-256=:$(openssl dgst -sha256 -binary "$WORK/csv" | base64):"
 is .rows 2
+call 204 DELETE "/v1/datasets/$(field .id)"
 call 400/digest_mismatch POST /v1/datasets "${CSV[@]}" -H 'content-digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:'
 call 201 POST "/v1/datasets/$FORM/rows" "${ROWS[@]}" --data-binary "@$WORK/one"
 is .version 2

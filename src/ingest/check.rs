@@ -102,9 +102,8 @@ impl Checker {
         if !self.errors.is_empty() {
             return Err(IngestError::Rows(self.errors));
         }
-        let (Some(layout), Some(part)) = (self.layout, part.finish()?) else {
-            return Err(IngestError::Unreadable("there are no rows in the body".into()));
-        };
+        let nothing = || IngestError::Unreadable("there are no rows in the body".into());
+        let layout = self.layout.ok_or_else(nothing)?;
         let n_actions = match self.rules.known_actions(Some(&layout)) {
             Some(k) => k,
             None if self.largest_action == 0 => {
@@ -113,6 +112,8 @@ impl Checker {
             }
             None => self.largest_action as usize + 1,
         };
+        // The last that can be refused: a part that is finished stays.
+        let part = part.finish()?.ok_or_else(nothing)?;
         let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
         let health = self.health.finish(n_actions);
         let content = DatasetContent {

@@ -182,9 +182,16 @@ where
     let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, sink, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| IngestError::Crashed)?;
-    // A body that broke off is the reason for whatever the decoder made of its first half.
-    fed?;
-    decoded
+    match (fed, decoded) {
+        (Ok(()), decoded) => decoded,
+        // A body that broke off is the reason for whatever the decoder made of its first half.
+        (Err(error), decoded) => {
+            if let Some(part) = decoded.ok().and_then(|mut content| content.parts.pop()) {
+                store.blobs().delete(&[part.key]).await;
+            }
+            Err(error.into())
+        }
+    }
 }
 
 fn decode(

@@ -301,14 +301,14 @@ pub fn files(directory: &std::path::Path) -> Vec<(String, u64)> {
     found
 }
 
-/// Waits until something holds that is bound to; a minute is for slow machines.
+/// Waits until what is found is what is bound to come; a minute is for slow machines.
 #[track_caller]
-pub fn eventually(holds: impl Fn() -> bool) {
+pub fn eventually<T: PartialEq + std::fmt::Debug>(find: impl Fn() -> T, expected: &T) {
     for _ in 0..600 {
-        if holds() {
+        if find() == *expected {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
-    panic!("it did not come to hold within a minute");
+    assert_eq!(find(), *expected);
 }
