@@ -162,7 +162,7 @@ fn page_at(file: &File, at: u64, end: u64) -> Option<Page> {
         let mut bytes = vec![0; size];
         file.read_exact_at(&mut bytes, at).ok()?;
         if let Some((header, page)) = Thrift::new(&bytes).page_header() {
-            let length = header as u64 + u64::try_from(page.length).ok()?;
+            let length = header as u64 + page.length;
             return (length <= end - at).then_some(Page { length, ..page });
         }
     }
