@@ -38,6 +38,8 @@ impl TryFrom<String> for LogFormat {
 pub struct Config {
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
+    pub tls_cert: PathBuf,
+    pub tls_key: PathBuf,
     pub insecure_no_auth: bool,
     pub metrics_need_key: bool,
     pub log_format: LogFormat,
@@ -51,10 +53,14 @@ pub struct Config {
     pub max_json_bytes: usize,
     pub max_upload_bytes: u64,
     pub max_decoded_bytes: u64,
+    pub max_concurrent_uploads: usize,
     pub max_actions: usize,
     pub max_features: usize,
     pub request_seconds: u64,
     pub upload_seconds: u64,
+    pub upload_stall_seconds: u64,
+    pub max_connections: u32,
+    pub header_seconds: u64,
     pub max_wait_seconds: u64,
     pub retention_days: u64,
     pub shutdown_seconds: u64,
@@ -108,6 +114,10 @@ impl Config {
             ("max_queued_jobs_per_workspace", self.max_queued_jobs_per_workspace),
             ("max_json_bytes", self.max_json_bytes as u64),
             ("max_upload_bytes", self.max_upload_bytes),
+            ("max_concurrent_uploads", self.max_concurrent_uploads as u64),
+            ("upload_stall_seconds", self.upload_stall_seconds),
+            ("max_connections", self.max_connections.into()),
+            ("header_seconds", self.header_seconds),
             ("max_features", self.max_features as u64),
             ("request_seconds", self.request_seconds),
             ("upload_seconds", self.upload_seconds),
@@ -120,6 +130,10 @@ impl Config {
                 "max_actions is {}; a decision has at least two actions",
                 self.max_actions
             ));
+        }
+        if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
+            let missing = if self.tls_key.as_os_str().is_empty() { "tls_key" } else { "tls_cert" };
+            return refuse(format!("{missing} is not set; TLS needs both tls_cert and tls_key"));
         }
         if self.max_queued_jobs_per_workspace > self.max_queued_jobs {
             return refuse(format!(
@@ -229,7 +243,7 @@ mod tests {
 
     #[test]
     fn wrong_settings_are_named() {
-        let cases: [(&str, &str, &[&str]); 8] = [
+        let cases: [(&str, &str, &[&str]); 11] = [
             ("GUARANTOR_LISTEN", "localhost", &["listen"]),
             ("GUARANTOR_WORKERS", "0", &["workers is 0"]),
             ("GUARANTOR_WORKERS", "two", &["workers", "two"]),
@@ -237,6 +251,9 @@ mod tests {
             ("GUARANTOR_LISTNE", "127.0.0.1:1", &["listne"]),
             ("GUARANTOR_REQUEST_SECONDS", "60", &["request_seconds (60)", "max_wait_seconds (60)"]),
             ("GUARANTOR_MAX_WAIT_SECONDS", "61", &["at most 60"]),
+            ("GUARANTOR_TLS_CERT", "a.pem", &["tls_key is not set"]),
+            ("GUARANTOR_TLS_KEY", "a.pem", &["tls_cert is not set"]),
+            ("GUARANTOR_HEADER_SECONDS", "0", &["header_seconds is 0"]),
             ("GUARANTOR_MAX_QUEUED_JOBS", "10", &["max_queued_jobs_per_workspace (500)"]),
         ];
         for (name, value, words) in cases {

@@ -279,6 +279,20 @@ is .status failed
 call 424/job_failed GET "/v1/jobs/$DIES/gate"
 stop TERM
 
+echo "== more uploads than are read at a time"
+start GUARANTOR_MAX_CONCURRENT_UPLOADS=1
+curl -sS -X POST -o "$WORK/slow" "${ROWS[@]}" -T "$WORK/pipe" "$BASE/v1/datasets?outcome=reward" &
+SLOW=$!
+exec 3>"$WORK/pipe"
+cat "$WORK/one" >&3
+until curl -sS "$BASE/metrics" | grep -q '^guarantor_uploads_running 1'; do sleep 0.1; done
+call 429/too_many_uploads POST "/v1/datasets?outcome=reward" "${ROWS[@]}" -d 'bad'
+[ -n "$(header retry-after)" ] || fail "429 without Retry-After"
+exec 3>&-
+wait "$SLOW"
+call 204 DELETE "/v1/datasets/$(jq -er .id "$WORK/slow")"
+stop TERM
+
 echo "== time"
 start GUARANTOR_REQUEST_SECONDS=1 GUARANTOR_MAX_WAIT_SECONDS=0
 # Ten bytes are promised, two are sent.

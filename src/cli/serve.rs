@@ -23,6 +23,12 @@ pub struct ServeArgs {
     /// Where everything is kept.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
+    /// Serve https with this certificate, in PEM form; --tls-key goes with it.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: Option<String>,
+    /// The certificate's private key, in PEM form.
+    #[arg(long, value_name = "FILE")]
+    tls_key: Option<String>,
     /// Jobs that run at the same time.
     #[arg(long, value_name = "N")]
     workers: Option<String>,
@@ -46,6 +52,8 @@ impl ServeArgs {
         let flags = [
             ("listen", &self.listen),
             ("data_dir", &self.data_dir),
+            ("tls_cert", &self.tls_cert),
+            ("tls_key", &self.tls_key),
             ("workers", &self.workers),
             ("compute_threads", &self.compute_threads),
             ("log_format", &self.log_format),
@@ -66,9 +74,9 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         let server = Server::start(config).await?;
-        let address = server.address()?;
-        println!("Guarantor listens on http://{address}");
-        tracing::info!(%address, version = guarantor::engine::VERSION, "listening");
+        let url = server.url()?;
+        println!("Guarantor listens on {url}");
+        tracing::info!(url, version = guarantor::engine::VERSION, "listening");
         server.run(told_to_stop()).await
     });
     // Whatever still runs was given its time; the store is safe against its sudden end.

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::middleware::Next;
-use axum::response::Response;
 
 use super::App;
 use super::codes::Code;
@@ -58,26 +56,15 @@ pub struct Caller(pub Workspace);
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
-    /// A route that `authenticate` does not guard has no caller, and must not run.
+    /// A route that the envelope does not guard has no caller, and must not run.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
         caller.ok_or_else(|| Problem::internal("a route that needs a caller is not guarded"))
     }
 }
 
-/// Guards the routes that it is laid over.
-pub async fn authenticate(
-    State(app): State<App>,
-    mut request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    let caller = identify(&app, request.headers()).await?;
-    tracing::debug!(workspace = %caller.0, "authenticated");
-    request.extensions_mut().insert(caller);
-    Ok(next.run(request).await)
-}
-
-async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+/// Whose request this is, or why it may not be answered.
+pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
     if !app.auth.needed(&app.store).await? {
         return Ok(Caller(Workspace::default()));
     }
@@ -89,6 +76,7 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
         return Err(unauthorized());
     }
     let key = app.store.authenticate(secret.trim()).await?.ok_or_else(unauthorized)?;
+    tracing::debug!(workspace = %key.workspace, key = %key.id, "authenticated");
     Ok(Caller(key.workspace))
 }
 

@@ -77,6 +77,7 @@ codes! {
     IdempotencyMismatch 422 "idempotency_mismatch" "The key was used with another request";
     JobFailed 424 "job_failed" "The job failed";
     JobCancelled 424 "job_cancelled" "The job was cancelled";
+    TooManyUploads 429 "too_many_uploads" "As many uploads as this server reads at a time are under way";
     QueueFull 429 "queue_full" "The queue is full";
     Internal 500 "internal" "Something went wrong on our side";
     Unavailable 503 "unavailable" "The service cannot answer at the moment";

@@ -1,9 +1,12 @@
 //! `ETag` and `If-None-Match`. A resource's tag is its revision, which grows with every change.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+
+use super::problem::Problem;
 
 /// Whether the client's `If-None-Match` names `tag` (weak comparison, as RFC 9110 asks for GET).
 fn matches(headers: &HeaderMap, tag: &str) -> bool {
@@ -15,11 +18,29 @@ fn matches(headers: &HeaderMap, tag: &str) -> bool {
 /// 304 where the client has this version already, else `body` with its tag.
 pub fn tagged<T: Serialize>(headers: &HeaderMap, tag: &str, body: impl FnOnce() -> T) -> Response {
     let tag = format!("\"{tag}\"");
-    let mut response = match matches(headers, &tag) {
+    let response = match matches(headers, &tag) {
         true => StatusCode::NOT_MODIFIED.into_response(),
         false => Json(body()).into_response(),
     };
-    if let Ok(value) = HeaderValue::from_str(&tag) {
+    with_tag(response, &tag)
+}
+
+/// The same for a body that is JSON already.
+pub fn tagged_bytes(
+    headers: &HeaderMap,
+    revision: u64,
+    body: impl FnOnce() -> Result<Bytes, Problem>,
+) -> Result<Response, Problem> {
+    let tag = format!("\"{revision}\"");
+    let response = match matches(headers, &tag) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => ([(header::CONTENT_TYPE, "application/json")], body()?).into_response(),
+    };
+    Ok(with_tag(response, &tag))
+}
+
+fn with_tag(mut response: Response, tag: &str) -> Response {
+    if let Ok(value) = HeaderValue::from_str(tag) {
         response.headers_mut().insert(header::ETAG, value);
     }
     // A cache between the client and us must ask each time; asking is cheap.

@@ -1,12 +1,14 @@
 //! HTTP: the router, a file per resource, and what all of them share. Knows the store and the
 //! queue; knows no SQL and no maths.
 //!
-//! A request passes `request::envelope` (id, time limit, log line, problem bodies), then
-//! `auth::authenticate` where the route is not open to all, then its handler.
+//! A connection is taken by `connections.rs` (how many, how long they may be silent, TLS). A request
+//! on it passes `request::envelope` (id, caller, time limit, log line, problem bodies), then its
+//! handler.
 
 mod auth;
 mod certificates;
 pub mod codes;
+mod connections;
 mod datasets;
 mod decisions;
 mod etag;
@@ -22,13 +24,15 @@ mod policies;
 mod problem;
 mod request;
 mod server;
+mod tls;
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::metrics::counter;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
 use crate::queue::Queue;
@@ -38,15 +42,33 @@ use problem::Problem;
 pub use openapi::document;
 pub use server::{Server, ServerError};
 
-/// What handlers share. Cheap to clone.
+/// Whether logs are sent to `route`.
+fn takes_uploads(route: &str) -> bool {
+    matches!(route, "/v1/datasets" | "/v1/datasets/{id}/rows")
+}
+
+/// What handlers share. Cloned several times a request, so it is one pointer.
 #[derive(Clone)]
-pub struct App {
-    config: Arc<Config>,
+pub struct App(Arc<Shared>);
+
+pub struct Shared {
+    config: Config,
     store: Store,
     queue: Queue,
-    auth: Arc<auth::Auth>,
+    auth: auth::Auth,
     metrics: PrometheusHandle,
+    answers: jobs::Answers,
+    /// Permits of uploads.
+    uploads: Semaphore,
     draining: watch::Receiver<bool>,
+}
+
+impl Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
 }
 
 impl App {
@@ -62,9 +84,9 @@ impl App {
     }
 
     fn time_limit(&self, route: &str) -> Duration {
-        Duration::from_secs(match route {
-            "/v1/datasets" | "/v1/datasets/{id}/rows" => self.config.upload_seconds,
-            _ => self.config.request_seconds,
+        Duration::from_secs(match takes_uploads(route) {
+            true => self.config.upload_seconds,
+            false => self.config.request_seconds,
         })
     }
 

@@ -1,6 +1,8 @@
 //! The OpenAPI document, generated from the handlers, and the pages that show it.
 
 use axum::Router;
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_response;
 use axum::response::IntoResponse;
 use axum::routing::get;
 use utoipa::openapi::header::HeaderBuilder;
@@ -65,7 +67,19 @@ pub fn pages(api: OpenApi) -> Router<App> {
     let json = api.to_json().unwrap_or_default();
     let serve = move || async move { ([("content-type", "application/json")], json).into_response() };
     let page = SwaggerUi::new("/docs").config(utoipa_swagger_ui::Config::from("/openapi.json"));
-    Router::from(page).route("/openapi.json", get(serve))
+    Router::from(page).layer(map_response(shield)).route("/openapi.json", get(serve))
+}
+
+/// The page runs nothing and shows nothing but what this server sent, and nobody frames it.
+async fn shield(mut response: axum::response::Response) -> axum::response::Response {
+    const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+                          img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+                          frame-ancestors 'none'";
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
 }
 
 /// What all operations share: the security scheme, the problems that any of them can answer with,
@@ -95,6 +109,9 @@ fn complete_operation(path: &str, operation: &mut Operation) {
     }
     if operation.request_body.is_some() {
         problems.extend([Code::BodyTooLarge, Code::UnsupportedMediaType, Code::InvalidValue]);
+    }
+    if operation.request_body.is_some() && super::takes_uploads(path) {
+        problems.push(Code::TooManyUploads);
     }
     let responses = &mut operation.responses.responses;
     for code in problems {

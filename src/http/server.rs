@@ -1,6 +1,6 @@
 //! Starting and stopping: open the store, take the directory over, bind, serve, drain.
 
-use std::future::{Future, IntoFuture};
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,14 @@ use axum::extract::Request;
 use axum::http::Method;
 use axum::middleware;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 use super::codes::Code;
+use super::connections::Connections;
 use super::problem::Problem;
-use super::{App, auth, metrics, openapi, request};
+use super::request::{Door, envelope};
+use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
 use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
 use crate::store::{DirectoryLock, QueueLimits, Store, StoreError};
@@ -38,6 +41,7 @@ pub enum ServerError {
 pub struct Server {
     app: App,
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     workers: Workers,
     drain: watch::Sender<bool>,
     /// Held until the server has stopped.
@@ -46,6 +50,7 @@ pub struct Server {
 
 impl Server {
     pub async fn start(config: Config) -> Result<Server, ServerError> {
+        let tls = tls::acceptor(&config)?;
         let store = Store::open(&config.data_dir).await?;
         let keys_exist = !store.repository().keys().await?.is_empty();
         config.check_exposure(keys_exist)?;
@@ -55,17 +60,24 @@ impl Server {
         let listener = listener.map_err(|error| ServerError::Listen(config.listen, error))?;
         let queue = Queue::new(store.clone(), queue_settings(&config));
         let (drain, draining) = watch::channel(false);
-        let app = App {
-            auth: Arc::new(auth::Auth::new(keys_exist)),
+        let app = App(Arc::new(Shared {
+            auth: auth::Auth::new(keys_exist),
             metrics: metrics::install(),
-            config: Arc::new(config),
+            uploads: Semaphore::new(config.max_concurrent_uploads),
+            config,
             queue: queue.clone(),
+            answers: jobs::Answers::default(),
             draining,
             store: store.clone(),
-        };
+        }));
         app.count_ended_jobs();
         let workers = queue.start(Arc::new(EngineRunner::new(store)))?;
-        Ok(Server { app, listener, workers, drain, _lock: lock })
+        Ok(Server { app, listener, tls, workers, drain, _lock: lock })
+    }
+
+    pub fn url(&self) -> std::io::Result<String> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        Ok(format!("{scheme}://{}", self.address()?))
     }
 
     pub fn address(&self) -> std::io::Result<SocketAddr> {
@@ -78,21 +90,24 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let grace = Duration::from_secs(self.app.config.shutdown_seconds);
         let sweeper = tokio::spawn(sweep(self.app.clone()));
-        let (close, closed) = oneshot::channel::<()>();
-        let serving = axum::serve(self.listener, router(self.app.clone()));
-        let serving = serving.with_graceful_shutdown(async move {
-            let _ = closed.await;
-        });
-        let mut serving = tokio::spawn(serving.into_future());
+        let (close, closing) = watch::channel(false);
+        let connections = Connections {
+            router: router(self.app.clone()),
+            tls: self.tls,
+            silence: Duration::from_secs(self.app.config.header_seconds),
+            most: self.app.config.max_connections,
+            closing,
+        };
+        let mut serving = tokio::spawn(connections.serve(self.listener));
         tokio::select! {
             () = stop => {}
-            ended = &mut serving => return Ok(ended.map_err(std::io::Error::other)??),
+            ended = &mut serving => return Ok(ended.map_err(std::io::Error::other)?),
         }
         tracing::info!("shutting down");
         self.drain.send_replace(true);
         sweeper.abort();
         self.workers.shutdown(grace).await;
-        let _ = close.send(());
+        close.send_replace(true);
         if tokio::time::timeout(grace, serving).await.is_err() {
             tracing::warn!("the time to shut down is over; requests that are still open are cut off");
         }
@@ -126,14 +141,13 @@ async fn sweep(app: App) {
 
 fn router(app: App) -> Router {
     let (open, guarded, api) = openapi::assemble(app.config.metrics_need_key);
-    let guard = middleware::from_fn_with_state(app.clone(), auth::authenticate);
-    let routes = open.merge(guarded.route_layer(guard)).merge(openapi::pages(api));
-    routes
-        .fallback(no_such_route)
-        .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(app.clone(), request::envelope))
-        .layer(axum::extract::DefaultBodyLimit::disable())
-        .with_state(app)
+    let enclose = |routes: Router<App>, guarded: bool| {
+        let door = Door { app: app.clone(), guarded };
+        let routes = routes.method_not_allowed_fallback(method_not_allowed);
+        routes.layer(middleware::from_fn_with_state(door, envelope))
+    };
+    let open = open.merge(openapi::pages(api)).fallback(no_such_route);
+    enclose(open, false).merge(enclose(guarded, true)).with_state(app.clone())
 }
 
 async fn no_such_route(request: Request) -> Problem {

@@ -4,6 +4,7 @@
 //! All that callers may rely on: every method is one transaction; times are the database's; a
 //! resource of another workspace is `NotFound`; a list is newest first.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -64,6 +65,8 @@ pub trait Jobs: Send + Sync {
     /// `FamilyExhausted` where its family has no look left.
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job>;
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
+    /// The same, where the store has read it a moment ago and need not read it again.
+    fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>>;
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>>;
     /// A queued job is cancelled at once; a running one is asked to stop. Cancelling a cancelled
     /// job changes nothing; `Finished` where the job has succeeded or failed.

@@ -1,5 +1,6 @@
 //! `/v1/jobs`: what is asked, how far it is, and what came of it.
 
+mod answers;
 mod cancel;
 mod certificate;
 mod create;
@@ -16,6 +17,8 @@ use super::App;
 use super::codes::Code;
 use super::problem::Problem;
 use crate::store::{Job, JobStatus};
+
+pub use answers::Answers;
 
 /// How long a client should wait before it asks again about an unfinished job.
 pub const POLL_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);

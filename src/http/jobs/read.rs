@@ -1,10 +1,11 @@
 //! `GET /v1/jobs` and `GET /v1/jobs/{id}`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -13,7 +14,7 @@ use super::view::JobView;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
-use crate::http::etag::tagged;
+use crate::http::etag::tagged_bytes;
 use crate::http::extract::{Id, Params};
 use crate::http::page::{List, page_request};
 use crate::http::problem::Problem;
@@ -71,20 +72,29 @@ pub async fn read(
     Caller(workspace): Caller,
     Id(id): Id<JobId>,
     Params(params): Params<JobReadParams>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Problem> {
     let wait = params.wait.unwrap_or(0);
     if wait > app.config.max_wait_seconds {
         let message = format!("{wait} is more than {} seconds", app.config.max_wait_seconds);
         return Err(Problem::field(Code::InvalidQuery, "wait", message));
     }
-    let job = wait_for_end(&app, &workspace, id, Duration::from_secs(wait)).await?;
-    let finished = job.status.is_finished();
-    let mut response = tagged(&headers, &job.revision.to_string(), || JobView::from(job));
-    if !finished {
+    let job = match wait {
+        0 => as_it_is(&app, &workspace, id).await?,
+        _ => Arc::new(wait_for_end(&app, &workspace, id, Duration::from_secs(wait)).await?),
+    };
+    let mut response = tagged_bytes(request.headers(), job.revision, || app.answers.of(&job))?;
+    if !job.status.is_finished() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(POLL_AGAIN.as_secs()));
     }
     Ok(response)
+}
+
+async fn as_it_is(app: &App, workspace: &Workspace, id: JobId) -> Result<Arc<Job>, Problem> {
+    match app.store.repository().recent_job(workspace, id) {
+        Some(job) => Ok(job),
+        None => Ok(Arc::new(app.store.repository().job(workspace, id).await?)),
+    }
 }
 
 /// The job when it has ended, or as it is when `wait` is over or the server shuts down.

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::json;
 use sqlx::Row;
@@ -178,6 +180,10 @@ impl Jobs for Sqlite {
         let job = job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)?;
         self.recent.keep(job.clone(), writes);
         Ok(job)
+    }
+
+    fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>> {
+        self.recent.get(workspace, id)
     }
 
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>> {

@@ -1,0 +1,46 @@
+//! Jobs as they were written out a moment ago. Many clients poll one job, and between two changes of
+//! it they all get the same bytes. The store has been asked already, by the client's own workspace:
+//! what is saved here is only the writing.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use axum::body::Bytes;
+
+use super::view::JobView;
+use crate::http::problem::Problem;
+use crate::store::{Job, JobId};
+
+/// Together they bound the memory: metadata can make a job large.
+const MOST: usize = 1024;
+const LARGEST: usize = 16 << 10;
+
+#[derive(Default)]
+pub struct Answers {
+    written: Mutex<HashMap<JobId, (u64, Bytes)>>,
+}
+
+impl Answers {
+    fn written(&self) -> MutexGuard<'_, HashMap<JobId, (u64, Bytes)>> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The job's JSON. A job's revision grows with every change, so the same revision reads the same.
+    pub fn of(&self, job: &Job) -> Result<Bytes, Problem> {
+        if let Some((revision, bytes)) = self.written().get(&job.id)
+            && *revision == job.revision
+        {
+            return Ok(bytes.clone());
+        }
+        let bytes = serde_json::to_vec(&JobView::from(job.clone())).map_err(Problem::internal)?;
+        let bytes = Bytes::from(bytes);
+        if bytes.len() <= LARGEST {
+            let mut written = self.written();
+            if written.len() >= MOST {
+                written.clear();
+            }
+            written.insert(job.id, (job.revision, bytes.clone()));
+        }
+        Ok(bytes)
+    }
+}
