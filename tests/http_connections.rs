@@ -61,8 +61,11 @@ fn https_is_served_and_http_is_not() {
     let directory = tempfile::tempdir().unwrap();
     let (cert, key) = certificate(directory.path(), "server");
     let (cert, key) = (cert.to_str().unwrap(), key.to_str().unwrap());
-    let mut server =
-        Server::start_with(&[("GUARANTOR_TLS_CERT", cert), ("GUARANTOR_TLS_KEY", key), ("GUARANTOR_WORKERS", "1")]);
+    let mut server = Server::start_with(&[
+        ("GUARANTOR_TLS_CERT", cert),
+        ("GUARANTOR_TLS_KEY", key),
+        ("GUARANTOR_WORKERS", "1"),
+    ]);
     assert!(server.base.starts_with("https://"), "{}", server.base);
     let url = |path: &str| format!("{}{path}", server.base);
 
@@ -188,7 +191,10 @@ fn bodies_that_stop_are_ended_and_leave_nothing() {
         stream.write_all(part.as_bytes()).unwrap();
         let answer = until_closed(stream);
         assert!(answer.starts_with("HTTP/1.1 408 "), "{path}: {answer}");
-        assert!(answer.contains("\"code\":\"request_timeout\"") && answer.contains("for 1 seconds"), "{answer}");
+        assert!(
+            answer.contains("\"code\":\"request_timeout\"") && answer.contains("for 1 seconds"),
+            "{answer}"
+        );
     }
     let client = server.client();
     assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));

@@ -35,7 +35,8 @@ struct Owned {
 impl Owned {
     fn create(client: &Client) -> Owned {
         let dataset = client.dataset(500);
-        let policy = client.post("/v1/policies", &json!({"kind": "uniform", "n_actions": 3, "dim": 2})).expect(201);
+        let policy =
+            client.post("/v1/policies", &json!({"kind": "uniform", "n_actions": 3, "dim": 2})).expect(201);
         let job = client.submit(json!({"dataset_id": dataset}));
         assert_eq!(client.finish(&job)["status"], "succeeded");
         Owned { dataset, policy: id_of(&policy), job }
@@ -117,7 +118,12 @@ fn a_workspace_sees_nothing_of_another_on_any_route() {
             "POST /v1/datasets" => b.upload(&format!("?logging_policy_id={}", owned.policy), two_rows()),
             _ => b.post(&path, &certificate),
         };
-        assert_eq!((answer.status, answer.json["code"].as_str()), (status, Some(code)), "{line}: {}", answer.text);
+        assert_eq!(
+            (answer.status, answer.json["code"].as_str()),
+            (status, Some(code)),
+            "{line}: {}",
+            answer.text
+        );
     }
     // A job on one's own dataset cannot borrow a policy either.
     let own = b.dataset(50);
@@ -154,7 +160,9 @@ fn ids_in_paths_lead_nowhere_else() {
         }
     }
     // As a client that does not tidy the path would send it.
-    for path in ["/docs/../../lock", "/docs/..%2f..%2flock", "/../../etc/passwd", "//etc/passwd", "/docs/%2e%2e/lock"] {
+    for path in
+        ["/docs/../../lock", "/docs/..%2f..%2flock", "/../../etc/passwd", "//etc/passwd", "/docs/%2e%2e/lock"]
+    {
         let mut stream = TcpStream::connect(server.base.strip_prefix("http://").unwrap()).unwrap();
         write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
@@ -198,7 +206,8 @@ fn json_that_is_nested_too_deeply_is_refused_everywhere() {
 fn answers_are_not_sniffed_and_pages_are_not_framed() {
     let server = Server::start();
     let client = server.client();
-    for path in ["/livez", "/v1/jobs", "/nothing", "/openapi.json", "/docs/", "/metrics", "/v1/jobs?limit=x"] {
+    for path in ["/livez", "/v1/jobs", "/nothing", "/openapi.json", "/docs/", "/metrics", "/v1/jobs?limit=x"]
+    {
         assert_eq!(client.get(path).header("x-content-type-options"), Some("nosniff"), "{path}");
     }
     for path in ["/docs/", "/docs/swagger-ui-bundle.js"] {
@@ -259,12 +268,19 @@ fn inject(base: &str, key: &str) {
     client.upload("", "{\"forged\\n\\u001b\": 1}\nforged\r\n").problem(422, "invalid_rows");
     client.post("/v1/policies", &json!({"kind\nforged": "\u{1b}[31m\nforged"})).problem(422, "unknown_field");
     client.send("GET", "/v1/jobs", &[("authorization", "Bearer gk_for\tged")], None);
-    for raw in ["GET /\x1b[31mforged HTTP/1.1\r\nhost: x\r\n\r\n", "GET / HTTP/1.1\r\nhost: x\r\nx-a: \x01\nforged\r\n\r\n"] {
+    for raw in [
+        "GET /\x1b[31mforged HTTP/1.1\r\nhost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: x\r\nx-a: \x01\nforged\r\n\r\n",
+    ] {
         let mut stream = TcpStream::connect(base.strip_prefix("http://").unwrap()).unwrap();
         stream.write_all(raw.as_bytes()).unwrap();
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
-        assert!(answer.starts_with(b"HTTP/1.1 400 ") || answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            answer.starts_with(b"HTTP/1.1 400 ") || answer.is_empty(),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
     }
     assert_eq!(client.get("/v1/jobs").status, 200);
 }
