@@ -139,12 +139,12 @@ fn large_and_numerous_headers_are_refused() {
     let server = Server::start();
     let large = format!("x-large: {}\r\n", "a".repeat(70_000));
     let many: String = (0..150).map(|i| format!("x-{i}: 1\r\n")).collect();
-    for headers in [large, many] {
+    for (headers, all_read) in [(large, false), (many, true)] {
         let mut stream = connect(&server);
-        // The server may close before it has read all of it.
         let _ = write!(stream, "GET /livez HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
         let answer = until_closed(stream);
-        assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+        // Closing on what was not read may cost the client the answer.
+        assert!(answer.starts_with("HTTP/1.1 431 ") || (answer.is_empty() && !all_read), "{answer}");
     }
 }
 

@@ -266,7 +266,7 @@ fn inject(base: &str, key: &str) {
     let dataset = client.upload(&format!("?name={evil}"), two_rows());
     assert!(matches!(dataset.status, 201 | 422), "{}", dataset.text);
     client.upload("", "{\"forged\\n\\u001b\": 1}\nforged\r\n").problem(422, "invalid_rows");
-    client.post("/v1/policies", &json!({"kind\nforged": "\u{1b}[31m\nforged"})).problem(422, "unknown_field");
+    client.post("/v1/policies", &json!({"kind\nforged": "\u{1b}[31m\nforged"})).problem(422, "invalid_value");
     client.send("GET", "/v1/jobs", &[("authorization", "Bearer gk_for\tged")], None);
     for raw in [
         "GET /\x1b[31mforged HTTP/1.1\r\nhost: x\r\n\r\n",

@@ -34,7 +34,7 @@ pub struct Connections {
 
 impl Connections {
     /// Serves until told to close, and returns when the last connection has ended.
-    pub async fn serve(mut self, listener: TcpListener) {
+    pub async fn serve(self, listener: TcpListener) {
         let places = Arc::new(Semaphore::new(self.most as usize));
         let mut closing = self.closing.clone();
         let accepting = async {
@@ -53,8 +53,6 @@ impl Connections {
             () = closed(&mut closing) => {}
         }
         drop(listener);
-        // Clones of the router hold the application; this one must not outlive its use.
-        self.router = Router::new();
         let _ = places.acquire_many(self.most).await;
     }
 

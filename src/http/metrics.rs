@@ -124,7 +124,7 @@ pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     gauge!("guarantor_queue_depth").set(depth.queued as f64);
     gauge!("guarantor_jobs_running").set(depth.running as f64);
     gauge!("guarantor_queue_oldest_seconds").set(depth.oldest_seconds);
-    let uploads = app.config.max_concurrent_uploads - app.uploads.available_permits();
+    let uploads = app.config.max_concurrent_uploads as usize - app.uploads.available_permits();
     gauge!("guarantor_uploads_running").set(uploads as f64);
     app.metrics.run_upkeep();
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];

@@ -63,7 +63,7 @@ impl Server {
         let app = App(Arc::new(Shared {
             auth: auth::Auth::new(keys_exist),
             metrics: metrics::install(),
-            uploads: Semaphore::new(config.max_concurrent_uploads),
+            uploads: Semaphore::new(config.max_concurrent_uploads as usize),
             config,
             queue: queue.clone(),
             answers: jobs::Answers::default(),
