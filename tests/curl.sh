@@ -153,6 +153,7 @@ is .ok true
 is .decision deploy
 call 200 GET "/v1/jobs/$JOB/policy"
 is .source_job_id "$JOB"
+LEARNED=$(field .id)
 call 200 GET "/v1/jobs/$JOB/certificate"
 cp "$WORK/body" "$WORK/certificate"
 call 200 POST /v1/certificates/verify "${JSON[@]}" -d "@$WORK/certificate"
@@ -222,6 +223,7 @@ refuse invalid_value "$DATASET" ',"delta":2'
 refuse unknown_policy "$DATASET" ",\"prior\":{\"policy_id\":\"$NOBODY\"}"
 refuse policy_required "$DATASET" ',"prior":{"kind":"policy"}'
 refuse policy_shape_mismatch "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$OTHER\"}]"
+refuse policy_learned_here "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$LEARNED\"}]"
 refuse prior_needs_logging_policy "$DATASET" ',"prior":{"kind":"logging_policy"}'
 refuse family_delta_conflict "$DATASET" ',"delta":0.05,"family":{"delta":0.05,"looks":2}'
 refuse not_for_this_kind "$DATASET" ',"independent_of_log":true'

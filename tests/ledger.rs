@@ -273,3 +273,25 @@ fn a_crash_neither_loses_nor_doubles_a_look() {
         assert_eq!((&checked["valid"], &checked["signature"]), (&json!(true), &json!("valid")), "{checked}");
     }
 }
+
+/// The caller attests that no candidate was learned from these rows; the service knows when it was.
+#[test]
+fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = client.dataset(300);
+    let learned =
+        client.finish(&client.submit(json!({"dataset_id": dataset})))["result"]["policy_id"].clone();
+    append(&client, &dataset, &log(100));
+    let refused = client.post("/v1/jobs", &evaluation(&dataset, &learned));
+    refused.problem(422, "policy_learned_here");
+    assert_eq!(refused.json["errors"][0]["field"], "candidates[0].policy_id");
+    let prior =
+        json!({"dataset_id": dataset, "bound": "betting", "prior": {"kind": "policy", "policy_id": learned}});
+    let refused = client.post("/v1/jobs", &prior);
+    refused.problem(422, "policy_learned_here");
+    assert_eq!(refused.json["errors"][0]["field"], "prior.policy_id");
+    // Other rows may.
+    let fresh = certify(&client, evaluation(&client.dataset(200), &learned));
+    assert_eq!(fresh["ledger"]["look"], 1);
+}

@@ -66,6 +66,7 @@ codes! {
     AttestationRequired 422 "attestation_required" "The caller's word is needed";
     NotForThisKind 422 "not_for_this_kind" "The field does not go with the rest of the specification";
     PolicyRequired 422 "policy_required" "The specification must name a policy";
+    PolicyLearnedHere 422 "policy_learned_here" "The policy was learned from these rows";
     PolicyShapeMismatch 422 "policy_shape_mismatch" "The policy does not fit the dataset";
     PriorNeedsLoggingPolicy 422 "prior_needs_logging_policy" "The dataset has no logging policy to start from";
     LearningNeedsFeatures 422 "learning_needs_features" "The dataset has no features to learn from";

@@ -1,11 +1,13 @@
-//! From a request to a specification that can run: the engine decides, on what the store knows.
+//! From a request to a specification that can run: the engine decides, on what the store knows. The
+//! store also knows where a policy comes from: one that was learned from the very rows that are to
+//! certify it, or to certify what starts from it, is refused (`policy_learned_here`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::runner::policy_ids;
 use crate::engine::error::SpecError;
 use crate::engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
-use crate::store::{Dataset, PolicyId, Store, StoreError, Workspace};
+use crate::store::{Dataset, Policy, PolicyId, Store, StoreError, Workspace};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
@@ -23,13 +25,14 @@ pub async fn resolve(
     request: &SpecRequest,
 ) -> Result<(JobSpec, Vec<PolicyId>), ResolveError> {
     let mut shapes: BTreeMap<String, PolicyShape> = BTreeMap::new();
-    for id in named_policies(request) {
-        if let Some(shape) = shape_of(store, workspace, &id).await? {
-            shapes.insert(id, shape);
+    for (field, id) in named_policies(request) {
+        if let Some(policy) = find_policy(store, workspace, &id).await? {
+            check_origin(store, &policy, dataset, field).await?;
+            shapes.insert(id, policy.shape());
         }
     }
     let logging_policy = match dataset.logging_policy_id {
-        Some(id) => shape_of(store, workspace, &id.to_string()).await?,
+        Some(id) => find_policy(store, workspace, &id.to_string()).await?.map(|policy| policy.shape()),
         None => None,
     };
     let shape = dataset.shape();
@@ -40,19 +43,42 @@ pub async fn resolve(
     Ok((spec, ids.into_iter().collect()))
 }
 
-fn named_policies(request: &SpecRequest) -> Vec<String> {
+/// The policies that a request names, each with the field that does.
+fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
     let prior = request.prior.iter().filter_map(|prior| prior.policy_id.clone());
-    let candidates = request.candidates.iter().flatten().filter_map(|candidate| match candidate {
-        Candidate::Policy { policy_id } => Some(policy_id.clone()),
+    let prior = prior.map(|id| ("prior.policy_id".to_owned(), id));
+    let candidates = request.candidates.iter().flatten().enumerate();
+    let candidates = candidates.filter_map(|(i, candidate)| match candidate {
+        Candidate::Policy { policy_id } => Some((format!("candidates[{i}].policy_id"), policy_id.clone())),
         Candidate::Logged { .. } => None,
     });
     prior.chain(candidates).collect()
 }
 
-async fn shape_of(store: &Store, workspace: &Workspace, id: &str) -> Result<Option<PolicyShape>, StoreError> {
+/// Neither candidates nor priors may depend on the rows of the bound; the caller's word for it does
+/// not stand where the ledger knows better.
+async fn check_origin(
+    store: &Store,
+    policy: &Policy,
+    dataset: &Dataset,
+    field: String,
+) -> Result<(), ResolveError> {
+    let Some(job) = policy.source_job_id else { return Ok(()) };
+    let look = store.repository().look_of_job(&policy.workspace, job).await?;
+    if look.is_none_or(|look| look.dataset_id != dataset.id) {
+        return Ok(());
+    }
+    let message = format!(
+        "the policy was learned from rows of this dataset, by the job {job}, whose certificate speaks of it; to \
+         certify it on other rows, upload those as a dataset of their own"
+    );
+    Err(SpecError::new("policy_learned_here", field, message).into())
+}
+
+async fn find_policy(store: &Store, workspace: &Workspace, id: &str) -> Result<Option<Policy>, StoreError> {
     let Ok(id) = id.parse::<PolicyId>() else { return Ok(None) };
     match store.repository().policy(workspace, id).await {
-        Ok(policy) => Ok(Some(policy.shape())),
+        Ok(policy) => Ok(Some(policy)),
         Err(StoreError::NotFound(..)) => Ok(None),
         Err(error) => Err(error),
     }

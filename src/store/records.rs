@@ -332,6 +332,7 @@ pub struct Success {
 pub struct LedgerEntry {
     pub place: LedgerPlace,
     pub job_id: JobId,
+    pub dataset_id: DatasetId,
     pub dataset_version: u64,
     pub created_at: Timestamp,
     pub kind: JobKind,

@@ -36,6 +36,7 @@ fn entry(row: &SqliteRow) -> Result<LedgerEntry> {
     Ok(LedgerEntry {
         place: LedgerPlace::new(look, delta, shares, spent, family),
         job_id: parsed(row, "job_id")?,
+        dataset_id: parsed(row, "dataset_id")?,
         dataset_version: count(row, "dataset_version")?,
         created_at: time(row, "created_at")?,
         kind: named(row, "kind")?,
