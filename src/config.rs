@@ -56,6 +56,7 @@ pub struct Config {
     pub max_concurrent_uploads: u32,
     pub max_actions: usize,
     pub max_features: usize,
+    pub max_log_memory_bytes: u64,
     pub request_seconds: u64,
     pub upload_seconds: u64,
     pub upload_stall_seconds: u64,

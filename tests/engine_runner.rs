@@ -85,8 +85,9 @@ async fn a_log_becomes_a_certificate_that_verifies() {
         assert_eq!(Some(&policy.digest), certificate.policy.as_ref().map(|policy| &policy.digest));
         let fetched = StoredInputs::fetch(&store, &job.workspace, dataset.clone(), &job.spec).await;
         let inputs = fetched.unwrap();
-        let verify =
-            || inputs.with(|inputs| engine::verify(&certificate, &evidence, inputs, &unattended())).unwrap();
+        let control = unattended();
+        let verify = |inputs: &engine::Inputs| engine::verify(&certificate, &evidence, inputs, &control);
+        let verify = || inputs.with(&control, verify).unwrap();
         let verification = tokio::task::block_in_place(verify);
         assert!(verification.valid, "{verification:?}");
     }

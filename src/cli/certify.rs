@@ -108,7 +108,10 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         Ok(inputs) => inputs,
         Err(RunError::Failed(failure) | RunError::Retry(failure)) => return Err(failure.message.into()),
     };
-    let compute = move || inputs.with(|inputs| guarantor::engine::run(&spec, inputs, &unattended()));
+    let compute = move || {
+        let control = unattended();
+        inputs.with(&control, |inputs| guarantor::engine::run(&spec, inputs, &control))
+    };
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
 }
 

@@ -147,8 +147,10 @@ async fn recompute(
         Err(RunError::Failed(failure)) => return Ok(gone("inputs", &failure.message)),
         Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
     };
-    let again =
-        move || inputs.with(|inputs| crate::engine::verify(&certificate, &evidence, inputs, &unattended()));
+    let again = move || {
+        let control = unattended();
+        inputs.with(&control, |inputs| crate::engine::verify(&certificate, &evidence, inputs, &control))
+    };
     Ok(app.compute(again).await??)
 }
 

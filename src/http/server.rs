@@ -20,7 +20,7 @@ use super::request::{Door, envelope};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
 use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
-use crate::store::{DirectoryLock, QueueLimits, Store, StoreError};
+use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 
 /// Files that no row names are older than any upload could be before they are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
@@ -52,6 +52,8 @@ impl Server {
     pub async fn start(config: Config) -> Result<Server, ServerError> {
         let tls = tls::acceptor(&config)?;
         let store = Store::open(&config.data_dir).await?;
+        let memory = LogMemory { max_bytes: config.max_log_memory_bytes, ..store.log_memory().clone() };
+        let store = store.with_log_memory(memory);
         let keys_exist = !store.repository().keys().await?.is_empty();
         config.check_exposure(keys_exist)?;
         let lock = store.take_over(&config.data_dir).await?;

@@ -1,19 +1,17 @@
 //! The checks that make rows a log, and the batches that are stored of it.
 
 use ndarray::{Array2, ArrayView2};
-use tokio::runtime::Handle;
 
 use super::IngestLimits;
 use super::errors::{IngestError, RowErrors};
 use super::health::HealthBuilder;
 use super::identity::{Identities, Place};
+use super::part::Part;
 use super::row::{Fault, RawRow};
 use super::rules::{Checked, Rules, check_row};
 use crate::engine::error::RowError;
 use crate::engine::log::{AGREEMENT_TOLERANCE, Capabilities};
-use crate::store::{
-    BlobRef, BlobWriter, Blobs, DatasetContent, LogDigest, LogEncoder, LogLayout, LogRows, StoreError,
-};
+use crate::store::{BlobRef, DatasetContent, LogDigest, LogLayout, LogRows, StoreError};
 
 /// Bytes of features and propensities in a batch, about.
 const BATCH_BYTES: usize = 4 << 20;
@@ -66,11 +64,16 @@ impl Checker {
             }
             if let Some(id) = rows.context_ids.get(i) {
                 let (x, full) = (&rows.x[i * p..(i + 1) * p], &rows.full[i * k..(i + 1) * k]);
-                let _ = self.identities.context(id, Place::Stored, x, full, AGREEMENT_TOLERANCE);
+                let _ = self.identities.context(id, Place::Stored, x, full);
             }
         }
         let filled = self.policy_propensities(layout, rows).unwrap_or_default();
         self.count(layout, rows, filled.as_ref());
+    }
+
+    /// The digest goes on from that of the rows that were remembered.
+    pub fn follow(&mut self, digest: LogDigest) {
+        self.digest = digest;
     }
 
     /// Takes the next row of the file, or the reason why it is none.
@@ -145,8 +148,7 @@ impl Checker {
             self.identities.event(id, Place::Row(number))?;
         }
         if let Some(id) = &row.context_id {
-            let place = Place::Row(number);
-            self.identities.context(id, place, &row.x, &row.full, AGREEMENT_TOLERANCE)?;
+            self.identities.context(id, Place::Row(number), &row.x, &row.full)?;
         }
         Ok(())
     }
@@ -192,13 +194,13 @@ impl Checker {
             return Ok(());
         }
         self.count(&layout, &rows, filled.as_ref());
+        self.digest.update(&layout, &rows);
         part.write(&layout, rows)
     }
 
     fn count(&mut self, layout: &LogLayout, rows: &LogRows, filled: Option<&Array2<f64>>) {
         self.rows += rows.len() as u64;
         self.largest_action = rows.actions.iter().copied().fold(self.largest_action, u32::max);
-        self.digest.update(layout, rows);
         let full = match (layout.full, filled) {
             (Some(k), _) => Some((k, &rows.full[..])),
             (None, Some(pi)) => pi.as_slice().map(|all| (pi.ncols(), all)),
@@ -237,49 +239,4 @@ impl Checker {
             }
         }
     }
-}
-
-/// The file that the rows go into, made with the first of them.
-pub struct Part {
-    blobs: Blobs,
-    key: String,
-    runtime: Handle,
-    open: Option<(LogEncoder, BlobWriter)>,
-}
-
-impl Part {
-    /// On an async thread; everything else here is for a blocking one.
-    pub fn new(blobs: Blobs, key: String) -> Self {
-        Part { blobs, key, runtime: Handle::current(), open: None }
-    }
-
-    fn write(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), IngestError> {
-        if self.open.is_none() {
-            let writer = self.runtime.block_on(self.blobs.writer(self.key.clone()))?;
-            self.open = Some((LogEncoder::new(layout.clone()).map_err(encoding)?, writer));
-        }
-        if let Some((encoder, writer)) = &mut self.open {
-            encoder.write(rows).map_err(encoding)?;
-            self.runtime.block_on(writer.write(&encoder.take_bytes()))?;
-        }
-        Ok(())
-    }
-
-    fn discard(&mut self) {
-        self.open = None;
-    }
-
-    /// None where nothing was written.
-    fn finish(self) -> Result<Option<BlobRef>, IngestError> {
-        let Some((encoder, mut writer)) = self.open else { return Ok(None) };
-        let rest = encoder.finish().map_err(encoding)?;
-        Ok(Some(self.runtime.block_on(async {
-            writer.write(&rest).await?;
-            writer.finish().await
-        })?))
-    }
-}
-
-fn encoding(error: ::parquet::errors::ParquetError) -> IngestError {
-    IngestError::Store(StoreError::Damaged(format!("the log could not be encoded: {error}")))
 }

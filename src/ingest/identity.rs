@@ -1,18 +1,8 @@
-//! Which events and contexts were seen. Texts are kept as 128 bits of their SHA-256, so that memory
-//! does not grow with their length and nobody can make two of them meet.
-
-use std::collections::HashMap;
-
-use sha2::{Digest, Sha256};
+//! Which events and contexts were seen, and with what: 31 bytes an event, and a context 47 and its π0.
 
 use super::row::Fault;
-
-type Mark = [u8; 16];
-
-fn mark(bytes: impl AsRef<[u8]>) -> Mark {
-    let hash = Sha256::digest(bytes.as_ref());
-    std::array::from_fn(|i| hash[i])
-}
+use crate::engine::log::agree;
+use crate::store::{Mark, Marks, mark};
 
 /// Where something was first seen: a row of the file, or the version before.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,52 +20,70 @@ impl Place {
     }
 }
 
-struct Context {
-    place: Place,
-    x: Mark,
-    /// π0(·|x) of the first row: later ones may differ by rounding, so a mark would not do.
+#[derive(Default)]
+pub struct Identities {
+    events: Marks,
+    event_places: Places,
+    contexts: Marks,
+    context_places: Places,
+    /// The features of each context.
+    x: Vec<Mark>,
+    /// π0(·|x) of each context's first row, one after the other: later ones may differ by rounding,
+    /// so a mark would not do.
     full: Vec<f64>,
 }
 
+/// The row of each mark, by its number; 0 for one of an earlier version.
 #[derive(Default)]
-pub struct Identities {
-    events: HashMap<Mark, Place>,
-    contexts: HashMap<Mark, Context>,
+struct Places(Vec<u64>);
+
+impl Places {
+    fn push(&mut self, place: Place) {
+        self.0.push(match place {
+            Place::Row(row) => row,
+            Place::Stored => 0,
+        });
+    }
+
+    fn get(&self, number: usize) -> Place {
+        match self.0.get(number) {
+            Some(&row) if row > 0 => Place::Row(row),
+            _ => Place::Stored,
+        }
+    }
 }
 
 impl Identities {
     pub fn event(&mut self, id: &str, place: Place) -> Result<(), Fault> {
-        if let Some(first) = self.events.insert(mark(id), place) {
-            self.events.insert(mark(id), first);
-            return Err(Fault::new("event_id", format!("{id:?} is that of {} too", first.words())));
+        let (number, new) = self.events.place(mark(id));
+        if new {
+            self.event_places.push(place);
+            return Ok(());
         }
-        Ok(())
+        let first = self.event_places.get(number).words();
+        Err(Fault::new("event_id", format!("{id:?} is that of {first} too")))
     }
 
     /// Rows of one context must have the same features and, π0 being a function of them, the same π0.
-    pub fn context(
-        &mut self,
-        id: &str,
-        place: Place,
-        x: &[f32],
-        full: &[f64],
-        tolerance: f64,
-    ) -> Result<(), Fault> {
+    pub fn context(&mut self, id: &str, place: Place, x: &[f32], full: &[f64]) -> Result<(), Fault> {
         let bytes: Vec<u8> = x.iter().flat_map(|value| (value + 0.0).to_le_bytes()).collect();
         let x = mark(bytes);
-        let Some(first) = self.contexts.get(&mark(id)) else {
-            self.contexts.insert(mark(id), Context { place, x, full: full.to_vec() });
+        let (number, new) = self.contexts.place(mark(id));
+        if new {
+            self.context_places.push(place);
+            self.x.push(x);
+            self.full.extend_from_slice(full);
             return Ok(());
-        };
+        }
         let differs = |field: &str| {
-            let message = format!("differs from {}, which has the same context_id", first.place.words());
-            Err(Fault::new(field, message))
+            let first = self.context_places.get(number).words();
+            Err(Fault::new(field, format!("differs from {first}, which has the same context_id")))
         };
-        if x != first.x {
+        if self.x.get(number) != Some(&x) {
             return differs("x");
         }
-        let agree = |(a, b): (&f64, &f64)| (a - b).abs() <= tolerance * a.max(*b);
-        if !full.iter().zip(&first.full).all(agree) {
+        let first = self.full.get(number * full.len()..(number + 1) * full.len()).unwrap_or_default();
+        if !agree(full, first) {
             return differs("propensities");
         }
         Ok(())

@@ -15,11 +15,14 @@ mod errors;
 mod hashing;
 mod health;
 mod identity;
+mod lines;
 mod ndjson;
 mod obd;
 mod parquet;
 mod parquet_sizes;
+mod part;
 mod pipe;
+mod plain;
 mod records;
 mod row;
 mod rules;
@@ -158,10 +161,11 @@ where
 }
 
 fn after(stored: StoredLog, mut checker: Checker) -> Result<Checker, IngestError> {
-    stored.each_batch(|layout, rows| {
+    let digest = stored.each_batch(|layout, rows| {
         checker.remember(layout, &rows);
-        Ok(())
+        Ok::<(), StoreError>(())
     })?;
+    checker.follow(digest);
     Ok(checker)
 }
 
@@ -178,7 +182,7 @@ where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
     let (sender, reader) = pipe::pipe();
-    let sink = check::Part::new(store.blobs().clone(), dataset_part_key(id));
+    let sink = part::Part::new(store.blobs().clone(), dataset_part_key(id));
     let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, sink, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| IngestError::Crashed)?;
@@ -198,7 +202,7 @@ fn decode(
     (format, encoding): (Format, Encoding),
     reader: impl Read + Send + 'static,
     mut checker: Checker,
-    mut sink: check::Part,
+    mut sink: part::Part,
     mut parts: Vec<crate::store::BlobRef>,
 ) -> Result<DatasetContent, IngestError> {
     let limits = checker.limits().clone();

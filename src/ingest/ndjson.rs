@@ -1,54 +1,29 @@
-//! NDJSON: a JSON object a line. Row numbers are line numbers; empty lines are passed over.
+//! NDJSON: a JSON object a line.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, de};
 
-use super::IngestLimits;
+use super::lines::each_row;
 use super::row::{FIELDS, Fault, FormatError, RawRow, Visit};
+use super::{IngestLimits, plain};
 
 pub fn read(source: impl Read, limits: &IngestLimits, visit: &mut Visit) -> Result<(), FormatError> {
-    let mut source = BufReader::with_capacity(1 << 16, source);
-    let mut line = Vec::new();
-    let mut number = 0;
-    loop {
-        line.clear();
-        let most = limits.line_bytes as u64 + 1;
-        let read = source.by_ref().take(most).read_until(b'\n', &mut line);
-        let read = read.map_err(|error| FormatError::Unreadable(error.to_string()))?;
-        if read == 0 {
-            return Ok(());
-        }
-        number += 1;
-        let row = if line.last() != Some(&b'\n') && read as u64 == most {
-            skip_line(&mut source).map_err(|error| FormatError::Unreadable(error.to_string()))?;
-            Err(Fault::new("row", format!("is longer than {} bytes", limits.line_bytes)))
-        } else if line.trim_ascii().is_empty() {
-            continue;
-        } else {
-            parse(&line)
-        };
-        visit(number, row).map_err(FormatError::Stopped)?;
-    }
-}
-
-fn skip_line(source: &mut impl BufRead) -> std::io::Result<()> {
-    loop {
-        let buffer = source.fill_buf()?;
-        let end = buffer.iter().position(|&b| b == b'\n');
-        let n = end.map_or(buffer.len(), |at| at + 1);
-        source.consume(n);
-        if end.is_some() || n == 0 {
-            return Ok(());
-        }
-    }
+    each_row(source, limits, &parse, visit)
 }
 
 fn parse(line: &[u8]) -> Result<RawRow, Fault> {
+    match plain::parse(line) {
+        Some(row) => Ok(row),
+        None => parse_any(line),
+    }
+}
+
+fn parse_any(line: &[u8]) -> Result<RawRow, Fault> {
     let mut field = String::from("row");
     let mut json = serde_json::Deserializer::from_slice(line);
     let row = RowSeed { field: &mut field }.deserialize(&mut json);
@@ -153,5 +128,87 @@ impl<'de> Deserialize<'de> for Id {
             }
         }
         json.deserialize_any(IdVisitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Both ways to read a line must agree to the last bit, the fast one where it can read it at all.
+    fn agree(line: &str) -> bool {
+        let fast = plain::parse(line.as_bytes());
+        if let Some(fast) = &fast {
+            let any = parse_any(line.as_bytes());
+            assert_eq!(format!("{:?}", Ok::<_, Fault>(fast)), format!("{:?}", any.as_ref()), "{line}");
+        }
+        fast.is_some()
+    }
+
+    #[test]
+    fn usual_rows_are_read_fast_and_the_same() {
+        for line in [
+            r#"{"x": [0.5, -1, 2e-3, 1E+5, -0.0, 0, 123456789012345678901234567890], "action": 3, "cost": -1}"#,
+            r#" { "x" : [ ] , "action":0,"reward":0.30000000000000004,"propensity":1.7976931348623157e308 } "#,
+            r#"{"propensities":[0.1,0.2,0.7],"event_id":"é","context_id":12,"candidates":{"b":0.5,"a":1,"b":0}}"#,
+            "{\"action\":-7,\"cost\":4.9406564584124654e-324,\"context_id\":-12}\r\n",
+            r#"{"x":[9007199254740992,9007199254740993,0.1234567890123456789012,5e-324,2.2250738585072011e-308]}"#,
+        ] {
+            assert!(agree(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn unusual_rows_are_left_to_serde() {
+        for line in [
+            "{}",
+            "{\"x\":null}",
+            r#"{"x":[1,]}"#,
+            r#"{"x":[01]}"#,
+            r#"{"x":[1.]}"#,
+            r#"{"x":[.5]}"#,
+            r#"{"x":[1e]}"#,
+            r#"{"x":[1e999]}"#,
+            r#"{"x":[+1]}"#,
+            r#"{"x":[NaN]}"#,
+            r#"{"x":[1]"#,
+            r#"{"x":[1]} {}"#,
+            r#"{"x":[1],"x":[1]}"#,
+            r#"{"y":1}"#,
+            r#"{"action":1.0}"#,
+            r#"{"action":-0}"#,
+            r#"{"action":1e2}"#,
+            r#"{"action":12345678901234567890}"#,
+            r#"{"event_id":"a\u0041"}"#,
+            "{\"event_id\":\"\t\"}",
+            r#"{"event_id":1.5}"#,
+            r#"{"candidates":{}}"#,
+            r#"{"cost":1,}"#,
+            r#"{,"cost":1}"#,
+            r#"[1]"#,
+            r#"{"cost":"1"}"#,
+        ] {
+            assert!(!agree(line), "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_the_same_to_the_last_bit(bits in any::<u64>(), small in any::<i32>(), scale in 0..25i32) {
+            let value = f64::from_bits(bits);
+            if value.is_finite() {
+                agree(&format!("{{\"cost\":{value}}}"));
+                prop_assert!(agree(&format!("{{\"cost\":{value:e}}}")));
+            }
+            let decimal = f64::from(small) / 10f64.powi(scale);
+            prop_assert!(agree(&format!("{{\"cost\":{decimal}}}")));
+            prop_assert!(agree(&format!("{{\"cost\":{}}}", decimal as f32)));
+        }
+
+        #[test]
+        fn whatever_the_fast_reader_takes_serde_takes(line in r#"\{"(x|cost|action|event_id)" ?:[-+0-9.eE,\[\]"a{}: ]{0,12}\}"#) {
+            agree(&line);
+        }
     }
 }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use async_trait::async_trait;
 
 use crate::engine::control::Control;
-use crate::engine::log::MemoryLog;
+use crate::engine::log::{LogSource, MemoryLog};
 use crate::engine::policy::PolicyParams;
 use crate::engine::spec::{Candidate, JobSpec};
-use crate::engine::{self, EngineError, Finished, Inputs};
+use crate::engine::{self, Finished, Inputs};
 use crate::store::{Dataset, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace};
 
 /// The computation, its inputs fetched: called once, on a compute thread.
@@ -51,7 +51,7 @@ impl EngineRunner {
 impl Runner for EngineRunner {
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
         let (inputs, spec) = (self.inputs(job).await?, job.spec.clone());
-        Ok(Box::new(move |control| inputs.with(|inputs| engine::run(&spec, inputs, control))))
+        Ok(Box::new(move |control| inputs.with(control, |inputs| engine::run(&spec, inputs, control))))
     }
 }
 
@@ -82,22 +82,41 @@ impl StoredInputs {
         Ok(StoredInputs { log, dataset, logging_policy, policies })
     }
 
-    /// Decodes the log, checks its digest and hands it over. On a compute thread.
-    pub fn with<T>(self, work: impl FnOnce(&Inputs) -> engine::Result<T>) -> engine::Result<T> {
-        let columns = self.log.decode().map_err(|error| EngineError::Log(error.to_string()))?;
-        let carries_all = columns.full.is_some();
-        let mut log = MemoryLog::new(columns)?;
-        if let Some(policy) = self.logging_policy.as_ref().filter(|_| !carries_all) {
-            log = log.with_logging_policy(policy)?;
-        }
+    /// Reads the log, checks its digest and hands it over. On a compute thread.
+    pub fn with<T>(
+        self,
+        control: &Control,
+        work: impl FnOnce(&Inputs) -> engine::Result<T>,
+    ) -> engine::Result<T> {
+        let StoredInputs { log, dataset, logging_policy, policies } = self;
+        let log = open(log, logging_policy.as_ref(), control)?;
         work(&Inputs {
-            log: &log,
-            logging_policy: self.logging_policy.as_ref(),
-            policies: &self.policies,
-            dataset_version: self.dataset.version,
-            dataset_digest: &self.dataset.content.digest,
+            log: &*log,
+            logging_policy: logging_policy.as_ref(),
+            policies: &policies,
+            dataset_version: dataset.version,
+            dataset_digest: &dataset.content.digest,
         })
     }
+}
+
+/// In memory where there is room for it, else from a file; the numbers are the same.
+fn open(
+    log: StoredLog,
+    logging_policy: Option<&PolicyParams>,
+    control: &Control,
+) -> engine::Result<Box<dyn LogSource>> {
+    if !log.fits_in_memory() {
+        return Ok(Box::new(log.spool(logging_policy, control)?));
+    }
+    let columns = log.decode()?;
+    drop(log);
+    let carries_all = columns.full.is_some();
+    let log = MemoryLog::new(columns)?;
+    Ok(Box::new(match logging_policy.filter(|_| !carries_all) {
+        Some(policy) => log.with_logging_policy(policy)?,
+        None => log,
+    }))
 }
 
 /// Every policy that the specification names.

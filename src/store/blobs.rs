@@ -2,6 +2,7 @@
 //! uses, never changed, deleted only when no row names them. Files on disk here, fsynced; another
 //! `ObjectStore` elsewhere.
 
+use std::ops::Range;
 use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,16 +53,23 @@ impl Blobs {
 
     pub async fn get(&self, blob: &BlobRef) -> Result<Bytes> {
         let found = self.objects.get(&Path::from(blob.key.as_str())).await;
-        let bytes = match found {
-            Ok(found) => found.bytes().await?,
-            Err(object_store::Error::NotFound { .. }) => {
-                return Err(StoreError::damaged(&blob.key, "the file is missing"));
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if bytes.len() as u64 != blob.bytes {
-            let message = format!("{} bytes where {} were written", bytes.len(), blob.bytes);
-            return Err(StoreError::damaged(&blob.key, message));
+        let bytes = found.map_err(|error| missing(blob, error))?.bytes().await?;
+        check_length(blob, bytes.len() as u64)?;
+        Ok(bytes)
+    }
+
+    /// Whether the blob is there in its whole length.
+    pub async fn check(&self, blob: &BlobRef) -> Result<()> {
+        let found = self.objects.head(&Path::from(blob.key.as_str())).await;
+        check_length(blob, found.map_err(|error| missing(blob, error))?.size)
+    }
+
+    /// Some of a blob's bytes: all that were asked for, or an error.
+    pub async fn get_range(&self, blob: &BlobRef, range: Range<u64>) -> Result<Bytes> {
+        let bytes = self.objects.get_range(&Path::from(blob.key.as_str()), range.clone()).await;
+        let bytes = bytes.map_err(|error| missing(blob, error))?;
+        if bytes.len() as u64 != range.end - range.start {
+            return Err(StoreError::damaged(&blob.key, "the file is shorter than it was written"));
         }
         Ok(bytes)
     }
@@ -84,6 +92,20 @@ impl Blobs {
         let old = |meta: &object_store::ObjectMeta| now.signed_duration_since(meta.last_modified) >= age;
         Ok(all.into_iter().filter(old).map(|meta| meta.location.to_string()).collect())
     }
+}
+
+fn missing(blob: &BlobRef, error: object_store::Error) -> StoreError {
+    match error {
+        object_store::Error::NotFound { .. } => StoreError::damaged(&blob.key, "the file is missing"),
+        error => error.into(),
+    }
+}
+
+fn check_length(blob: &BlobRef, length: u64) -> Result<()> {
+    if length == blob.bytes {
+        return Ok(());
+    }
+    Err(StoreError::damaged(&blob.key, format!("{length} bytes where {} were written", blob.bytes)))
 }
 
 /// Removes what a killed process left half-written. Only for the only process on this directory.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::engine::EngineError;
+
 /// The kinds of things that a request can name and not find, or find in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
@@ -81,3 +83,15 @@ impl StoreError {
 }
 
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// For a log that the engine reads while it computes.
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        if error.is_transient() {
+            // The cause may name files and hosts: it is for the log, not for whoever reads the job.
+            tracing::warn!(%error, "a log could not be read");
+            return EngineError::Log("the store could not be reached".into());
+        }
+        EngineError::Log(error.to_string())
+    }
+}

@@ -25,7 +25,9 @@ use crate::engine::policy::PolicyParams;
 pub use blobs::{BlobWriter, Blobs};
 pub use error::{Resource, Result, StoreError};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-pub use logs::{LogDigest, LogEncoder, LogLayout, LogRows, StoredLog};
+pub use logs::{
+    LogDigest, LogEncoder, LogLayout, LogMemory, LogRows, Mark, Marks, SpooledLog, StoredLog, mark,
+};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use records::*;
@@ -39,11 +41,21 @@ pub struct Store {
     repository: Arc<dyn Repository>,
     blobs: Blobs,
     signing_key: Option<Arc<SigningKey>>,
+    log_memory: LogMemory,
 }
 
 impl Store {
     pub fn new(repository: Arc<dyn Repository>, blobs: Blobs) -> Self {
-        Store { repository, blobs, signing_key: None }
+        Store { repository, blobs, signing_key: None, log_memory: LogMemory::default() }
+    }
+
+    /// The same store, with other terms for the logs that jobs read.
+    pub fn with_log_memory(self, log_memory: LogMemory) -> Self {
+        Store { log_memory, ..self }
+    }
+
+    pub fn log_memory(&self) -> &LogMemory {
+        &self.log_memory
     }
 
     pub fn repository(&self) -> &dyn Repository {

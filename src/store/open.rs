@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::blobs::{Blobs, remove_unfinished};
 use super::error::{Result, StoreError};
 use super::sqlite::Sqlite;
-use super::{Repository, Store};
+use super::{LogMemory, Repository, Store};
 
 /// Held while a server owns the directory; the system lets go of it when the process ends, however
 /// it ends.
@@ -24,7 +24,9 @@ impl Store {
             StoreError::Refused(message)
         })?;
         let repository = Sqlite::open(&directory.join("guarantor.sqlite")).await?;
-        Ok(Store::new(Arc::new(repository), Blobs::in_directory(&blob_directory(directory))?))
+        let store = Store::new(Arc::new(repository), Blobs::in_directory(&blob_directory(directory))?);
+        let scratch = Some(directory.to_path_buf());
+        Ok(store.with_log_memory(LogMemory { scratch, ..LogMemory::default() }))
     }
 
     /// For the one server on a directory: whatever an earlier process was doing when it died is

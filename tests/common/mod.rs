@@ -35,6 +35,11 @@ impl Server {
         (self.child, self.base) = spawn(self.data.path(), &self.environment);
     }
 
+    /// Of the process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// As a crash: no signal handler runs.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -60,6 +60,14 @@ impl Columns {
         (0..n).try_for_each(|i| self.check_row(i))
     }
 
+    /// Probabilities logged as f32 sum to 1 only nearly; those that were played did exactly.
+    pub fn normalise(&mut self) {
+        for pi in self.full.iter_mut().flat_map(|f| f.chunks_exact_mut(self.n_actions)) {
+            let total: f64 = pi.iter().sum();
+            pi.iter_mut().for_each(|p| *p /= total);
+        }
+    }
+
     fn check_row(&self, i: usize) -> Result<(), RowError> {
         let action = self.actions[i] as usize;
         if action >= self.n_actions {
@@ -90,6 +98,11 @@ impl Columns {
         }
         Ok(())
     }
+}
+
+/// Whether two rows of one context may have had the same π0(·|x).
+pub fn agree(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= AGREEMENT_TOLERANCE * a.max(*b))
 }
 
 pub fn check_full(row: usize, full: &[f64], action: usize, propensity: f64) -> Result<(), RowError> {

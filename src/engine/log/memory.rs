@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
 
+use super::columns::{agree, check_full};
 use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
 use crate::engine::error::{EngineError, Result, RowError};
 use crate::engine::policy::PolicyParams;
@@ -40,11 +41,7 @@ pub struct Contexts {
 impl MemoryLog {
     pub fn new(mut columns: Columns) -> Result<Self> {
         columns.check()?;
-        // Probabilities logged as f32 sum to 1 only nearly; those that were played did exactly.
-        for pi in columns.full.iter_mut().flat_map(|f| f.chunks_exact_mut(columns.n_actions)) {
-            let total: f64 = pi.iter().sum();
-            pi.iter_mut().for_each(|p| *p /= total);
-        }
+        columns.normalise();
         let groups = columns.contexts.as_ref().map(|c| group(c));
         // Without repeated contexts nothing moves: the feature matrix is the caller's own memory.
         match groups {
@@ -160,7 +157,7 @@ impl MemoryLog {
             for row in self.offsets[c] as usize..self.offsets[c + 1] as usize {
                 let pi = pi.as_slice().expect("row-major");
                 let action = self.actions[row] as usize;
-                super::columns::check_full(row + 1, pi, action, self.propensities[row])?;
+                check_full(row + 1, pi, action, self.propensities[row])?;
             }
         }
         self.full = Some(full);
@@ -251,9 +248,7 @@ fn same_context(columns: &Columns, first: usize, row: usize) -> Result<(), RowEr
         return Err(fault("x"));
     }
     if let Some(full) = &columns.full {
-        let (a, b) = (&full[first * k..(first + 1) * k], &full[row * k..(row + 1) * k]);
-        let agrees = |(a, b): (&f64, &f64)| (a - b).abs() <= super::columns::AGREEMENT_TOLERANCE * a.max(*b);
-        if !a.iter().zip(b).all(agrees) {
+        if !agree(&full[first * k..(first + 1) * k], &full[row * k..(row + 1) * k]) {
             return Err(fault("propensities"));
         }
     }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{EngineError, Result};
 
-pub use columns::{AGREEMENT_TOLERANCE, Columns, SUM_TOLERANCE};
+pub use columns::{AGREEMENT_TOLERANCE, Columns, SUM_TOLERANCE, agree, check_full};
 pub use memory::{Contexts, MemoryLog};
 pub use outcome::{Outcome, OutcomeKind};
 pub use part::{PartLog, Side, Split};

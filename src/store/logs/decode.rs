@@ -1,50 +1,20 @@
-//! Parquet parts → the engine's columns.
-
-use std::collections::HashMap;
+//! Batches of a Parquet part → rows, and rows → the engine's columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
-use bytes::Bytes;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::encode::CANDIDATE_PREFIX;
-use super::{LogDigest, LogLayout, LogRows};
+use super::marks::{Marks, mark};
+use super::{LogLayout, LogRows};
 use crate::engine::log::Columns;
-use crate::store::error::{Result, StoreError};
 use crate::store::records::Dataset;
 
-const BATCH_ROWS: usize = 8192;
-
-pub enum PartError {
-    Unreadable(String),
-    Visitor(StoreError),
-}
-
-pub fn each_batch(
-    bytes: Bytes,
-    visit: &mut impl FnMut(&LogLayout, LogRows) -> Result<()>,
-) -> Result<(), PartError> {
-    let unreadable = |why: String| PartError::Unreadable(why);
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes).map_err(|e| unreadable(e.to_string()))?;
-    let reader = builder.with_batch_size(BATCH_ROWS).build().map_err(|e| unreadable(e.to_string()))?;
-    for batch in reader {
-        let batch = batch.map_err(|e| unreadable(e.to_string()))?;
-        let (layout, rows) =
-            rows_of(&batch).ok_or_else(|| unreadable("its columns are not a log's".into()))?;
-        visit(&layout, rows).map_err(PartError::Visitor)?;
-    }
-    Ok(())
-}
-
 /// None where the columns are not those that `encode` writes.
-fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
+pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
     let floats =
         |name: &str| Some(batch.column_by_name(name)?.as_primitive_opt::<Float64Type>()?.values().to_vec());
-    let texts = |name: &str| -> Option<Vec<String>> {
-        let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
-        Some((0..column.len()).map(|i| column.value(i).to_string()).collect())
-    };
+    let texts = |name: &str| Some(texts_of(batch, name)?.map(String::from).collect());
     let (mut layout, mut rows) = (LogLayout::default(), LogRows::default());
     rows.actions = batch.column_by_name("action")?.as_primitive_opt::<UInt32Type>()?.values().to_vec();
     rows.costs = floats("cost")?;
@@ -76,12 +46,31 @@ fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
     whole.then_some((layout, rows))
 }
 
-/// Collects batches into the engine's columns and their digest.
+pub fn texts_of<'a>(batch: &'a RecordBatch, name: &str) -> Option<impl Iterator<Item = &'a str>> {
+    let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
+    Some((0..column.len()).map(|i| column.value(i)))
+}
+
+/// A batch as the engine's columns, without its contexts.
+pub fn columns_of(dataset: &Dataset, layout: &LogLayout, rows: LogRows) -> Columns {
+    Columns {
+        n_actions: dataset.content.n_actions,
+        dim: layout.dim,
+        x: rows.x,
+        actions: rows.actions,
+        costs: rows.costs,
+        propensities: rows.propensities,
+        full: layout.full.map(|_| rows.full),
+        contexts: None,
+        candidates: layout.candidates.iter().cloned().zip(rows.candidates).collect(),
+        outcome: dataset.content.outcome,
+    }
+}
+
+/// Collects batches into the engine's columns.
 pub struct ColumnsBuilder {
     columns: Columns,
-    digest: LogDigest,
-    layout: Option<LogLayout>,
-    contexts: HashMap<String, u64>,
+    contexts: Marks,
 }
 
 impl ColumnsBuilder {
@@ -95,19 +84,16 @@ impl ColumnsBuilder {
             outcome: content.outcome,
             ..Columns::default()
         };
-        ColumnsBuilder { columns, digest: LogDigest::default(), layout: None, contexts: HashMap::new() }
+        ColumnsBuilder { columns, contexts: Marks::default() }
     }
 
-    pub fn append(&mut self, layout: &LogLayout, rows: LogRows) -> Result<()> {
-        self.digest.update(layout, &rows);
+    /// All batches have one layout.
+    pub fn append(&mut self, layout: &LogLayout, rows: LogRows) {
         let columns = &mut self.columns;
-        if self.layout.is_none() {
+        if columns.actions.is_empty() {
             columns.full = layout.full.map(|_| Vec::new());
             columns.contexts = layout.context_ids.then(Vec::new);
             columns.candidates = layout.candidates.iter().map(|name| (name.clone(), Vec::new())).collect();
-            self.layout = Some(layout.clone());
-        } else if self.layout.as_ref() != Some(layout) {
-            return Err(StoreError::Damaged("a log's parts have different columns".into()));
         }
         columns.x.extend(rows.x);
         columns.actions.extend(rows.actions);
@@ -120,21 +106,11 @@ impl ColumnsBuilder {
             to.extend(from);
         }
         if let Some(contexts) = &mut columns.contexts {
-            for id in rows.context_ids {
-                let next = self.contexts.len() as u64;
-                contexts.push(*self.contexts.entry(id).or_insert(next));
-            }
+            contexts.extend(rows.context_ids.iter().map(|id| self.contexts.place(mark(id)).0 as u64));
         }
-        Ok(())
     }
 
-    pub fn finish(self, dataset: &Dataset) -> Result<Columns> {
-        let layout = self.layout.unwrap_or_default();
-        let digest = self.digest.finish(&layout, dataset.content.n_actions, &dataset.content.outcome);
-        if digest != dataset.content.digest {
-            let message = format!("its rows have the digest {digest}, not {}", dataset.content.digest);
-            return Err(StoreError::damaged(format!("the dataset {}", dataset.id), message));
-        }
-        Ok(self.columns)
+    pub fn finish(self) -> Columns {
+        self.columns
     }
 }

@@ -15,8 +15,8 @@ use super::{LogLayout, LogRows};
 
 pub const CANDIDATE_PREFIX: &str = "candidate.";
 
-/// Bytes of a row group before compression, about.
-const GROUP_BYTES: usize = 32 << 20;
+/// Bytes of a row group before compression, about: what whoever writes or reads a part holds of it.
+const GROUP_BYTES: usize = 8 << 20;
 
 pub struct LogEncoder {
     layout: LogLayout,

@@ -1,0 +1,125 @@
+//! The file that the rows of an upload go into, made with the first of them. It is encoded on a thread
+//! of its own, beside the one that checks the rows.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use tokio::runtime::Handle;
+
+use super::errors::IngestError;
+use crate::store::{BlobRef, Blobs, LogEncoder, LogLayout, LogRows, StoreError};
+
+pub struct Part {
+    blobs: Blobs,
+    key: String,
+    runtime: Handle,
+    open: Option<Encoding>,
+}
+
+impl Part {
+    /// On an async thread; everything else here is for a blocking one.
+    pub fn new(blobs: Blobs, key: String) -> Self {
+        Part { blobs, key, runtime: Handle::current(), open: None }
+    }
+
+    pub fn write(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), IngestError> {
+        if self.open.is_none() {
+            let task = Task {
+                blobs: self.blobs.clone(),
+                key: self.key.clone(),
+                runtime: self.runtime.clone(),
+                layout: layout.clone(),
+            };
+            self.open = Some(Encoding::start(task)?);
+        }
+        let Some(encoding) = &mut self.open else { return Err(IngestError::Crashed) };
+        encoding.send(Message::Rows(rows))
+    }
+
+    /// Nothing is left of it when this returns, nor when it is dropped.
+    pub fn discard(&mut self) {
+        self.open = None;
+    }
+
+    /// None where nothing was written.
+    pub fn finish(mut self) -> Result<Option<BlobRef>, IngestError> {
+        let Some(mut encoding) = self.open.take() else { return Ok(None) };
+        encoding.send(Message::Finish)?;
+        encoding.end()
+    }
+}
+
+enum Message {
+    Rows(LogRows),
+    Finish,
+}
+
+/// The thread. When its sender is dropped before `Finish`, what it wrote is not kept.
+struct Encoding {
+    messages: Option<SyncSender<Message>>,
+    thread: Option<JoinHandle<Result<Option<BlobRef>, IngestError>>>,
+}
+
+impl Encoding {
+    fn start(task: Task) -> Result<Self, IngestError> {
+        let (sender, messages) = sync_channel(1);
+        let thread = Builder::new().name("encode".into()).spawn(move || task.run(messages));
+        let thread = thread.map_err(StoreError::Io)?;
+        Ok(Encoding { messages: Some(sender), thread: Some(thread) })
+    }
+
+    fn send(&mut self, message: Message) -> Result<(), IngestError> {
+        match self.messages.as_ref().map(|messages| messages.send(message)) {
+            Some(Ok(())) => Ok(()),
+            // It stopped listening, and its end says why.
+            _ => Err(self.end().err().unwrap_or(IngestError::Crashed)),
+        }
+    }
+
+    fn end(&mut self) -> Result<Option<BlobRef>, IngestError> {
+        self.messages = None;
+        let ended = self.thread.take().map(JoinHandle::join);
+        ended.and_then(Result::ok).unwrap_or(Err(IngestError::Crashed))
+    }
+}
+
+impl Drop for Encoding {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+struct Task {
+    blobs: Blobs,
+    key: String,
+    runtime: Handle,
+    layout: LogLayout,
+}
+
+impl Task {
+    fn run(self, messages: Receiver<Message>) -> Result<Option<BlobRef>, IngestError> {
+        let mut writer = self.runtime.block_on(self.blobs.writer(self.key))?;
+        let mut encoder = LogEncoder::new(self.layout).map_err(encoding)?;
+        for message in messages {
+            match message {
+                Message::Rows(rows) => {
+                    encoder.write(rows).map_err(encoding)?;
+                    self.runtime.block_on(writer.write(&encoder.take_bytes()))?;
+                }
+                Message::Finish => {
+                    let rest = encoder.finish().map_err(encoding)?;
+                    let finished = self.runtime.block_on(async {
+                        writer.write(&rest).await?;
+                        writer.finish().await
+                    })?;
+                    return Ok(Some(finished));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn encoding(error: ::parquet::errors::ParquetError) -> IngestError {
+    IngestError::Store(StoreError::Damaged(format!("the log could not be encoded: {error}")))
+}

@@ -1,0 +1,152 @@
+//! A part of a stored log, read a row group at a time: memory holds one group, wherever the bytes are.
+//! Everything here blocks and is for compute and blocking threads, never for an async one.
+
+use std::ops::Range;
+
+use arrow_array::RecordBatch;
+use bytes::{Buf, Bytes};
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::reader::{ChunkReader, Length};
+use tokio::runtime::Handle;
+
+use crate::store::blobs::Blobs;
+use crate::store::error::{Result, StoreError};
+use crate::store::records::BlobRef;
+
+const BATCH_ROWS: usize = 8192;
+/// What a Parquet file ends with: the length of its index, and four letters.
+const TAIL: u64 = 8;
+
+pub struct Part {
+    blob: BlobRef,
+    bytes: PartBytes,
+}
+
+enum PartBytes {
+    /// Fetched already.
+    Held(Bytes),
+    Stored(Blobs, Handle),
+}
+
+impl Part {
+    pub fn held(blob: BlobRef, bytes: Bytes) -> Self {
+        Part { blob, bytes: PartBytes::Held(bytes) }
+    }
+
+    /// To be read from the store where it is needed. On an async thread.
+    pub fn stored(blob: BlobRef, blobs: Blobs) -> Self {
+        Part { blob, bytes: PartBytes::Stored(blobs, Handle::current()) }
+    }
+
+    pub fn key(&self) -> &str {
+        &self.blob.key
+    }
+
+    /// Visits the rows in order, all of their columns or only the one that is named; none where no
+    /// column has that name.
+    pub fn each_batch<E: From<StoreError>>(
+        &self,
+        only: Option<&str>,
+        mut visit: impl FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let unreadable = |error: ParquetError| StoreError::damaged(self.key(), error);
+        let index =
+            ArrowReaderMetadata::load(&self.index()?, ArrowReaderOptions::new()).map_err(unreadable)?;
+        let schema = index.metadata().file_metadata().schema_descr();
+        let columns = match only {
+            Some(name) if schema.columns().iter().all(|column| column.name() != name) => return Ok(()),
+            Some(name) => ProjectionMask::columns(schema, [name]),
+            None => ProjectionMask::all(),
+        };
+        for (number, group) in index.metadata().row_groups().iter().enumerate() {
+            let range = self.range_of(group, &columns)?;
+            let window = self.window(range)?;
+            let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(window, index.clone())
+                .with_row_groups(vec![number])
+                .with_projection(columns.clone())
+                .with_batch_size(BATCH_ROWS)
+                .build()
+                .map_err(unreadable)?;
+            for batch in batches {
+                visit(batch.map_err(|error| StoreError::damaged(self.key(), error))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file's index, which is its end.
+    fn index(&self) -> Result<Window> {
+        let size = self.blob.bytes;
+        let no_index = || StoreError::damaged(self.key(), "its index does not fit into it");
+        let tail = self.read(size.checked_sub(TAIL).ok_or_else(no_index)?..size)?;
+        let length = u64::from(tail.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
+        self.window(size.checked_sub(TAIL + length).ok_or_else(no_index)?..size)
+    }
+
+    /// Where the bytes of a group's columns are.
+    fn range_of(&self, group: &RowGroupMetaData, columns: &ProjectionMask) -> Result<Range<u64>> {
+        let outside = || StoreError::damaged(self.key(), "its index points outside of it");
+        let mut all: Option<Range<u64>> = None;
+        for (_, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
+            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+            let start = u64::try_from(start).map_err(|_| outside())?;
+            let length = u64::try_from(column.compressed_size()).map_err(|_| outside())?;
+            let end = start.checked_add(length).filter(|&end| end <= self.blob.bytes).ok_or_else(outside)?;
+            all = Some(all.map_or(start..end, |all| all.start.min(start)..all.end.max(end)));
+        }
+        all.ok_or_else(|| StoreError::damaged(self.key(), "its columns are not a log's"))
+    }
+
+    fn window(&self, range: Range<u64>) -> Result<Window> {
+        Ok(Window { start: range.start, bytes: self.read(range)?, size: self.blob.bytes })
+    }
+
+    fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        match &self.bytes {
+            PartBytes::Held(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
+            PartBytes::Stored(blobs, runtime) => runtime.block_on(blobs.get_range(&self.blob, range)),
+        }
+    }
+}
+
+/// Some of a file's bytes, in their place.
+struct Window {
+    start: u64,
+    bytes: Bytes,
+    size: u64,
+}
+
+impl Window {
+    fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
+        let at = start.checked_sub(self.start).filter(|&at| at <= self.bytes.len() as u64);
+        at.map(|at| self.bytes.slice(at as usize..)).ok_or_else(outside)
+    }
+}
+
+fn outside() -> ParquetError {
+    ParquetError::General("its index points to other places than its rows".into())
+}
+
+impl Length for Window {
+    fn len(&self) -> u64 {
+        self.size
+    }
+}
+
+impl ChunkReader for Window {
+    type T = bytes::buf::Reader<Bytes>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        Ok(self.from(start)?.reader())
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        let bytes = self.from(start)?;
+        if length <= bytes.len() { Ok(bytes.slice(..length)) } else { Err(outside()) }
+    }
+}

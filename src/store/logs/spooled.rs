@@ -1,0 +1,279 @@
+//! The log that `spool` put down, as a source for the engine.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::os::unix::fs::FileExt;
+
+use ndarray::{Array2, CowArray, Ix2};
+
+use crate::engine::log::{Chunk, Columns, LogShape, LogSource, agree, check_full};
+use crate::engine::policy::PolicyParams;
+use crate::engine::{EngineError, Result};
+
+pub struct SpooledLog {
+    pub(super) shape: LogShape,
+    pub(super) record: Record,
+    pub(super) file: File,
+    /// The first row of each chunk, and the end.
+    pub(super) starts: Vec<u64>,
+    /// Of each chunk, the sum of its rows' hashes.
+    pub(super) sums: Vec<u64>,
+    pub(super) hasher: RandomState,
+    /// Where the rows do not carry π0(·|x).
+    pub(super) logging_policy: Option<PolicyParams>,
+}
+
+/// What a row looks like in the file: all of one length, numbers little-endian.
+#[derive(Clone, Copy)]
+pub struct Record {
+    pub dim: usize,
+    /// K, or 0 where rows do not carry π0(·|x).
+    pub full: usize,
+    pub candidates: usize,
+    /// Whether contexts have several rows; a row then says which one it is of.
+    pub grouped: bool,
+}
+
+impl Record {
+    pub fn bytes(&self) -> usize {
+        20 + 4 * usize::from(self.grouped) + 4 * self.dim + 8 * (self.full + self.candidates)
+    }
+
+    pub fn write(&self, columns: &Columns, i: usize, ordinal: u64, out: &mut Vec<u8>) {
+        out.extend(columns.actions[i].to_le_bytes());
+        out.extend(columns.costs[i].to_le_bytes());
+        out.extend(columns.propensities[i].to_le_bytes());
+        let x = &columns.x[i * self.dim..(i + 1) * self.dim];
+        x.iter().for_each(|value| out.extend(value.to_le_bytes()));
+        let full = columns.full.iter().flat_map(|full| &full[i * self.full..(i + 1) * self.full]);
+        full.for_each(|value| out.extend(value.to_le_bytes()));
+        columns.candidates.iter().for_each(|(_, values)| out.extend(values[i].to_le_bytes()));
+        if self.grouped {
+            out.extend((ordinal as u32).to_le_bytes());
+        }
+    }
+}
+
+/// Takes numbers off the front of a record, whose length is known.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        match self.0.split_first_chunk() {
+            Some((first, rest)) => {
+                self.0 = rest;
+                *first
+            }
+            None => [0xff; N],
+        }
+    }
+
+    fn integer(&mut self) -> u32 {
+        u32::from_le_bytes(self.take())
+    }
+
+    fn double(&mut self) -> f64 {
+        f64::from_le_bytes(self.take())
+    }
+}
+
+impl SpooledLog {
+    pub(super) fn hash(&self, position: u64, record: &[u8]) -> u64 {
+        self.hasher.hash_one((position, record))
+    }
+
+    /// The records of a chunk, as they were written.
+    fn read(&self, index: usize) -> Result<Vec<u8>> {
+        let (size, from) = (self.record.bytes(), self.starts[index]);
+        let mut bytes = vec![0; (self.starts[index + 1] - from) as usize * size];
+        let read = self.file.read_exact_at(&mut bytes, from * size as u64);
+        read.map_err(|error| EngineError::Log(format!("its temporary file: {error}")))?;
+        let hashes = (from..).zip(bytes.chunks_exact(size)).map(|(at, record)| self.hash(at, record));
+        if hashes.fold(0, u64::wrapping_add) != self.sums[index] {
+            return Err(EngineError::Log(format!("chunk {index} of its temporary file has changed")));
+        }
+        Ok(bytes)
+    }
+
+    /// The records of a chunk as columns, in the order of the file.
+    fn columns(&self, bytes: &[u8]) -> (Columns, Vec<u64>) {
+        let Record { dim, full, candidates, grouped } = self.record;
+        let records = bytes.chunks_exact(self.record.bytes());
+        let n = records.len();
+        let mut columns = Columns {
+            dim,
+            x: Vec::with_capacity(n * dim),
+            actions: Vec::with_capacity(n),
+            costs: Vec::with_capacity(n),
+            propensities: Vec::with_capacity(n),
+            full: (full > 0).then(|| Vec::with_capacity(n * full)),
+            candidates: vec![(String::new(), Vec::with_capacity(n)); candidates],
+            ..Columns::default()
+        };
+        let mut ordinals = Vec::new();
+        for record in records {
+            let mut fields = Fields(record);
+            columns.actions.push(fields.integer());
+            columns.costs.push(fields.double());
+            columns.propensities.push(fields.double());
+            columns.x.extend((0..dim).map(|_| f32::from_le_bytes(fields.take())));
+            if let Some(to) = &mut columns.full {
+                to.extend((0..full).map(|_| fields.double()));
+            }
+            columns.candidates.iter_mut().for_each(|(_, to)| to.push(fields.double()));
+            if grouped {
+                ordinals.push(fields.integer().into());
+            }
+        }
+        (columns, ordinals)
+    }
+
+    /// Rows of one context together, contexts by first appearance.
+    fn group(&self, columns: Columns, ordinals: &[u64]) -> Result<Chunk<'_>> {
+        let (p, k) = (columns.dim, self.record.full);
+        let mut order: Vec<usize> = (0..ordinals.len()).collect();
+        order.sort_by_key(|&i| ordinals[i]);
+        let (mut x, mut full) = (Vec::new(), columns.full.as_ref().map(|_| Vec::new()));
+        let (mut contexts, mut offsets, mut weights) = (Vec::new(), vec![0u32], Vec::new());
+        for rows in order.chunk_by(|&a, &b| ordinals[a] == ordinals[b]) {
+            let of = |i: usize| &columns.x[i * p..(i + 1) * p];
+            let pi = |i: usize| columns.full.as_ref().map_or(&[][..], |full| &full[i * k..(i + 1) * k]);
+            let first = rows[0];
+            if rows.iter().any(|&i| of(i) != of(first) || !agree(pi(first), pi(i))) {
+                return Err(EngineError::Log("rows of one context_id differ".into()));
+            }
+            contexts.push(ordinals[first]);
+            x.extend_from_slice(of(first));
+            full.iter_mut().for_each(|full| full.extend_from_slice(pi(first)));
+            weights.resize(weights.len() + rows.len(), 1.0 / rows.len() as f64);
+            offsets.push(weights.len() as u32);
+        }
+        let pick = |values: &[f64]| Cow::Owned(order.iter().map(|&i| values[i]).collect::<Vec<_>>());
+        Ok(Chunk {
+            x: matrix(contexts.len(), p, x)?,
+            full: full.map(|full| matrix(contexts.len(), k, full)).transpose()?,
+            ordinals: contexts.into(),
+            offsets: offsets.into(),
+            actions: order.iter().map(|&i| columns.actions[i]).collect(),
+            costs: pick(&columns.costs),
+            propensities: pick(&columns.propensities),
+            weights: weights.into(),
+            candidates: columns.candidates.iter().map(|(_, values)| pick(values)).collect(),
+        })
+    }
+
+    fn plain(&self, columns: Columns, index: usize) -> Result<Chunk<'_>> {
+        let n = columns.rows();
+        Ok(Chunk {
+            x: matrix(n, columns.dim, columns.x)?,
+            full: columns.full.map(|full| matrix(n, self.record.full, full)).transpose()?,
+            ordinals: (self.starts[index]..self.starts[index + 1]).collect(),
+            offsets: (0..=n as u32).collect(),
+            actions: columns.actions.into(),
+            costs: columns.costs.into(),
+            propensities: columns.propensities.into(),
+            weights: vec![1.0; n].into(),
+            candidates: columns.candidates.into_iter().map(|(_, values)| values.into()).collect(),
+        })
+    }
+
+    /// π0(·|x) from the policy that logged, checked against the logged propensities.
+    fn fill(&self, chunk: &mut Chunk, policy: &PolicyParams, first_row: u64) -> Result<()> {
+        let full = policy.propensities(chunk.x.view())?;
+        for (c, pi) in full.rows().into_iter().enumerate() {
+            let pi = pi.to_vec();
+            for row in chunk.rows_of(c) {
+                let number = first_row as usize + row + 1;
+                check_full(number, &pi, chunk.actions[row] as usize, chunk.propensities[row])?;
+            }
+        }
+        chunk.full = Some(CowArray::from(full));
+        Ok(())
+    }
+}
+
+fn matrix<'a, T>(rows: usize, columns: usize, values: Vec<T>) -> Result<CowArray<'a, T, Ix2>> {
+    let matrix = Array2::from_shape_vec((rows, columns), values);
+    matrix.map(CowArray::from).map_err(|error| EngineError::Log(error.to_string()))
+}
+
+impl LogSource for SpooledLog {
+    fn shape(&self) -> &LogShape {
+        &self.shape
+    }
+
+    fn chunks(&self) -> usize {
+        self.sums.len()
+    }
+
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        let (columns, ordinals) = self.columns(&self.read(index)?);
+        let mut chunk = match self.record.grouped {
+            true => self.group(columns, &ordinals)?,
+            false => self.plain(columns, index)?,
+        };
+        if let Some(policy) = &self.logging_policy {
+            self.fill(&mut chunk, policy, self.starts[index])?;
+        }
+        Ok(chunk)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::log::{Capabilities, Outcome};
+
+    #[test]
+    fn a_byte_that_changes_after_it_was_written_is_noticed() {
+        let record = Record { dim: 1, full: 0, candidates: 0, grouped: false };
+        let columns = Columns {
+            dim: 1,
+            x: vec![1.0, 2.0],
+            actions: vec![0, 1],
+            costs: vec![-1.0, 0.0],
+            propensities: vec![0.5; 2],
+            ..Columns::default()
+        };
+        let mut bytes = Vec::new();
+        (0..2).for_each(|i| record.write(&columns, i, i as u64, &mut bytes));
+        let none = Capabilities {
+            features: true,
+            full_propensities: false,
+            multiple_interactions: false,
+            candidates: Vec::new(),
+        };
+        let mut log = SpooledLog {
+            shape: LogShape {
+                rows: 2,
+                contexts: 2,
+                n_actions: 2,
+                dim: 1,
+                outcome: Outcome::default(),
+                capabilities: none,
+            },
+            record,
+            file: tempfile::tempfile().unwrap(),
+            starts: vec![0, 2],
+            sums: Vec::new(),
+            hasher: RandomState::new(),
+            logging_policy: None,
+        };
+        let hashes = (0..).zip(bytes.chunks(record.bytes())).map(|(at, row)| log.hash(at, row));
+        log.sums = vec![hashes.fold(0, u64::wrapping_add)];
+        log.file.write_all_at(&bytes, 0).unwrap();
+        assert_eq!(log.chunk(0).unwrap().costs, columns.costs);
+        for at in 0..bytes.len() {
+            log.file.write_all_at(&[bytes[at] ^ 4], at as u64).unwrap();
+            assert!(log.chunk(0).is_err(), "byte {at}");
+            log.file.write_all_at(&[bytes[at]], at as u64).unwrap();
+        }
+        // Two rows in each other's place are not the rows that were written.
+        let (first, second) = bytes.split_at(record.bytes());
+        log.file.write_all_at(&[second, first].concat(), 0).unwrap();
+        assert!(log.chunk(0).is_err());
+        log.file.set_len(record.bytes() as u64).unwrap();
+        assert!(log.chunk(0).is_err());
+    }
+}
