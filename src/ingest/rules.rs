@@ -77,7 +77,7 @@ pub fn check_row(row: RawRow, rules: &Rules, layout: Option<&LogLayout>) -> Resu
     check_layout(&own, rules, layout)?;
     let cost = outcome(&row, rules)?;
     let action = action(&row, rules, &own)?;
-    let x = features(row.x.unwrap_or_default())?;
+    let x = features(row.x.as_deref().unwrap_or_default())?;
     let full = row.propensities.unwrap_or_default();
     if own.full.is_some() {
         check_full(&full)?;
@@ -189,16 +189,17 @@ fn action(row: &RawRow, rules: &Rules, own: &LogLayout) -> Result<u32, Fault> {
     }
 }
 
-fn features(x: Vec<f64>) -> Result<Vec<f32>, Fault> {
-    let narrow = |(j, value): (usize, f64)| {
-        let small = value as f32 + 0.0;
-        if small.is_finite() {
-            Ok(small)
-        } else {
-            Err(Fault::new(format!("x[{j}]"), format!("{value} is not a finite single-precision number")))
+fn features(x: &[f64]) -> Result<Vec<f32>, Fault> {
+    let mut narrow = Vec::with_capacity(x.len());
+    for (j, value) in x.iter().enumerate() {
+        let small = *value as f32 + 0.0;
+        if !small.is_finite() {
+            let message = format!("{value} is not a finite single-precision number");
+            return Err(Fault::new(format!("x[{j}]"), message));
         }
-    };
-    x.into_iter().enumerate().map(narrow).collect()
+        narrow.push(small);
+    }
+    Ok(narrow)
 }
 
 fn check_full(full: &[f64]) -> Result<(), Fault> {

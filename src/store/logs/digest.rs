@@ -25,18 +25,18 @@ impl LogDigest {
         let k = layout.full.unwrap_or(0);
         for i in 0..rows.len() {
             self.row.clear();
-            self.row.extend(rows.actions[i].to_le_bytes());
-            self.row.extend(rows.costs[i].to_le_bytes());
-            self.row.extend(rows.propensities[i].to_le_bytes());
+            self.row.extend_from_slice(&rows.actions[i].to_le_bytes());
+            self.row.extend_from_slice(&rows.costs[i].to_le_bytes());
+            self.row.extend_from_slice(&rows.propensities[i].to_le_bytes());
             for value in &rows.x[i * layout.dim..(i + 1) * layout.dim] {
                 // `+ 0.0` makes −0 and 0, which are one number, one row.
-                self.row.extend((value + 0.0).to_le_bytes());
+                self.row.extend_from_slice(&(value + 0.0).to_le_bytes());
             }
             for value in &rows.full[i * k..(i + 1) * k] {
-                self.row.extend(value.to_le_bytes());
+                self.row.extend_from_slice(&value.to_le_bytes());
             }
             for column in &rows.candidates {
-                self.row.extend(column[i].to_le_bytes());
+                self.row.extend_from_slice(&column[i].to_le_bytes());
             }
             for (present, ids) in
                 [(layout.context_ids, &rows.context_ids), (layout.event_ids, &rows.event_ids)]
