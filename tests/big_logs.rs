@@ -11,7 +11,7 @@ use guarantor::engine::control::{Control, unattended};
 use guarantor::engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Split};
 use guarantor::engine::spec::SpecRequest;
 use guarantor::engine::{self, EngineError, Finished};
-use guarantor::ingest::{self, Append, Format, IngestError, IngestLimits, Upload};
+use guarantor::ingest::{self, Append, Encoding, Format, IngestError, IngestLimits, Upload};
 use guarantor::queue::{StoredInputs, resolve};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
 use serde_json::{Value, json};
@@ -84,6 +84,7 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
         workspace: Workspace::default(),
         name: None,
         format: Format::Ndjson,
+        encoding: Encoding::Identity,
         n_actions: Some(3),
         outcome: Outcome::default(),
         logging_policy: kind.policy.then(|| (policy, policy_params())),
@@ -96,7 +97,8 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
 
 fn append(dataset: Dataset, kind: Kind) -> Append {
     let logging_policy = kind.policy.then(policy_params);
-    Append { dataset, format: Format::Ndjson, logging_policy, limits: IngestLimits::default() }
+    let (format, encoding) = (Format::Ndjson, Encoding::Identity);
+    Append { dataset, format, encoding, logging_policy, limits: IngestLimits::default() }
 }
 
 /// The same store, whose logs are all too large for memory.

@@ -141,9 +141,10 @@ async fn compute_again(
         Err(RunError::Failed(failure) | RunError::Retry(failure)) => return Err(failure.message.into()),
     };
     let again = move || {
-        inputs.with(|inputs| {
-            let finished = guarantor::engine::run(&certificate.spec, inputs, &unattended())?;
-            guarantor::engine::verify(&certificate, &finished.evidence, inputs, &unattended())
+        let control = unattended();
+        inputs.with(&control, |inputs| {
+            let finished = guarantor::engine::run(&certificate.spec, inputs, &control)?;
+            guarantor::engine::verify(&certificate, &finished.evidence, inputs, &control)
         })
     };
     Ok(tokio::task::spawn_blocking(again).await??)
