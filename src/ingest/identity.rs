@@ -90,6 +90,6 @@ impl Identities {
     }
 
     pub fn contexts(&self) -> u64 {
-        self.contexts.len() as u64
+        self.contexts.count() as u64
     }
 }

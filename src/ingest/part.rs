@@ -69,11 +69,11 @@ impl Encoding {
     }
 
     fn send(&mut self, message: Message) -> Result<(), IngestError> {
-        match self.messages.as_ref().map(|messages| messages.send(message)) {
-            Some(Ok(())) => Ok(()),
-            // It stopped listening, and its end says why.
-            _ => Err(self.end().err().unwrap_or(IngestError::Crashed)),
+        if self.messages.as_ref().is_some_and(|messages| messages.send(message).is_ok()) {
+            return Ok(());
         }
+        // It stopped listening, and its end says why.
+        Err(self.end().err().unwrap_or(IngestError::Crashed))
     }
 
     fn end(&mut self) -> Result<Option<BlobRef>, IngestError> {

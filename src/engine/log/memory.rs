@@ -247,10 +247,10 @@ fn same_context(columns: &Columns, first: usize, row: usize) -> Result<(), RowEr
     if columns.x[first * p..(first + 1) * p] != columns.x[row * p..(row + 1) * p] {
         return Err(fault("x"));
     }
-    if let Some(full) = &columns.full {
-        if !agree(&full[first * k..(first + 1) * k], &full[row * k..(row + 1) * k]) {
-            return Err(fault("propensities"));
-        }
+    if let Some(full) = &columns.full
+        && !agree(&full[first * k..(first + 1) * k], &full[row * k..(row + 1) * k])
+    {
+        return Err(fault("propensities"));
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ impl Marks {
         self.marks.get(place).copied()
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.marks.len()
     }
 
@@ -92,7 +92,7 @@ mod tests {
                 assert_eq!(marks.place(mark(format!("id {i}"))), (i, round == 0));
             }
         }
-        assert_eq!(marks.len(), 10_000);
+        assert_eq!(marks.count(), 10_000);
         assert_eq!((marks.get(7), marks.get(10_000)), (Some(mark("id 7")), None));
     }
 }

@@ -264,10 +264,10 @@ mod tests {
         log.sums = vec![hashes.fold(0, u64::wrapping_add)];
         log.file.write_all_at(&bytes, 0).unwrap();
         assert_eq!(log.chunk(0).unwrap().costs, columns.costs);
-        for at in 0..bytes.len() {
-            log.file.write_all_at(&[bytes[at] ^ 4], at as u64).unwrap();
+        for (at, byte) in (0..).zip(&bytes) {
+            log.file.write_all_at(&[byte ^ 4], at).unwrap();
             assert!(log.chunk(0).is_err(), "byte {at}");
-            log.file.write_all_at(&[bytes[at]], at as u64).unwrap();
+            log.file.write_all_at(&[*byte], at).unwrap();
         }
         // Two rows in each other's place are not the rows that were written.
         let (first, second) = bytes.split_at(record.bytes());
