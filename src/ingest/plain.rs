@@ -84,8 +84,7 @@ impl<'a> Cursor<'a> {
         self.token(b'"')?;
         let end = self.rest.iter().position(|&byte| matches!(byte, b'"' | b'\\' | 0..0x20))?;
         let (text, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        self.token(b'"')?;
+        self.rest = rest.strip_prefix(b"\"")?;
         std::str::from_utf8(text).ok()
     }
 
