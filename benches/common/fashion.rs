@@ -14,7 +14,7 @@ pub struct Fashion {
     pub logger: Logger,
 }
 
-pub fn npy(name: &str) -> Vec<u8> {
+fn npy(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/fashion_mnist/{name}", env!("CARGO_MANIFEST_DIR"));
     let bytes = std::fs::read(path).unwrap();
     assert_eq!(&bytes[..6], b"\x93NUMPY");

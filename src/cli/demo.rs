@@ -30,7 +30,7 @@ pub struct DemoArgs {
 
 pub fn demo(args: DemoArgs) -> Result<(), Failure> {
     if let Some(path) = &args.write_log {
-        return Ok(std::fs::write(path, simulate::log(args.rows, args.seed))?);
+        return Ok(std::fs::write(path, simulate::demo_log(args.rows, args.seed)?)?);
     }
     let temporary = std::env::temp_dir().join(format!("guarantor-demo-{}", std::process::id()));
     let directory = args.data_dir.clone().unwrap_or_else(|| temporary.clone());
@@ -56,7 +56,7 @@ fn journey(base: &str, args: &DemoArgs) -> Result<(), Failure> {
     let client = Client::new(base, None);
     println!("A server listens on {base}\n");
 
-    let log = simulate::log(args.rows, args.seed);
+    let log = simulate::demo_log(args.rows, args.seed)?;
     let (rows, megabytes) = (args.rows, log.len() as f64 / 1e6);
     println!(
         "1. The deployed policy has logged {rows} decisions ({megabytes:.1} MB): features, action, propensities, reward."
@@ -65,7 +65,7 @@ fn journey(base: &str, args: &DemoArgs) -> Result<(), Failure> {
     say(&format!(
         "curl -X POST '{base}{upload}' -H 'content-type: application/x-ndjson' --data-binary @log.ndjson"
     ));
-    let dataset = expect(201, client.post(upload, "application/x-ndjson", log.as_bytes())?)?;
+    let dataset = expect(201, client.post(upload, "application/x-ndjson", &log)?)?;
     let health = &dataset["health"];
     println!("   dataset {}", text(&dataset["id"]));
     println!(

@@ -1,4 +1,4 @@
-//! `guarantor`: serve, demo, certify, verify, openapi, keys.
+//! `guarantor`: serve, demo, certify, verify, openapi, simulate, keys.
 
 mod certify;
 mod client;
@@ -33,6 +33,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Print the OpenAPI document.
     Openapi,
+    /// Write a log of simulated decisions, from a dataset that you know or a toy world.
+    Simulate(simulate::SimulateArgs),
     /// Make, list and revoke API keys.
     Keys(keys::KeysArgs),
 }
@@ -56,6 +58,7 @@ pub fn run(cli: Cli) -> ExitCode {
             print!("{}", guarantor::http::document());
             Ok(Verdict::Yes)
         }
+        Command::Simulate(args) => simulate::simulate(args).map(|()| Verdict::Yes),
         Command::Keys(args) => keys::keys(args).map(|()| Verdict::Yes),
     };
     match done {

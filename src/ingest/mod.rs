@@ -26,6 +26,7 @@ mod plain;
 mod records;
 mod row;
 mod rules;
+pub mod write;
 
 use std::io::Read;
 use std::path::PathBuf;

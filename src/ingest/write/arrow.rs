@@ -1,0 +1,127 @@
+//! Arrow's record batches, which Parquet files are made of too, and the stream of them.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, UInt32Array, UInt64Array,
+};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+
+use super::{Decision, Layout};
+
+/// Bytes of a batch, about.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Rows that are still to become a batch.
+pub struct Batch {
+    layout: Layout,
+    pub schema: SchemaRef,
+    most: usize,
+    x: Vec<f32>,
+    actions: Vec<u32>,
+    propensities: Vec<f64>,
+    outcomes: Vec<f64>,
+    contexts: Vec<u64>,
+}
+
+impl Batch {
+    pub fn new(layout: Layout) -> Self {
+        let row_bytes = 4 * layout.dim + 8 * layout.n_actions + 20;
+        Batch {
+            schema: Arc::new(schema(&layout)),
+            layout,
+            most: (BATCH_BYTES / row_bytes).clamp(64, 8192),
+            x: Vec::new(),
+            actions: Vec::new(),
+            propensities: Vec::new(),
+            outcomes: Vec::new(),
+            contexts: Vec::new(),
+        }
+    }
+
+    /// Takes the row; where that fills the batch, gives it.
+    pub fn push(&mut self, row: &Decision) -> Result<Option<RecordBatch>, ArrowError> {
+        self.x.extend_from_slice(row.x);
+        self.actions.push(row.action);
+        self.propensities.extend_from_slice(row.propensities);
+        self.outcomes.push(row.outcome);
+        self.contexts.push(row.context);
+        if self.actions.len() < self.most { Ok(None) } else { self.take() }
+    }
+
+    /// What there is, if anything.
+    pub fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        if self.actions.is_empty() {
+            return Ok(None);
+        }
+        let take = std::mem::take::<Vec<f64>>;
+        let mut columns: Vec<ArrayRef> = Vec::new();
+        let contexts = std::mem::take(&mut self.contexts);
+        if self.layout.context_ids {
+            columns.push(Arc::new(UInt64Array::from(contexts)));
+        }
+        let x = Float32Array::from(std::mem::take(&mut self.x));
+        if self.layout.dim > 0 {
+            columns.push(fixed(DataType::Float32, self.layout.dim, Arc::new(x))?);
+        }
+        columns.push(Arc::new(UInt32Array::from(std::mem::take(&mut self.actions))));
+        let propensities = Float64Array::from(take(&mut self.propensities));
+        columns.push(fixed(DataType::Float64, self.layout.n_actions, Arc::new(propensities))?);
+        columns.push(Arc::new(Float64Array::from(take(&mut self.outcomes))));
+        RecordBatch::try_new(self.schema.clone(), columns).map(Some)
+    }
+}
+
+fn schema(layout: &Layout) -> Schema {
+    let mut fields = Vec::new();
+    fields.extend(layout.context_ids.then(|| Field::new("context_id", DataType::UInt64, false)));
+    if layout.dim > 0 {
+        fields.push(Field::new("x", list_of(DataType::Float32, layout.dim), false));
+    }
+    fields.push(Field::new("action", DataType::UInt32, false));
+    fields.push(Field::new("propensities", list_of(DataType::Float64, layout.n_actions), false));
+    fields.push(Field::new(layout.outcome_field(), DataType::Float64, false));
+    Schema::new(fields)
+}
+
+fn list_of(item: DataType, size: usize) -> DataType {
+    DataType::FixedSizeList(Arc::new(Field::new("item", item, false)), size as i32)
+}
+
+fn fixed(item: DataType, size: usize, values: ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let field = Arc::new(Field::new("item", item, false));
+    Ok(Arc::new(FixedSizeListArray::try_new(field, size as i32, values, None)?))
+}
+
+pub struct Arrow<W> {
+    batch: Batch,
+    /// Writes to memory, which is emptied into `to` after every batch.
+    stream: StreamWriter<Vec<u8>>,
+    to: W,
+}
+
+impl<W: Write> Arrow<W> {
+    pub fn new(layout: Layout, to: W) -> io::Result<Self> {
+        let batch = Batch::new(layout);
+        let stream = StreamWriter::try_new(Vec::new(), &batch.schema).map_err(io::Error::other)?;
+        Ok(Arrow { batch, stream, to })
+    }
+
+    pub fn write(&mut self, row: &Decision) -> io::Result<()> {
+        if let Some(batch) = self.batch.push(row).map_err(io::Error::other)? {
+            self.stream.write(&batch).map_err(io::Error::other)?;
+            self.to.write_all(&std::mem::take(self.stream.get_mut()))?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> io::Result<W> {
+        if let Some(batch) = self.batch.take().map_err(io::Error::other)? {
+            self.stream.write(&batch).map_err(io::Error::other)?;
+        }
+        self.to.write_all(&self.stream.into_inner().map_err(io::Error::other)?)?;
+        Ok(self.to)
+    }
+}

@@ -1,0 +1,178 @@
+//! `guarantor simulate` through the real program: what it writes reads back as one log, whatever the
+//! format, and what it cannot write it refuses.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{BINARY, Server};
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn simulate(&self, name: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.arg("simulate").args(args).arg("--out").arg(self.path(name));
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn simulated(&self, name: &str, args: &[&str]) -> Vec<u8> {
+        let output = self.simulate(name, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, name: &str, args: &[&str]) -> String {
+        let output = self.simulate(name, args);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(std::fs::read_dir(self.0.path()).unwrap().count(), 0, "nothing is left behind");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// The certificate of a log file, computed with no server.
+fn certify(log: &Path, args: &[&str]) -> Value {
+    let output = Command::new(BINARY).arg("certify").arg(log).arg("--json").args(args).output().unwrap();
+    assert!(output.status.code() < Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// The content type of a file's format, and its encoding.
+fn kind(name: &str) -> (&'static str, &'static str) {
+    let (stem, encoding) = match name.rsplit_once('.') {
+        Some((stem, "gz")) => (stem, "gzip"),
+        Some((stem, "zst")) => (stem, "zstd"),
+        _ => (name, "identity"),
+    };
+    let kind = match stem.rsplit_once('.').unwrap().1 {
+        "ndjson" => NDJSON,
+        "parquet" => "application/vnd.apache.parquet",
+        other => panic!("{other}"),
+    };
+    (kind, encoding)
+}
+
+const TOY: &[&str] = &["--dataset", "toy", "--rows", "400", "--seed", "3", "--alpha", "0.7"];
+
+#[test]
+fn every_format_is_the_same_log() {
+    let (folder, server) = (Folder::new(), Server::start());
+    for m in ["1", "4"] {
+        let mut digests = Vec::new();
+        for name in ["a.ndjson", "a.parquet"] {
+            let bytes = folder.simulated(name, &[TOY, &["--interactions", m]].concat());
+            let (kind, encoding) = kind(name);
+            let headers = [("content-type", kind), ("content-encoding", encoding)];
+            let answer = server.client().send("POST", "/v1/datasets?outcome=reward", &headers, Some(&bytes));
+            let dataset = answer.expect(201);
+            assert_eq!(
+                (&dataset["rows"], &dataset["n_actions"], &dataset["dim"]),
+                (&400.into(), &5.into(), &8.into())
+            );
+            assert_eq!(dataset["contexts"], 400 / m.parse::<i32>().unwrap());
+            assert_eq!(dataset["capabilities"]["full_propensities"], true);
+            digests.push(dataset["digest"].as_str().unwrap().to_owned());
+        }
+        assert!(digests.iter().all(|digest| *digest == digests[0]), "m = {m}: {digests:?}");
+    }
+}
+
+#[test]
+fn the_same_log_in_two_formats_gives_the_same_certificate() {
+    let folder = Folder::new();
+    let policy = folder.path("policy.json");
+    let policy = policy.to_str().unwrap();
+    folder.simulated("a.parquet", &[TOY, &["--policy-out", policy]].concat());
+    folder.simulated("a.ndjson", TOY);
+    let args = ["--outcome", "reward", "--logging-policy", policy];
+    let [first, second] = ["a.ndjson", "a.parquet"].map(|name| certify(&folder.path(name), &args));
+    assert_eq!(first, second);
+    assert_eq!(first["digest"], second["digest"]);
+    assert!(first["digest"].as_str().unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let folder = Folder::new();
+    let first = folder.simulated("a.ndjson", TOY);
+    assert_eq!(folder.simulated("b.ndjson", TOY), first);
+    assert_ne!(folder.simulated("c.ndjson", &["--dataset", "toy", "--rows", "400", "--seed", "4"]), first);
+    // The demo's log is a toy world too.
+    let demo = folder.path("demo.ndjson");
+    let args = ["demo", "--rows", "400", "--seed", "3", "--write-log", demo.to_str().unwrap()];
+    assert!(Command::new(BINARY).args(args).status().unwrap().success());
+    let sure = ["--dataset", "toy", "--rows", "400", "--seed", "3", "--alpha", "1"];
+    assert_eq!(std::fs::read(demo).unwrap(), folder.simulated("d.ndjson", &sure));
+}
+
+#[test]
+fn fashion_mnist_is_a_log_of_its_images() {
+    let folder = Folder::new();
+    let policy = folder.path("policy.json");
+    let args = [
+        "--dataset",
+        "fashion-mnist",
+        "--alpha",
+        "0.5",
+        "--rows",
+        "40",
+        "--interactions",
+        "2",
+        "--policy-out",
+    ];
+    let bytes = folder.simulated("a.ndjson", &[&args[..], &[policy.to_str().unwrap()]].concat());
+    let rows: Vec<Value> = bytes
+        .split(|b| *b == b'\n')
+        .filter(|l| !l.is_empty())
+        .map(|l| serde_json::from_slice(l).unwrap())
+        .collect();
+    assert_eq!(rows.len(), 40);
+    let policy: Value = serde_json::from_slice(&std::fs::read(policy).unwrap()).unwrap();
+    assert_eq!((&policy["kind"], &policy["inverse_temperature"]), (&"softmax".into(), &0.5.into()));
+    for pair in rows.chunks(2) {
+        assert_eq!((&pair[0]["x"], &pair[0]["context_id"]), (&pair[1]["x"], &pair[1]["context_id"]));
+        let x: Vec<f64> = pair[0]["x"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
+        let norm: f64 = x.iter().map(|v| v * v).sum();
+        assert!(x.len() == 784 && (norm - 1.0).abs() < 1e-6, "{norm}");
+        // What the policy that was written says of these features is what the row says.
+        let score = |a: usize| {
+            0.5 * x.iter().enumerate().map(|(j, v)| v * policy["mean"][j][a].as_f64().unwrap()).sum::<f64>()
+        };
+        let total: f64 = (0..10).map(|a| score(a).exp()).sum();
+        for a in 0..10 {
+            assert!((pair[1]["propensities"][a].as_f64().unwrap() - score(a).exp() / total).abs() < 1e-6);
+        }
+        assert!(pair.iter().all(|row| row["cost"] == 0 || row["cost"] == -1));
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_refused() {
+    let folder = Folder::new();
+    let toy = ["--dataset", "toy", "--rows", "10"];
+    let refused = |name: &str, args: &[&str]| folder.refused(name, &[&toy[..], args].concat());
+    assert!(refused("a.obd", &["--format", "obd"]).contains("no numbers as features"));
+    assert!(refused("a.dsjson", &["--interactions", "2"]).contains("interactions with one context"));
+    assert!(refused("a.log", &[]).contains("does not say which format"));
+    assert!(refused("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
+    assert!(refused("a.csv", &["--alpha", "nan"]).contains("--alpha"));
+    assert!(refused("a.csv", &["--alpha=-1"]).contains("--alpha"));
+    let missing = folder.refused("a.csv", &["--dataset", "mediamill", "--dir", "/nowhere"]);
+    assert!(missing.contains("/nowhere") && missing.contains("Extreme Classification"), "{missing}");
+    let many = folder.refused("a.csv", &["--dataset", "fashion-mnist", "--rows", "57001"]);
+    assert!(many.contains("57000 contexts"), "{many}");
+}
