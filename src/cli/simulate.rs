@@ -106,7 +106,7 @@ fn from_toy(args: &SimulateArgs, format: Format) -> Result<String, Failure> {
         write_toy(&mut world, (contexts, m, layout.dim), writer, || bar.inc(m as u64))
     })?;
     bar.finish_and_clear();
-    Ok(format!("toy world: {}\n{}", counts(rows, contexts, &layout), hint(args, &layout)))
+    Ok(format!("toy world: {}\n{}", counts(rows, contexts, &layout), hint(args, format, &layout)))
 }
 
 fn from_dataset(args: &SimulateArgs, dataset: Dataset, format: Format) -> Result<String, Failure> {
@@ -117,10 +117,10 @@ fn from_dataset(args: &SimulateArgs, dataset: Dataset, format: Format) -> Result
     format.refuse(&layout)?;
     let bar = spinner(&format!("reading {}", dataset.name()));
     let data = reproduce::load(dataset, args.dir.as_deref())?;
+    let all = Logger::contexts_of(data.train.len());
+    let contexts = contexts(args.rows.unwrap_or(all * m), m, all)?;
     bar.set_message("training the policy that logs");
     let logger = Logger::train(&data, args.seed);
-    let all = logger.contexts();
-    let contexts = contexts(args.rows.unwrap_or(all * m), m, all)?;
     bar.set_message("logging");
     let bandit = logger.log(args.alpha, m, Some(contexts))?;
     let risk = true_risk(&bandit.logging_policy, &data.test)?;
@@ -136,7 +136,7 @@ fn from_dataset(args: &SimulateArgs, dataset: Dataset, format: Format) -> Result
         counts(contexts * m, contexts, &layout),
         data.test.len(),
         sum / (contexts * m) as f64,
-        hint(args, &layout)
+        hint(args, format, &layout)
     ))
 }
 
@@ -250,18 +250,28 @@ fn counts(rows: usize, contexts: usize, layout: &Layout) -> String {
     format!("{rows} rows, {contexts} contexts, {k} actions, {p} features")
 }
 
-/// What can be done with the file now.
-fn hint(args: &SimulateArgs, layout: &Layout) -> String {
-    let path = args.out.display();
-    let outcome = match layout.outcome {
-        OutcomeKind::Cost => "",
-        OutcomeKind::Reward => " --outcome reward",
-    };
-    match layout.dim {
-        0 => format!("{path} has no features: it can evaluate policies but not learn one\n"),
-        _ if args.out == Path::new("-") => String::new(),
-        _ => format!("next: guarantor certify {path}{outcome}\n"),
+/// How the file is uploaded.
+fn hint(args: &SimulateArgs, format: Format, layout: &Layout) -> String {
+    let name = args.out.to_string_lossy();
+    if name == "-" {
+        return String::new();
     }
+    let mut query = vec![format!("outcome={}", layout.outcome_name())];
+    match format {
+        Format::Dsjson => query.push(format!("format=dsjson&hash_dims={}", layout.dim)),
+        Format::Obd => query.push("format=obd".into()),
+        _ => {}
+    }
+    let encoding = match Sink::<io::Empty>::split(&name).1 {
+        Some("gz") => " -H 'content-encoding: gzip'",
+        Some(_) => " -H 'content-encoding: zstd'",
+        None => "",
+    };
+    format!(
+        "curl -X POST 'localhost:8080/v1/datasets?{}' -H 'content-type: {}'{encoding} --data-binary @{name}\n",
+        query.join("&"),
+        format.content_type()
+    )
 }
 
 fn spinner(message: &str) -> ProgressBar {

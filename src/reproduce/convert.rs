@@ -50,7 +50,7 @@ pub struct Logger {
 
 /// n_l of N examples, as the paper's table has it: 5 %, rounded down, but at least one.
 fn set_aside(examples: usize) -> usize {
-    (examples / 20).max(1)
+    (examples / 20).max(1).min(examples)
 }
 
 impl Logger {
@@ -68,6 +68,11 @@ impl Logger {
         let Examples { x, labels } = data.train.select(logged);
         let mu0 = mu0.rows().into_iter().map(|row| row.to_vec()).collect();
         Logger { x: x.into_shared(), labels, n_actions: data.n_actions, mu0, seed }
+    }
+
+    /// n_c of a training set of so many examples.
+    pub fn contexts_of(examples: usize) -> usize {
+        examples - set_aside(examples)
     }
 
     /// n_c.

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{BINARY, Server};
+use crate::common::{BINARY, Client, Server};
 
 struct Folder(TempDir);
 
@@ -49,8 +49,6 @@ fn certify(log: &Path, args: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-const NDJSON: &str = "application/x-ndjson";
-
 /// The content type of a file's format, and its encoding.
 fn kind(name: &str) -> (&'static str, &'static str) {
     let (stem, encoding) = match name.rsplit_once('.') {
@@ -59,7 +57,9 @@ fn kind(name: &str) -> (&'static str, &'static str) {
         _ => (name, "identity"),
     };
     let kind = match stem.rsplit_once('.').unwrap().1 {
-        "ndjson" => NDJSON,
+        "ndjson" => "application/x-ndjson",
+        "csv" => "text/csv",
+        "arrow" => "application/vnd.apache.arrow.stream",
         "parquet" => "application/vnd.apache.parquet",
         other => panic!("{other}"),
     };
@@ -68,26 +68,45 @@ fn kind(name: &str) -> (&'static str, &'static str) {
 
 const TOY: &[&str] = &["--dataset", "toy", "--rows", "400", "--seed", "3", "--alpha", "0.7"];
 
+/// The certificate of a job on the dataset, without what says when and for whom it was issued.
+fn certificate(client: &Client, dataset: &Value) -> Value {
+    let job = client.submit(json!({"dataset_id": dataset["id"], "bound": "cbb"}));
+    assert_eq!(client.finish(&job)["status"], "succeeded");
+    let mut certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    for outside in ["issued", "signature"] {
+        certificate.as_object_mut().unwrap().remove(outside);
+    }
+    certificate
+}
+
 #[test]
 fn every_format_is_the_same_log() {
     let (folder, server) = (Folder::new(), Server::start());
+    let client = server.client();
+    let plain = ["a.ndjson", "a.csv", "a.parquet", "a.arrow"];
+    let packed = ["a.ndjson.zst", "a.csv.gz", "a.arrow.gz", "a.arrow.zst"];
     for m in ["1", "4"] {
-        let mut digests = Vec::new();
-        for name in ["a.ndjson", "a.parquet"] {
+        let mut first: Option<(Value, Value)> = None;
+        for name in plain.into_iter().chain(packed) {
             let bytes = folder.simulated(name, &[TOY, &["--interactions", m]].concat());
             let (kind, encoding) = kind(name);
             let headers = [("content-type", kind), ("content-encoding", encoding)];
-            let answer = server.client().send("POST", "/v1/datasets?outcome=reward", &headers, Some(&bytes));
-            let dataset = answer.expect(201);
-            assert_eq!(
-                (&dataset["rows"], &dataset["n_actions"], &dataset["dim"]),
-                (&400.into(), &5.into(), &8.into())
-            );
+            let dataset =
+                client.send("POST", "/v1/datasets?outcome=reward", &headers, Some(&bytes)).expect(201);
+            let shape = [&dataset["rows"], &dataset["n_actions"], &dataset["dim"]];
+            assert_eq!(shape, [400, 5, 8], "{dataset}");
             assert_eq!(dataset["contexts"], 400 / m.parse::<i32>().unwrap());
             assert_eq!(dataset["capabilities"]["full_propensities"], true);
-            digests.push(dataset["digest"].as_str().unwrap().to_owned());
+            let digest = dataset["digest"].clone();
+            // A certificate is a function of the digest; one of a text, one of columns will do.
+            let certificate = match name {
+                "a.ndjson" | "a.arrow" => certificate(&client, &dataset),
+                _ => Value::Null,
+            };
+            let (wanted, same) = first.get_or_insert_with(|| (digest.clone(), certificate.clone()));
+            assert_eq!(digest, *wanted, "{name}, m = {m}");
+            assert!(certificate.is_null() || certificate == *same, "{name}, m = {m}");
         }
-        assert!(digests.iter().all(|digest| *digest == digests[0]), "m = {m}: {digests:?}");
     }
 }
 

@@ -82,7 +82,7 @@ fn schema(layout: &Layout) -> Schema {
     }
     fields.push(Field::new("action", DataType::UInt32, false));
     fields.push(Field::new("propensities", list_of(DataType::Float64, layout.n_actions), false));
-    fields.push(Field::new(layout.outcome_field(), DataType::Float64, false));
+    fields.push(Field::new(layout.outcome_name(), DataType::Float64, false));
     Schema::new(fields)
 }
 

@@ -18,7 +18,7 @@ impl<W: Write> Csv<W> {
         names.extend((0..layout.dim).map(|j| format!("x{j}")));
         names.push("action".into());
         names.extend((0..layout.n_actions).map(|a| format!("p{a}")));
-        names.push(layout.outcome_field().into());
+        names.push(layout.outcome_name().into());
         writeln!(to, "{}", names.join(","))?;
         Ok(Csv { layout, line: Vec::new(), to })
     }

@@ -31,7 +31,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    fn outcome_field(&self) -> &'static str {
+    pub fn outcome_name(&self) -> &'static str {
         match self.outcome {
             OutcomeKind::Cost => "cost",
             OutcomeKind::Reward => "reward",
@@ -79,6 +79,16 @@ impl Format {
             "dsjson" => Format::Dsjson,
             _ => return None,
         })
+    }
+
+    /// As uploads name it. DSJSON and OBD are named by `format=` beside it.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Ndjson | Format::Dsjson => "application/x-ndjson",
+            Format::Csv | Format::Obd => "text/csv",
+            Format::Parquet => "application/vnd.apache.parquet",
+            Format::Arrow => "application/vnd.apache.arrow.stream",
+        }
     }
 
     /// Why a log like this cannot be written so that it reads back as itself, if it cannot.

@@ -30,7 +30,7 @@ impl<W: Write> Ndjson<W> {
         }
         write!(line, "\"action\":{},\"propensities\":[", row.action)?;
         list(line, row.propensities, double);
-        write!(line, "],\"{}\":", self.layout.outcome_field())?;
+        write!(line, "],\"{}\":", self.layout.outcome_name())?;
         double(line, row.outcome);
         line.extend(b"}\n");
         self.to.write_all(line)
