@@ -172,8 +172,8 @@ fn fashion_mnist_is_a_log_of_its_images() {
             0.5 * x.iter().enumerate().map(|(j, v)| v * policy["mean"][j][a].as_f64().unwrap()).sum::<f64>()
         };
         let total: f64 = (0..10).map(|a| score(a).exp()).sum();
-        for a in 0..10 {
-            assert!((pair[1]["propensities"][a].as_f64().unwrap() - score(a).exp() / total).abs() < 1e-6);
+        for (a, pi) in pair[1]["propensities"].as_array().unwrap().iter().enumerate() {
+            assert!((pi.as_f64().unwrap() - score(a).exp() / total).abs() < 1e-6);
         }
         assert!(pair.iter().all(|row| row["cost"] == 0 || row["cost"] == -1));
     }
