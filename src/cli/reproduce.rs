@@ -1,0 +1,100 @@
+//! `guarantor reproduce`: the paper's experiments, and past them, in one command.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use guarantor::engine::control::unattended;
+use guarantor::reproduce::{Dataset, Plan, claims, load, pictures, plot, rows, table};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::Failure;
+
+#[derive(Args)]
+pub struct ReproduceArgs {
+    /// Which of the paper's datasets.
+    #[arg(long, value_enum, default_value_t = Dataset::FashionMnist)]
+    dataset: Dataset,
+    /// Where the dataset's published files are, if not where Debian puts them.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Inverse temperatures of the logging policy [default: 0.1,0.3,0.5,0.7,1; quick: 0.1,1].
+    #[arg(long, value_delimiter = ',', value_parser = temperature)]
+    alphas: Vec<f64>,
+    /// Repetitions: another seed splits, trains and logs anew.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Which figures.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5], value_parser = clap::value_parser!(u8).range(1..=5))]
+    figures: Vec<u8>,
+    /// A first impression in less than a minute: fewer logged contexts, fewer α, fewer m.
+    #[arg(long)]
+    quick: bool,
+    /// Where the CSV and the pictures go.
+    #[arg(long, value_name = "DIR", default_value = "reproduction")]
+    out: PathBuf,
+}
+
+/// Contexts that `--quick` logs.
+const QUICK_CONTEXTS: usize = 10_000;
+
+fn temperature(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(alpha) if alpha.is_finite() && alpha >= 0.0 => Ok(alpha),
+        _ => Err("an inverse temperature is a number of at least 0".into()),
+    }
+}
+
+fn plan(args: &ReproduceArgs) -> Plan {
+    let (alphas, interactions, contexts) = match args.quick {
+        false => (vec![0.1, 0.3, 0.5, 0.7, 1.0], vec![1, 2, 4, 8], None),
+        true => (vec![0.1, 1.0], vec![1, 4], Some(QUICK_CONTEXTS)),
+    };
+    let mut figures = args.figures.clone();
+    figures.sort();
+    figures.dedup();
+    let mut alphas = if args.alphas.is_empty() { alphas } else { args.alphas.clone() };
+    alphas.sort_by(f64::total_cmp);
+    alphas.dedup();
+    Plan { alphas, seeds: (1..=args.seeds).collect(), figures, interactions, contexts }
+}
+
+pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
+    let start = Instant::now();
+    let plan = plan(&args);
+    std::fs::create_dir_all(&args.out).map_err(|e| format!("{}: {e}", args.out.display()))?;
+    let data = load(args.dataset, args.data_dir.as_deref())?;
+    println!(
+        "{}: {} training and {} test examples, K = {}, p = {}; {} jobs",
+        data.name,
+        data.train.len(),
+        data.test.len(),
+        data.n_actions,
+        data.train.x.ncols(),
+        plan.len()
+    );
+    // Draws on the standard error stream, and nothing where that is no terminal.
+    let bar = ProgressBar::new(plan.len() as u64);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} jobs, {eta} left   {msg}")?);
+    let begun = std::cell::Cell::new(0u64);
+    let rows = plan.run(&data, &unattended(), &|job| {
+        bar.set_position(begun.replace(begun.get() + 1));
+        bar.set_message(job.to_string());
+    })?;
+    bar.finish_and_clear();
+
+    for &figure in &plan.figures {
+        println!("\n{}", table::tables(&rows, figure));
+    }
+    println!("\n{}", claims::table(&claims::claims(&rows)));
+    let csv = args.out.join("results.csv");
+    rows::write(&rows, &csv)?;
+    println!("{}", csv.display());
+    for picture in plan.figures.iter().filter_map(|&figure| pictures::picture(&rows, figure)) {
+        for path in plot::write(&picture, &args.out)? {
+            println!("{}", path.display());
+        }
+    }
+    println!("{:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}

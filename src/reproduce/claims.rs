@@ -1,0 +1,276 @@
+//! The claims of the paper's experiments section, and the ones past it, each held against the rows:
+//! seen or not seen, with the numbers that say so.
+
+use super::lines::{Line, Promise};
+use super::rows::{Of, Row, distinct};
+use super::table::markdown;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    pub text: &'static str,
+    pub seen: bool,
+    pub numbers: String,
+}
+
+/// How many standard errors of the test set a guarantee may lie above what was measured there.
+const SAMPLING_ERRORS: f64 = 3.0;
+
+/// Every claim that the rows' figures can speak of.
+pub fn claims(rows: &[Row]) -> Vec<Claim> {
+    let has = |figure: u8| rows.iter().any(|r| r.figure == figure);
+    let mut claims = Vec::new();
+    if has(1) {
+        claims.extend([nothing_from_ls(rows), lig_over_mixed_logit(rows)]);
+    }
+    if has(2) {
+        claims.extend([
+            majority(rows),
+            catoni_at_the_ends(rows),
+            cbb_never_fails(rows),
+            cbb_half_is_best(rows),
+            catoni_over_cbb_0(rows),
+            best_bound_best_risk(rows),
+        ]);
+    }
+    if has(3) {
+        claims.extend([more_is_better(rows), gap_closes(rows)]);
+    }
+    if has(4) {
+        claims.push(auto_is_best(rows));
+    }
+    claims.push(no_guarantee_is_broken(rows));
+    if has(5) {
+        claims.push(related_promises(rows));
+    }
+    claims
+}
+
+pub fn table(claims: &[Claim]) -> String {
+    let mut cells = vec![["claim", "", "numbers"].map(String::from).to_vec()];
+    let word = |seen: bool| if seen { "seen" } else { "not seen" };
+    cells.extend(claims.iter().map(|c| vec![c.text.into(), word(c.seen).into(), c.numbers.clone()]));
+    markdown(&cells)
+}
+
+fn of_figure(rows: &[Row], figure: u8) -> impl Iterator<Item = &Row> {
+    rows.iter().filter(move |r| r.figure == figure)
+}
+
+fn of(rows: &[Row], figure: u8, line: Line) -> Of<'_> {
+    Of { rows, figure, line }
+}
+
+/// (α, mean of a value) of a line.
+fn means(rows: &[Row], figure: u8, line: Line, value: fn(&Row) -> f64) -> Vec<(f64, f64)> {
+    let at = |alpha: f64| Some((alpha, of(rows, figure, line).summary(alpha, 1, value)?.mean));
+    distinct(rows, figure, |r| r.alpha).into_iter().filter_map(at).collect()
+}
+
+fn list(values: &[(f64, f64)]) -> String {
+    values.iter().map(|(alpha, v)| format!("{v:.4} (α {alpha})")).collect::<Vec<_>>().join(", ")
+}
+
+fn certifies(row: &&Row) -> bool {
+    row.promised_improvement > 0.0
+}
+
+/// Pairs of rows of two lines on the same log.
+fn pairs<'a>(rows: &'a [Row], figure: u8, a: Line, b: Line) -> Vec<(&'a Row, &'a Row)> {
+    let same = |x: &Row, y: &Row| x.alpha == y.alpha && x.seed == y.seed && x.interactions == y.interactions;
+    let partner = |x: &'a Row| {
+        Some((x, of_figure(rows, figure).find(|y| y.line == b && same(x, y))?))
+    };
+    of_figure(rows, figure).filter(|r| r.line == a).filter_map(partner).collect()
+}
+
+fn nothing_from_ls(rows: &[Row]) -> Claim {
+    let (all, certified) = (of_figure(rows, 1).count(), of_figure(rows, 1).filter(certifies).count());
+    let best = of_figure(rows, 1).map(|r| r.promised_improvement).fold(f64::NEG_INFINITY, f64::max);
+    Claim {
+        text: "LSₙ fails at providing guaranteed improvement, for both policy classes and all scenarios",
+        seen: certified == 0,
+        numbers: format!("{certified} of {all} certified; the largest GI* is {best:.4}"),
+    }
+}
+
+fn lig_over_mixed_logit(rows: &[Row]) -> Claim {
+    let pairs = pairs(rows, 1, Line::LsLig, Line::LsMixedLogit);
+    let better = pairs.iter().filter(|(lig, mixed)| lig.promised_risk < mixed.promised_risk).count();
+    let gain = |(lig, mixed): &(&Row, &Row)| mixed.promised_risk - lig.promised_risk;
+    let smallest = pairs.iter().map(gain).fold(f64::INFINITY, f64::min);
+    Claim {
+        text: "For a fixed n, LIG policies always give better results than mixed logit policies",
+        seen: better == pairs.len(),
+        numbers: format!("lower GR* in {better} of {} runs, by at least {smallest:.4}", pairs.len()),
+    }
+}
+
+fn majority(rows: &[Row]) -> Claim {
+    let (all, certified) = (of_figure(rows, 2).count(), of_figure(rows, 2).filter(certifies).count());
+    Claim {
+        text: "Contrary to LSₙ, Cₙ and CBB guarantee improvement over π0 in the majority of scenarios",
+        seen: 2 * certified > all,
+        numbers: format!("{certified} of {all}"),
+    }
+}
+
+fn catoni_at_the_ends(rows: &[Row]) -> Claim {
+    let means = means(rows, 2, Line::Catoni, |r| r.promised_improvement);
+    let first = means.first().is_some_and(|(_, gi)| *gi > 0.0);
+    let last = means.last().is_some_and(|(_, gi)| *gi > 0.0);
+    Claim {
+        text: "Cₙ gives great results when π0 is close to uniform but fails when α → 1 (FashionMNIST)",
+        seen: first && !last,
+        numbers: format!("GI* {}", list(&means)),
+    }
+}
+
+fn cbb_never_fails(rows: &[Row]) -> Claim {
+    let runs: Vec<&Row> = of_figure(rows, 2).filter(|r| r.line == Line::CbbHalf).collect();
+    let certified = runs.iter().copied().filter(certifies).count();
+    let means = means(rows, 2, Line::CbbHalf, |r| r.promised_improvement);
+    Claim {
+        text: "CBB ξ=−½ never fails to produce guaranteed improvement",
+        seen: certified == runs.len(),
+        numbers: format!("{certified} of {} runs; GI* {}", runs.len(), list(&means)),
+    }
+}
+
+fn cbb_half_is_best(rows: &[Row]) -> Claim {
+    let count = |other: Line| {
+        let pairs = pairs(rows, 2, Line::CbbHalf, other);
+        let better = pairs.iter().filter(|(half, other)| half.promised_risk < other.promised_risk).count();
+        (better, pairs.len())
+    };
+    let (over_catoni, over_0) = (count(Line::Catoni), count(Line::Cbb0));
+    Claim {
+        text: "CBB with ξ=−½ consistently gives the best results",
+        seen: over_catoni.0 == over_catoni.1 && over_0.0 == over_0.1,
+        numbers: format!(
+            "lower GR* than Cₙ in {} of {} runs, than ξ=0 in {} of {}",
+            over_catoni.0, over_catoni.1, over_0.0, over_0.1
+        ),
+    }
+}
+
+fn catoni_over_cbb_0(rows: &[Row]) -> Claim {
+    let smallest = distinct(rows, 2, |r| r.alpha).first().copied().unwrap_or(0.0);
+    let pairs: Vec<_> = pairs(rows, 2, Line::Catoni, Line::Cbb0);
+    let at_smallest: Vec<_> = pairs.into_iter().filter(|(c, _)| c.alpha == smallest).collect();
+    let better = at_smallest.iter().filter(|(c, cbb)| c.promised_risk < cbb.promised_risk).count();
+    Claim {
+        text: "For small α, CBB ξ=0 is always worse than Cₙ",
+        seen: better == at_smallest.len(),
+        numbers: format!("Cₙ is lower in {better} of {} runs at α {smallest}", at_smallest.len()),
+    }
+}
+
+fn best_bound_best_risk(rows: &[Row]) -> Claim {
+    let (mut runs, mut agree, mut worst) = (0, 0, 0.0f64);
+    for alpha in distinct(rows, 2, |r| r.alpha) {
+        for seed in distinct(rows, 2, |r| r.seed as f64) {
+            let here: Vec<&Row> =
+                of_figure(rows, 2).filter(|r| r.alpha == alpha && r.seed as f64 == seed).collect();
+            let least = |value: fn(&Row) -> f64| {
+                here.iter().copied().min_by(|a, b| value(a).total_cmp(&value(b)))
+            };
+            if let (Some(bound), Some(truth)) = (least(|r| r.promised_risk), least(|r| r.true_risk)) {
+                runs += 1;
+                agree += usize::from(bound.line == truth.line);
+                worst = worst.max(bound.true_risk - truth.true_risk);
+            }
+        }
+    }
+    Claim {
+        text: "The bounds with the best GR* reliably give the best R(π*)",
+        seen: agree == runs,
+        numbers: format!("in {agree} of {runs} runs; the most that is lost otherwise is {worst:.4}"),
+    }
+}
+
+/// Of figure 3's means over seeds, each m against the next.
+fn more_is_better(rows: &[Row]) -> Claim {
+    let interactions = distinct(rows, 3, |r| r.interactions as f64);
+    let (mut steps, mut guaranteed, mut truly) = (0, 0, 0);
+    for line in [Line::Cbb0, Line::CbbHalf] {
+        for alpha in distinct(rows, 3, |r| r.alpha) {
+            let at = |m: f64, value: fn(&Row) -> f64| of(rows, 3, line).summary(alpha, m as usize, value);
+            for step in interactions.windows(2) {
+                let rises = |value: fn(&Row) -> f64| {
+                    matches!((at(step[0], value), at(step[1], value)), (Some(a), Some(b)) if b.mean > a.mean)
+                };
+                steps += 1;
+                guaranteed += usize::from(rises(|r| r.promised_improvement));
+                truly += usize::from(rises(|r| r.true_improvement));
+            }
+        }
+    }
+    Claim {
+        text: "Increasing m consistently gives better guarantees and better policies",
+        seen: guaranteed == steps && truly == steps,
+        numbers: format!("GI* rises in {guaranteed} of {steps} steps of m, the true improvement in {truly}"),
+    }
+}
+
+fn gap_closes(rows: &[Row]) -> Claim {
+    let interactions = distinct(rows, 3, |r| r.interactions as f64);
+    let alphas = distinct(rows, 3, |r| r.alpha);
+    let (least, most) = (interactions[0] as usize, interactions[interactions.len() - 1] as usize);
+    let gap = |alpha: f64, m: usize| {
+        let of = |line| of(rows, 3, line).summary(alpha, m, |r| r.promised_risk).map_or(f64::NAN, |s| s.mean);
+        of(Line::Cbb0) - of(Line::CbbHalf)
+    };
+    let closes = alphas.iter().filter(|&&a| gap(a, most) < gap(a, least)).count();
+    let remains = alphas.iter().filter(|&&a| gap(a, most) > 0.0).count();
+    let numbers = |m: usize| list(&alphas.iter().map(|&a| (a, gap(a, m))).collect::<Vec<_>>());
+    Claim {
+        text: "m reduces the gap between ξ=0 and ξ=−½, and ξ=−½ still gives the best results",
+        seen: closes == alphas.len() && remains == alphas.len(),
+        numbers: format!("gap in GR* at m {least}: {}; at m {most}: {}", numbers(least), numbers(most)),
+    }
+}
+
+fn auto_is_best(rows: &[Row]) -> Claim {
+    let others = [Line::Catoni, Line::Cbb0, Line::CbbHalf, Line::LogSmoothing, Line::Betting];
+    let pairs: Vec<_> = others.iter().flat_map(|&other| pairs(rows, 4, Line::Auto, other)).collect();
+    let better =
+        pairs.iter().filter(|(auto, other)| auto.promised_improvement > other.promised_improvement).count();
+    let means = means(rows, 4, Line::Auto, |r| r.promised_improvement);
+    Claim {
+        text: "Past the paper: `auto` guarantees more than every other line at every α, nothing assumed known",
+        seen: better == pairs.len(),
+        numbers: format!("in {better} of {} comparisons; its GI* {}", pairs.len(), list(&means)),
+    }
+}
+
+fn no_guarantee_is_broken(rows: &[Row]) -> Claim {
+    let guarantees: Vec<&Row> = rows.iter().filter(|r| r.promise != Promise::Estimate).collect();
+    let excess = |r: &&Row| r.promised_improvement - r.true_improvement - SAMPLING_ERRORS * r.test_error;
+    let broken = guarantees.iter().filter(|r| excess(r) > 0.0).count();
+    let above = guarantees.iter().filter(|r| r.promised_improvement > r.true_improvement);
+    let errors = |r: &&Row| (r.promised_improvement - r.true_improvement) / r.test_error;
+    let largest = guarantees.iter().map(errors).fold(f64::NEG_INFINITY, f64::max);
+    Claim {
+        text: "No guaranteed improvement exceeds the true one beyond the test set's sampling error",
+        seen: broken == 0,
+        numbers: format!(
+            "{broken} of {} rows by more than {SAMPLING_ERRORS} standard errors; {} lie above at all, the worst by {largest:.1}",
+            guarantees.len(),
+            above.count()
+        ),
+    }
+}
+
+fn related_promises(rows: &[Row]) -> Claim {
+    let related: Vec<&Row> = rows.iter().filter(|r| r.promise == Promise::Estimate).collect();
+    let broken = related.iter().filter(|r| r.promised_improvement > r.true_improvement).count();
+    let worse = related.iter().filter(|r| r.true_improvement < 0.0).count();
+    Claim {
+        text: "Objectives with a tuned λ do not necessarily cover the true risk, and can end below π0",
+        seen: broken > 0,
+        numbers: format!(
+            "{broken} of {} promises were not kept; {worse} policies are worse than π0",
+            related.len()
+        ),
+    }
+}

@@ -1,0 +1,398 @@
+//! Draws a figure as SVG and as PNG. All of it is drawn by hand on a plain drawing area: panels with
+//! their own scales, bands of the spread over seeds, and one legend below, outside of the lines.
+
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::element::{Circle, PathElement, Polygon, Text};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{
+    Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, register_font,
+};
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// What the files are called.
+    pub name: String,
+    pub title: String,
+    /// What is drawn and how to read it, in a line or two.
+    pub caption: Vec<String>,
+    /// Panels side by side; more make another row.
+    pub columns: usize,
+    pub panels: Vec<Panel>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Panel {
+    pub title: String,
+    pub x_label: String,
+    /// Where the axis has its marks, with what is written there.
+    pub x_ticks: Vec<(f64, String)>,
+    pub series: Vec<Series>,
+    /// Lines across at a value that means something, with their names.
+    pub rules: Vec<(f64, String)>,
+    /// Numbers on the axis are shares.
+    pub percent: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    pub label: String,
+    pub style: Style,
+    pub points: Vec<Point>,
+}
+
+/// A mean with its spread.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    pub x: f64,
+    pub mean: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Style {
+    pub colour: (u8, u8, u8),
+    pub marker: Marker,
+    pub dashed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    None,
+    Circle,
+    Square,
+    Diamond,
+    Up,
+    Down,
+}
+
+const WIDTH: f64 = 1500.0;
+const PANEL_HEIGHT: f64 = 420.0;
+const MARGIN: f64 = 40.0;
+const LEGEND_LINE: f64 = 40.0;
+const LEGEND_SIZE: f64 = 21.0;
+/// PNGs are drawn this much larger and averaged down: lines and letters without stairs.
+const OVERSAMPLING: u32 = 2;
+const FONT: &str = "sans-serif";
+const INK: RGBColor = RGBColor(35, 35, 35);
+const FAINT: RGBColor = RGBColor(225, 225, 225);
+const MUTED: RGBColor = RGBColor(95, 95, 95);
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Writes `NAME.svg` and `NAME.png` into `directory`; returns their paths.
+pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure> {
+    fonts();
+    let (width, height) = size(figure);
+    let svg = directory.join(format!("{}.svg", figure.name));
+    let mut text = String::new();
+    {
+        let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
+        Painter { root: &root, scale: 1.0 }.figure(figure)?;
+        root.present().map_err(failure)?;
+    }
+    std::fs::write(&svg, text)?;
+    let png = directory.join(format!("{}.png", figure.name));
+    let pixels = averaged(figure, (width, height))?;
+    let mut backend = BitMapBackend::new(&png, (width, height));
+    backend.blit_bitmap((0, 0), (width, height), &pixels).map_err(failure)?;
+    backend.present().map_err(failure)?;
+    Ok([svg, png])
+}
+
+fn failure<E: std::error::Error + Send + Sync + 'static>(error: E) -> Failure {
+    Box::new(error)
+}
+
+/// Plotters draws letters only of fonts that it was handed; DejaVu has the Greek ones.
+fn fonts() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // It refuses bytes that are no font; these are constants that are one, as the tests see.
+        let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
+        let _ = register_font(FONT, FontStyle::Bold, dejavu::sans::bold());
+    });
+}
+
+/// The figure drawn larger and averaged over squares of pixels.
+fn averaged(figure: &Figure, (width, height): (u32, u32)) -> Result<Vec<u8>, Failure> {
+    let by = OVERSAMPLING as usize;
+    let (w, h) = (width as usize, height as usize);
+    let mut large = vec![0u8; w * by * h * by * 3];
+    {
+        let backend = BitMapBackend::with_buffer(&mut large, (width * OVERSAMPLING, height * OVERSAMPLING));
+        let root = backend.into_drawing_area();
+        Painter { root: &root, scale: f64::from(OVERSAMPLING) }.figure(figure)?;
+        root.present().map_err(failure)?;
+    }
+    let mut small = Vec::with_capacity(w * h * 3);
+    for y in 0..h {
+        for x in 0..w {
+            for channel in 0..3 {
+                let at = |dx: usize, dy: usize| {
+                    usize::from(large[(((y * by + dy) * w * by) + x * by + dx) * 3 + channel])
+                };
+                let total: usize = (0..by * by).map(|i| at(i % by, i / by)).sum();
+                small.push((total / (by * by)) as u8);
+            }
+        }
+    }
+    Ok(small)
+}
+
+fn head_height(figure: &Figure) -> f64 {
+    78.0 + 30.0 * figure.caption.len() as f64
+}
+
+fn size(figure: &Figure) -> (u32, u32) {
+    let rows = figure.panels.len().div_ceil(figure.columns.max(1));
+    let legend = LEGEND_LINE * legend_lines(figure).len() as f64;
+    (WIDTH as u32, (head_height(figure) + rows as f64 * PANEL_HEIGHT + legend + 34.0) as u32)
+}
+
+fn font(size: f64, style: FontStyle) -> TextStyle<'static> {
+    (FONT, size, style).into_font().into()
+}
+
+fn text_width(text: &str, size: f64) -> f64 {
+    font(size, FontStyle::Normal).font.box_size(text).map_or(0.0, |(w, _)| f64::from(w))
+}
+
+/// Every line once, in the order of first appearance, broken into lines that fit.
+fn legend_lines(figure: &Figure) -> Vec<Vec<(f64, String, Style)>> {
+    let mut lines: Vec<Vec<(f64, String, Style)>> = Vec::new();
+    let mut seen: Vec<(&str, Style)> = Vec::new();
+    let mut x = MARGIN;
+    for series in figure.panels.iter().flat_map(|p| &p.series) {
+        if seen.contains(&(&series.label, series.style)) {
+            continue;
+        }
+        seen.push((&series.label, series.style));
+        let width = 62.0 + text_width(&series.label, LEGEND_SIZE) + 34.0;
+        if lines.is_empty() || x + width > WIDTH - MARGIN {
+            lines.push(Vec::new());
+            x = MARGIN;
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push((x, series.label.clone(), series.style));
+        }
+        x += width;
+    }
+    lines
+}
+
+/// About `count` round numbers that cover [low, high].
+fn ticks(low: f64, high: f64, count: f64) -> Vec<f64> {
+    let raw = (high - low) / count;
+    let power = 10f64.powf(raw.log10().floor());
+    let step = [1.0, 2.0, 2.5, 5.0, 10.0].iter().map(|s| s * power).find(|s| *s >= raw).unwrap_or(raw);
+    let (from, to) = ((low / step).ceil() as i64, (high / step).floor() as i64);
+    (from..=to).map(|i| i as f64 * step).collect()
+}
+
+/// A number of the axis, with as many digits as the marks' distance needs.
+fn tick_text(value: f64, step: f64, percent: bool) -> String {
+    let (value, step) = if percent { (100.0 * value, 100.0 * step) } else { (value, step) };
+    let digits = (0..6).find(|&d| (step * 10f64.powi(d)).fract().abs() < 1e-6).unwrap_or(6) as usize;
+    let text = format!("{:.digits$}", value + 0.0).replace('-', "−");
+    if percent { format!("{text} %") } else { text }
+}
+
+/// What a panel's axes show: [low, high] of x and of y.
+fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
+    let extent = |values: Vec<f64>| {
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        if low.is_finite() && high > low { [low, high] } else { [low.min(0.0), low.max(0.0) + 1.0] }
+    };
+    let points = || panel.series.iter().flat_map(|s| &s.points);
+    let x = extent(panel.x_ticks.iter().map(|t| t.0).chain(points().map(|p| p.x)).collect());
+    let across = panel.rules.iter().map(|r| r.0);
+    let y = extent(points().flat_map(|p| [p.low, p.high]).chain(across).collect());
+    let room = |[low, high]: [f64; 2], share: f64| {
+        [low - share * (high - low), high + share * (high - low)]
+    };
+    (room(x, 0.04), room(y, 0.07))
+}
+
+struct Painter<'a, DB: DrawingBackend> {
+    root: &'a DrawingArea<DB, Shift>,
+    scale: f64,
+}
+
+/// The rectangle of a panel's axes, and what it shows.
+struct Axes {
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+    x: [f64; 2],
+    y: [f64; 2],
+}
+
+impl Axes {
+    fn at(&self, x: f64, y: f64) -> (f64, f64) {
+        let across = (x - self.x[0]) / (self.x[1] - self.x[0]);
+        let up = (y - self.y[0]) / (self.y[1] - self.y[0]);
+        (self.left + across * (self.right - self.left), self.bottom - up * (self.bottom - self.top))
+    }
+}
+
+impl<DB: DrawingBackend> Painter<'_, DB>
+where
+    DB::ErrorType: 'static,
+{
+    fn pixel(&self, (x, y): (f64, f64)) -> (i32, i32) {
+        ((x * self.scale).round() as i32, (y * self.scale).round() as i32)
+    }
+
+    fn text(&self, text: &str, at: (f64, f64), size: f64, style: FontStyle, colour: RGBColor, h: HPos)
+    -> Result<(), Failure> {
+        let style = font(size * self.scale, style).color(&colour).pos(Pos::new(h, VPos::Center));
+        self.root.draw(&Text::new(text.to_string(), self.pixel(at), style)).map_err(failure)
+    }
+
+    fn stroke(&self, colour: impl Color, width: f64) -> ShapeStyle {
+        colour.stroke_width((width * self.scale).round().max(1.0) as u32)
+    }
+
+    fn line(&self, points: &[(f64, f64)], style: ShapeStyle) -> Result<(), Failure> {
+        let points: Vec<(i32, i32)> = points.iter().map(|&p| self.pixel(p)).collect();
+        self.root.draw(&PathElement::new(points, style)).map_err(failure)
+    }
+
+    /// Dashes of 12 with gaps of 8 along the points.
+    fn dashes(&self, points: &[(f64, f64)], style: ShapeStyle) -> Result<(), Failure> {
+        let (dash, gap) = (12.0, 8.0);
+        let mut travelled = 0.0;
+        for pair in points.windows(2) {
+            let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
+            let length = (x1 - x0).hypot(y1 - y0);
+            let along = |d: f64| (x0 + (x1 - x0) * d / length, y0 + (y1 - y0) * d / length);
+            let mut at = -(travelled % (dash + gap));
+            while at < length && length > 0.0 {
+                let (from, to) = (at.max(0.0), (at + dash).min(length));
+                if to > from {
+                    self.line(&[along(from), along(to)], style)?;
+                }
+                at += dash + gap;
+            }
+            travelled += length;
+        }
+        Ok(())
+    }
+
+    fn marker(&self, style: Style, (x, y): (f64, f64)) -> Result<(), Failure> {
+        let r = 7.5;
+        let corners: &[(f64, f64)] = match style.marker {
+            Marker::None => return Ok(()),
+            Marker::Circle => {
+                let (centre, radius) = (self.pixel((x, y)), (r * self.scale) as i32);
+                let dot = Circle::new(centre, radius, colour(style).filled());
+                return self.root.draw(&dot).map_err(failure);
+            }
+            Marker::Square => &[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
+            Marker::Diamond => &[(0.0, -1.25), (1.1, 0.0), (0.0, 1.25), (-1.1, 0.0)],
+            Marker::Up => &[(0.0, -1.2), (1.1, 0.8), (-1.1, 0.8)],
+            Marker::Down => &[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)],
+        };
+        let corners: Vec<_> = corners.iter().map(|(dx, dy)| self.pixel((x + r * dx, y + r * dy))).collect();
+        self.root.draw(&Polygon::new(corners, colour(style).filled())).map_err(failure)
+    }
+
+    fn figure(&self, figure: &Figure) -> Result<(), Failure> {
+        self.root.fill(&RGBColor(255, 255, 255)).map_err(failure)?;
+        self.text(&figure.title, (MARGIN, 38.0), 31.0, FontStyle::Bold, INK, HPos::Left)?;
+        for (i, line) in figure.caption.iter().enumerate() {
+            let at = (MARGIN, 80.0 + 30.0 * i as f64);
+            self.text(line, at, 20.0, FontStyle::Normal, MUTED, HPos::Left)?;
+        }
+        let columns = figure.columns.max(1);
+        let width = (WIDTH - 2.0 * MARGIN) / columns as f64;
+        for (i, panel) in figure.panels.iter().enumerate() {
+            let left = MARGIN + (i % columns) as f64 * width;
+            let top = head_height(figure) + (i / columns) as f64 * PANEL_HEIGHT;
+            self.panel(panel, left, top, width)?;
+        }
+        let rows = figure.panels.len().div_ceil(columns);
+        let below = head_height(figure) + rows as f64 * PANEL_HEIGHT + 24.0;
+        for (i, line) in legend_lines(figure).iter().enumerate() {
+            let y = below + LEGEND_LINE * i as f64;
+            for (x, label, style) in line {
+                self.path(&[(*x, y), (x + 48.0, y)], *style)?;
+                self.marker(*style, (x + 24.0, y))?;
+                self.text(label, (x + 60.0, y), LEGEND_SIZE, FontStyle::Normal, INK, HPos::Left)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, points: &[(f64, f64)], style: Style) -> Result<(), Failure> {
+        let stroke = self.stroke(colour(style), 3.0);
+        if style.dashed { self.dashes(points, stroke) } else { self.line(points, stroke) }
+    }
+
+    fn panel(&self, panel: &Panel, left: f64, top: f64, width: f64) -> Result<(), Failure> {
+        let (x, y) = ranges(panel);
+        let axes =
+            Axes { left: left + 78.0, top: top + 50.0, right: left + width - 18.0, bottom: top + 330.0, x, y };
+        self.text(&panel.title, (left, top + 18.0), 22.0, FontStyle::Bold, INK, HPos::Left)?;
+        self.grid(panel, &axes)?;
+        for series in &panel.series {
+            self.band(series, &axes)?;
+        }
+        for series in &panel.series {
+            let points: Vec<_> = series.points.iter().map(|p| axes.at(p.x, p.mean)).collect();
+            self.path(&points, series.style)?;
+            points.iter().try_for_each(|&p| self.marker(series.style, p))?;
+        }
+        Ok(())
+    }
+
+    fn grid(&self, panel: &Panel, axes: &Axes) -> Result<(), Failure> {
+        let marks = ticks(axes.y[0], axes.y[1], 5.0);
+        let step = marks.windows(2).map(|w| w[1] - w[0]).next().unwrap_or(1.0);
+        for mark in marks {
+            let (_, y) = axes.at(axes.x[0], mark);
+            self.line(&[(axes.left, y), (axes.right, y)], self.stroke(FAINT, 1.0))?;
+            let text = tick_text(mark, step, panel.percent);
+            self.text(&text, (axes.left - 10.0, y), 18.0, FontStyle::Normal, MUTED, HPos::Right)?;
+        }
+        self.line(&[(axes.left, axes.bottom), (axes.right, axes.bottom)], self.stroke(MUTED, 1.5))?;
+        for (x, text) in &panel.x_ticks {
+            let (x, _) = axes.at(*x, axes.y[0]);
+            self.line(&[(x, axes.bottom), (x, axes.bottom + 7.0)], self.stroke(MUTED, 1.5))?;
+            self.text(text, (x, axes.bottom + 22.0), 18.0, FontStyle::Normal, MUTED, HPos::Center)?;
+        }
+        let middle = 0.5 * (axes.left + axes.right);
+        let below = (middle, axes.bottom + 50.0);
+        self.text(&panel.x_label, below, 19.0, FontStyle::Normal, INK, HPos::Center)?;
+        for (value, name) in &panel.rules {
+            let (_, y) = axes.at(axes.x[0], *value);
+            self.line(&[(axes.left, y), (axes.right, y)], self.stroke(MUTED, 2.0))?;
+            self.text(name, (axes.right, y - 13.0), 16.0, FontStyle::Normal, MUTED, HPos::Right)?;
+        }
+        Ok(())
+    }
+
+    /// The spread over seeds; nothing where there is one seed.
+    fn band(&self, series: &Series, axes: &Axes) -> Result<(), Failure> {
+        if series.points.iter().all(|p| p.high <= p.low) {
+            return Ok(());
+        }
+        let upper = series.points.iter().map(|p| axes.at(p.x, p.high));
+        let lower = series.points.iter().rev().map(|p| axes.at(p.x, p.low));
+        let outline: Vec<_> = upper.chain(lower).map(|p| self.pixel(p)).collect();
+        self.root.draw(&Polygon::new(outline, colour(series.style).mix(0.18))).map_err(failure)
+    }
+}
+
+fn colour(style: Style) -> RGBColor {
+    let (r, g, b) = style.colour;
+    RGBColor(r, g, b)
+}
