@@ -1,10 +1,11 @@
-//! `guarantor`: serve, demo, certify, verify, openapi, simulate, keys.
+//! `guarantor`: serve, demo, certify, verify, openapi, simulate, keys, reproduce.
 
 mod certify;
 mod client;
 mod demo;
 mod keys;
 mod logging;
+mod reproduce;
 mod serve;
 mod simulate;
 mod verify;
@@ -37,6 +38,8 @@ enum Command {
     Simulate(simulate::SimulateArgs),
     /// Make, list and revoke API keys.
     Keys(keys::KeysArgs),
+    /// Repeat the paper's experiments, and go past them: tables, CSV and pictures.
+    Reproduce(reproduce::ReproduceArgs),
 }
 
 /// A failure in a sentence, for the terminal.
@@ -60,6 +63,7 @@ pub fn run(cli: Cli) -> ExitCode {
         }
         Command::Simulate(args) => simulate::simulate(args).map(|()| Verdict::Yes),
         Command::Keys(args) => keys::keys(args).map(|()| Verdict::Yes),
+        Command::Reproduce(args) => reproduce::reproduce(args).map(|()| Verdict::Yes),
     };
     match done {
         Ok(Verdict::Yes) => ExitCode::SUCCESS,

@@ -98,11 +98,14 @@ pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure>
     }
     std::fs::write(&svg, text)?;
     let png = directory.join(format!("{}.png", figure.name));
-    let pixels = averaged(figure, (width, height))?;
-    let mut backend = BitMapBackend::new(&png, (width, height));
-    backend.blit_bitmap((0, 0), (width, height), &pixels).map_err(failure)?;
-    backend.present().map_err(failure)?;
+    write_png(&png, &averaged(figure, (width, height))?, (width, height))?;
     Ok([svg, png])
+}
+
+fn write_png(path: &Path, pixels: &[u8], size: (u32, u32)) -> Result<(), Failure> {
+    let mut backend = BitMapBackend::new(path, size);
+    backend.blit_bitmap((0, 0), size, pixels).map_err(failure)?;
+    backend.present().map_err(failure)
 }
 
 fn failure<E: std::error::Error + Send + Sync + 'static>(error: E) -> Failure {
