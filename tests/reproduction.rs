@@ -41,7 +41,8 @@ fn write_dataset(folder: &Path) {
             let class = i % CLASSES;
             labels.push(class as u8);
             let bright = |p: &f64| if rng.random::<f64>() < *p { 255 } else { 0 };
-            images.extend(chance[class * PIXELS..(class + 1) * PIXELS].iter().map(bright).collect::<Vec<u8>>());
+            images
+                .extend(chance[class * PIXELS..(class + 1) * PIXELS].iter().map(bright).collect::<Vec<u8>>());
         }
         std::fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).unwrap();
         std::fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).unwrap();

@@ -77,9 +77,7 @@ fn certifies(row: &&Row) -> bool {
 /// Pairs of rows of two lines on the same log.
 fn pairs<'a>(rows: &'a [Row], figure: u8, a: Line, b: Line) -> Vec<(&'a Row, &'a Row)> {
     let same = |x: &Row, y: &Row| x.alpha == y.alpha && x.seed == y.seed && x.interactions == y.interactions;
-    let partner = |x: &'a Row| {
-        Some((x, of_figure(rows, figure).find(|y| y.line == b && same(x, y))?))
-    };
+    let partner = |x: &'a Row| Some((x, of_figure(rows, figure).find(|y| y.line == b && same(x, y))?));
     of_figure(rows, figure).filter(|r| r.line == a).filter_map(partner).collect()
 }
 
@@ -171,9 +169,8 @@ fn best_bound_best_risk(rows: &[Row]) -> Claim {
         for seed in distinct(rows, 2, |r| r.seed as f64) {
             let here: Vec<&Row> =
                 of_figure(rows, 2).filter(|r| r.alpha == alpha && r.seed as f64 == seed).collect();
-            let least = |value: fn(&Row) -> f64| {
-                here.iter().copied().min_by(|a, b| value(a).total_cmp(&value(b)))
-            };
+            let least =
+                |value: fn(&Row) -> f64| here.iter().copied().min_by(|a, b| value(a).total_cmp(&value(b)));
             if let (Some(bound), Some(truth)) = (least(|r| r.promised_risk), least(|r| r.true_risk)) {
                 runs += 1;
                 agree += usize::from(bound.line == truth.line);
@@ -196,9 +193,7 @@ fn more_is_better(rows: &[Row]) -> Claim {
         for alpha in distinct(rows, 3, |r| r.alpha) {
             let at = |m: f64, value: fn(&Row) -> f64| of(rows, 3, line).summary(alpha, m as usize, value);
             for step in interactions.windows(2) {
-                let rises = |value: fn(&Row) -> f64| {
-                    matches!((at(step[0], value), at(step[1], value)), (Some(a), Some(b)) if b.mean > a.mean)
-                };
+                let rises = |value: fn(&Row) -> f64| matches!((at(step[0], value), at(step[1], value)), (Some(a), Some(b)) if b.mean > a.mean);
                 steps += 1;
                 guaranteed += usize::from(rises(|r| r.promised_improvement));
                 truly += usize::from(rises(|r| r.true_improvement));

@@ -141,13 +141,18 @@ fn stream(seed: u64, j: u64) -> ChaCha8Rng {
 
 /// R(π) = −E[Σ_{a∈y} π(a|x)] over the examples, to the precision of certificates.
 pub fn true_risk(policy: &PolicyParams, examples: &Examples) -> Result<f64> {
+    Ok(-rewards(policy, examples)?.iter().sum::<f64>() / examples.len() as f64)
+}
+
+/// Σ_{a∈y} π(a|x) of each example.
+pub fn rewards(policy: &PolicyParams, examples: &Examples) -> Result<Vec<f64>> {
     let n = examples.len();
-    let block = |block: usize| -> Result<f64> {
+    let block = |block: usize| -> Result<Vec<f64>> {
         let (from, to) = (block * BLOCK, ((block + 1) * BLOCK).min(n));
         let pi = policy.propensities(examples.x.slice(s![from..to, ..]))?;
         let right = |i: usize| examples.labels.of(from + i).iter().map(|&a| pi[(i, a as usize)]).sum::<f64>();
-        Ok((0..to - from).map(right).sum())
+        Ok((0..to - from).map(right).collect())
     };
-    let sums: Vec<f64> = (0..n.div_ceil(BLOCK)).into_par_iter().map(block).collect::<Result<_>>()?;
-    Ok(-sums.iter().sum::<f64>() / n as f64)
+    let blocks: Vec<Vec<f64>> = (0..n.div_ceil(BLOCK)).into_par_iter().map(block).collect::<Result<_>>()?;
+    Ok(blocks.concat())
 }

@@ -76,9 +76,7 @@ impl Plan {
             let logger = Logger::train(data, seed);
             for &alpha in &self.alphas {
                 let done = self.at(data, &logger, (seed, alpha), control, begin)?;
-                let of = |(figure, job): (u8, Job)| {
-                    done.get(&job).map(|row| Row { figure, ..row.clone() })
-                };
+                let of = |(figure, job): (u8, Job)| done.get(&job).map(|row| Row { figure, ..row.clone() });
                 rows.extend(self.shown().into_iter().filter_map(of));
             }
         }

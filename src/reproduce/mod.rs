@@ -1,22 +1,32 @@
-//! The paper's experiments: its datasets, the conversion of supervised examples into logs, and
-//! (beside them) the figures that are made of both.
+//! The paper's experiments: its datasets, the conversion of supervised examples into logs, and the
+//! figures that are made of both.
 //!
 //! ```text
 //! load(Dataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
 //!                             └── true_risk(policy, &supervised.test)
+//! Plan::run(&Supervised) ──▶ rows ──▶ table, claims, pictures ──▶ plot
 //! ```
 //! A [`Logger`] is what all inverse temperatures of one seed share: the split, the logged contexts
 //! (shared, not copied, by its logs) and μ0. [`Conversion`] is the same in one step. [`toy`] is a
 //! world that needs no files.
 
+pub mod claims;
 mod convert;
 mod dataset;
+mod experiments;
 mod files;
 mod idx;
+pub mod lines;
 mod logging;
 mod multilabel;
+pub mod pictures;
+pub mod plot;
+pub mod related;
+pub mod rows;
+pub mod table;
 pub mod toy;
 
-pub use convert::{Bandit, Conversion, Logger, true_risk};
+pub use convert::{Bandit, Conversion, Logger, rewards, true_risk};
 pub use dataset::{Dataset, Examples, Labels, Supervised, load};
+pub use experiments::Plan;
 pub use files::LoadError;

@@ -15,7 +15,8 @@ pub fn picture(rows: &[Row], figure: u8) -> Option<Figure> {
         1 => "one seed".to_string(),
         n => format!("mean over {n} seeds, bands of ± one standard deviation"),
     };
-    let mut about = vec![format!("{}, {} logged contexts, δ = 0.05; {spread}.", first.dataset, first.contexts)];
+    let mut about =
+        vec![format!("{}, {} logged contexts, δ = 0.05; {spread}.", first.dataset, first.contexts)];
     about.push(how_to_read(figure).into());
     let panels = match figure {
         1 => figure_1(rows),
@@ -39,8 +40,12 @@ fn how_to_read(figure: u8) -> &'static str {
         1 => "A bound certifies a policy where its guaranteed risk is below R(π0), taken from the test set.",
         2 => "Risks: lower is better. R(π0) is taken from the test set, as in the paper.",
         3 => "m: how often each context was logged. Every panel has its own scale; R(π0) from the test set.",
-        4 => "Every line pays for its own baseline out of δ. Right: how much of what `auto` truly gains is guaranteed.",
-        _ => "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Below 0 on the right: a promise was broken.",
+        4 => {
+            "Every line pays for its own baseline out of δ. Right: how much of what `auto` truly gains is guaranteed."
+        }
+        _ => {
+            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Below 0 on the right: a promise was broken."
+        }
     }
 }
 

@@ -9,9 +9,7 @@ use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
 use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{
-    Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, register_font,
-};
+use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, register_font};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -217,9 +215,7 @@ fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
     let x = extent(panel.x_ticks.iter().map(|t| t.0).chain(points().map(|p| p.x)).collect());
     let across = panel.rules.iter().map(|r| r.0);
     let y = extent(points().flat_map(|p| [p.low, p.high]).chain(across).collect());
-    let room = |[low, high]: [f64; 2], share: f64| {
-        [low - share * (high - low), high + share * (high - low)]
-    };
+    let room = |[low, high]: [f64; 2], share: f64| [low - share * (high - low), high + share * (high - low)];
     (room(x, 0.04), room(y, 0.07))
 }
 
@@ -254,8 +250,15 @@ where
         ((x * self.scale).round() as i32, (y * self.scale).round() as i32)
     }
 
-    fn text(&self, text: &str, at: (f64, f64), size: f64, style: FontStyle, colour: RGBColor, h: HPos)
-    -> Result<(), Failure> {
+    fn text(
+        &self,
+        text: &str,
+        at: (f64, f64),
+        size: f64,
+        style: FontStyle,
+        colour: RGBColor,
+        h: HPos,
+    ) -> Result<(), Failure> {
         let style = font(size * self.scale, style).color(&colour).pos(Pos::new(h, VPos::Center));
         self.root.draw(&Text::new(text.to_string(), self.pixel(at), style)).map_err(failure)
     }
@@ -342,8 +345,14 @@ where
 
     fn panel(&self, panel: &Panel, left: f64, top: f64, width: f64) -> Result<(), Failure> {
         let (x, y) = ranges(panel);
-        let axes =
-            Axes { left: left + 78.0, top: top + 50.0, right: left + width - 18.0, bottom: top + 330.0, x, y };
+        let axes = Axes {
+            left: left + 78.0,
+            top: top + 50.0,
+            right: left + width - 18.0,
+            bottom: top + 330.0,
+            x,
+            y,
+        };
         self.text(&panel.title, (left, top + 18.0), 22.0, FontStyle::Bold, INK, HPos::Left)?;
         self.grid(panel, &axes)?;
         for series in &panel.series {
