@@ -30,7 +30,7 @@ pub struct ReproduceArgs {
     /// A first impression in less than a minute: fewer logged contexts, fewer α, fewer m.
     #[arg(long)]
     quick: bool,
-    /// Where the CSV and the pictures go.
+    /// Where the CSV, the tables and the pictures go.
     #[arg(long, value_name = "DIR", default_value = "reproduction")]
     out: PathBuf,
 }
@@ -83,13 +83,16 @@ pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
     })?;
     bar.finish_and_clear();
 
+    let mut text = String::new();
     for &figure in &plan.figures {
-        println!("\n{}", table::tables(&rows, figure));
+        text += &format!("{}\n", table::tables(&rows, figure));
     }
-    println!("\n{}", claims::table(&claims::claims(&rows)));
-    let csv = args.out.join("results.csv");
+    text += &claims::table(&claims::claims(&rows));
+    println!("\n{text}");
+    let (csv, tables) = (args.out.join("results.csv"), args.out.join("tables.md"));
     rows::write(&rows, &csv)?;
-    println!("{}", csv.display());
+    std::fs::write(&tables, text)?;
+    println!("{}\n{}", csv.display(), tables.display());
     for picture in plan.figures.iter().filter_map(|&figure| pictures::picture(&rows, figure)) {
         for path in plot::write(&picture, &args.out)? {
             println!("{}", path.display());

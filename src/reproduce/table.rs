@@ -38,7 +38,7 @@ fn quantities(figure: u8) -> Vec<Quantity> {
 
 /// All tables of a figure.
 pub fn tables(rows: &[Row], figure: u8) -> String {
-    let mut text = format!("Figure {figure}. {}\n", title(figure));
+    let mut text = format!("## Figure {figure}. {}\n", title(figure));
     for quantity in quantities(figure) {
         text += &format!("\n{}\n", table(rows, figure, &quantity));
     }
