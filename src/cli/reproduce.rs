@@ -24,6 +24,9 @@ pub struct ReproduceArgs {
     /// Repetitions: another seed splits, trains and logs anew.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+    /// The first of the seeds; the others follow it.
+    #[arg(long, value_name = "SEED", default_value_t = 1)]
+    first_seed: u64,
     /// Which figures.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5], value_parser = clap::value_parser!(u8).range(1..=5))]
     figures: Vec<u8>,
@@ -56,7 +59,13 @@ fn plan(args: &ReproduceArgs) -> Plan {
     let mut alphas = if args.alphas.is_empty() { alphas } else { args.alphas.clone() };
     alphas.sort_by(f64::total_cmp);
     alphas.dedup();
-    Plan { alphas, seeds: (1..=args.seeds).collect(), figures, interactions, contexts }
+    Plan {
+        alphas,
+        seeds: (args.first_seed..).take(args.seeds as usize).collect(),
+        figures,
+        interactions,
+        contexts,
+    }
 }
 
 pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {

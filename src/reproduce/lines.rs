@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plot::{Marker, Style};
 use super::related::Principle;
-use crate::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyClass, SpecRequest};
+use crate::engine::spec::{Baseline, BaselineKind, BoundKind, OptimizerRequest, PolicyClass, SpecRequest};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -95,11 +95,22 @@ impl Line {
             xi,
             policy_class: (self == Line::LsMixedLogit).then_some(PolicyClass::MixedLogit),
             baseline: Some(baseline),
+            optimizer: (self == Line::LsMixedLogit).then_some(MIXED_LOGIT),
             seed: Some(seed),
             ..SpecRequest::default()
         }
     }
 }
+
+/// A pass over a mixed logit costs many times one over LIG: this many of them, where the default would
+/// allow 60.
+const MIXED_LOGIT: OptimizerRequest = OptimizerRequest {
+    preset: None,
+    epochs: Some(40),
+    learning_rate: None,
+    batch_size: None,
+    max_seconds: None,
+};
 
 /// A figure's lines and where their promises come from.
 pub fn of_figure(figure: u8) -> Vec<(Line, Promise)> {

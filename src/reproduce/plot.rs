@@ -91,7 +91,7 @@ pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure>
     let mut text = String::new();
     {
         let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
-        Painter { root: &root, scale: 1.0 }.figure(figure)?;
+        Painter { root: &root, scale: 1.0, drop: 0.0 }.figure(figure)?;
         root.present().map_err(failure)?;
     }
     std::fs::write(&svg, text)?;
@@ -128,7 +128,7 @@ fn averaged(figure: &Figure, (width, height): (u32, u32)) -> Result<Vec<u8>, Fai
     {
         let backend = BitMapBackend::with_buffer(&mut large, (width * OVERSAMPLING, height * OVERSAMPLING));
         let root = backend.into_drawing_area();
-        Painter { root: &root, scale: f64::from(OVERSAMPLING) }.figure(figure)?;
+        Painter { root: &root, scale: f64::from(OVERSAMPLING), drop: 0.15 }.figure(figure)?;
         root.present().map_err(failure)?;
     }
     let mut small = Vec::with_capacity(w * h * 3);
@@ -199,7 +199,12 @@ fn ticks(low: f64, high: f64, count: f64) -> Vec<f64> {
 /// A number of the axis, with as many digits as the marks' distance needs.
 fn tick_text(value: f64, step: f64, percent: bool) -> String {
     let (value, step) = if percent { (100.0 * value, 100.0 * step) } else { (value, step) };
-    let digits = (0..6).find(|&d| (step * 10f64.powi(d)).fract().abs() < 1e-6).unwrap_or(6) as usize;
+    let digits = (0..6)
+        .find(|&d| {
+            let scaled = step * 10f64.powi(d);
+            (scaled - scaled.round()).abs() < 1e-6
+        })
+        .unwrap_or(6) as usize;
     let text = format!("{:.digits$}", value + 0.0).replace('-', "−");
     if percent { format!("{text} %") } else { text }
 }
@@ -222,6 +227,8 @@ fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
 struct Painter<'a, DB: DrawingBackend> {
     root: &'a DrawingArea<DB, Shift>,
     scale: f64,
+    /// How far letters must be moved down to stand in the middle, in parts of their size.
+    drop: f64,
 }
 
 /// The rectangle of a panel's axes, and what it shows.
@@ -260,6 +267,7 @@ where
         h: HPos,
     ) -> Result<(), Failure> {
         let style = font(size * self.scale, style).color(&colour).pos(Pos::new(h, VPos::Center));
+        let at = (at.0, at.1 + self.drop * size);
         self.root.draw(&Text::new(text.to_string(), self.pixel(at), style)).map_err(failure)
     }
 

@@ -51,7 +51,7 @@ pub struct Chosen {
 const LEARNING_SHARE: f64 = 0.75;
 /// Steps between two tangents, tangents at most, and the decrease that ends a run.
 const STEPS: usize = 8;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 4;
 const TOLERANCE: f64 = 1e-5;
 
 pub fn learn(

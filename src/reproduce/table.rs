@@ -52,7 +52,7 @@ fn table(rows: &[Row], figure: u8, quantity: &Quantity) -> String {
         distinct(rows, figure, |r| r.interactions as f64).iter().map(|&m| m as usize).collect();
     let mut cells = vec![vec![quantity.name.to_string()]];
     cells[0].extend(alphas.iter().map(|a| format!("α = {a}")));
-    if figure <= 2 {
+    if figure <= 2 && quantity.name.contains("risk") {
         cells.push(logging(rows, figure, &alphas));
     }
     for (line, _) in of_figure(figure) {
