@@ -30,11 +30,12 @@ impl Drop for Folder {
     }
 }
 
-/// Images of ten classes: each pixel is bright with a probability of its class's own.
+/// Images of ten classes: a fifth of the pixels, each class's own, are often bright.
 fn write_dataset(folder: &Path) {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
-    let chance: Vec<f64> = (0..CLASSES * PIXELS).map(|_| 0.5 + 0.16 * (rng.random::<f64>() - 0.5)).collect();
-    for (prefix, n) in [("train", 4000u32), ("t10k", 1000)] {
+    let chance: Vec<f64> =
+        (0..CLASSES * PIXELS).map(|_| if rng.random::<f64>() < 0.2 { 0.5 } else { 0.2 }).collect();
+    for (prefix, n) in [("train", 2000u32), ("t10k", 500)] {
         let mut images = [2051u32, n, 28, 28].iter().flat_map(|v| v.to_be_bytes()).collect::<Vec<u8>>();
         let mut labels = [2049u32, n].iter().flat_map(|v| v.to_be_bytes()).collect::<Vec<u8>>();
         for i in 0..n as usize {
@@ -87,7 +88,7 @@ fn check_completeness(rows: &[Row]) {
 
 /// What holds of every row, whatever the data.
 fn check_row(row: &Row) {
-    assert_eq!(row.contexts, 3800, "95 % of the training set");
+    assert_eq!(row.contexts, 1900, "95 % of the training set");
     assert!(row.test_error > 0.0 && row.test_error < 0.05 && row.seconds > 0.0, "{row:?}");
     assert!((-1.0..=0.0).contains(&row.true_risk) && (-1.0..=0.0).contains(&row.logging_risk), "{row:?}");
     assert!(close(row.logging_risk - row.true_risk, row.true_improvement), "{row:?}");
