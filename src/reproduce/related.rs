@@ -27,10 +27,10 @@ pub enum Principle {
 }
 
 impl Principle {
-    /// λ from the heaviest penalty to the lightest: each start is where the heavier one ended.
+    /// The λ to choose from.
     pub fn grid(self) -> [f64; 5] {
         match self {
-            Principle::SampleVariance => [100.0, 30.0, 10.0, 1.0, 0.0],
+            Principle::SampleVariance => [30.0, 10.0, 3.0, 1.0, 0.0],
             Principle::Bayesian => [1e-3, 1e-4, 1e-5, 1e-6, 1e-7],
         }
     }
@@ -68,11 +68,11 @@ pub fn learn(
     let part = |side: Side| MaterialLog::new(&PartLog::new(log, split, side)?, &FeatureMap::Identity);
     let (learning, held_out) = (part(Side::Learn)?, part(Side::Certify)?);
     let objective = Objective { principle, log: &learning, start: &start, tau, control };
-    let mut theta: Vec<f64> = start.iter().copied().collect();
     let mut best: Option<Chosen> = None;
     let logged_risk = crate::engine::baseline::mean_cost(&held_out, control)?;
     for lambda in principle.grid() {
-        theta = objective.minimise(lambda, theta)?;
+        // Always from θ0: too heavy a penalty ends where no logged action is played, and stays there.
+        let theta = objective.minimise(lambda, start.iter().copied().collect())?;
         let policy = softmax(&theta, start.ncols());
         let promised_risk = cips(&held_out, Subject::Policy(&policy), tau, control)?;
         if best.as_ref().is_none_or(|best| promised_risk < best.promised_risk) {
