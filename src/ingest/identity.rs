@@ -1,4 +1,4 @@
-//! Which events and contexts were seen, and with what: 31 bytes an event, and a context 47 and its π0.
+//! Which events and contexts were seen, and with what: about 32 bytes an event, and a context 48 and its π0.
 
 use super::row::Fault;
 use crate::engine::log::agree;
