@@ -50,7 +50,7 @@ fn how_to_read(figure: u8) -> &'static str {
             "Every line pays for its own baseline out of δ. Right: GI* over what `auto` truly gains, cut off at −10 %."
         }
         _ => {
-            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Below 0 on the right: a promise was broken."
+            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Below 0 on the right: the test set gave less than promised."
         }
     }
 }
