@@ -1,5 +1,6 @@
-//! `guarantor`: serve, demo, certify, verify, openapi, simulate, keys, reproduce.
+//! `guarantor`: serve, demo, certify, verify, openapi, simulate, backup, keys, reproduce.
 
+mod backup;
 mod certify;
 mod client;
 mod demo;
@@ -36,6 +37,8 @@ enum Command {
     Openapi,
     /// Write a log of simulated decisions, from a dataset that you know or a toy world.
     Simulate(simulate::SimulateArgs),
+    /// Copy the data directory, whole, while a server runs on it.
+    Backup(backup::BackupArgs),
     /// Make, list and revoke API keys.
     Keys(keys::KeysArgs),
     /// Repeat the paper's experiments, and go past them: tables, CSV and pictures.
@@ -62,6 +65,7 @@ pub fn run(cli: Cli) -> ExitCode {
             Ok(Verdict::Yes)
         }
         Command::Simulate(args) => simulate::simulate(args).map(|()| Verdict::Yes),
+        Command::Backup(args) => backup::backup(args).map(|()| Verdict::Yes),
         Command::Keys(args) => keys::keys(args).map(|()| Verdict::Yes),
         Command::Reproduce(args) => reproduce::reproduce(args).map(|()| Verdict::Yes),
     };

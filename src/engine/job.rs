@@ -15,7 +15,7 @@ use super::claims::{Quantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecError};
 use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
-use super::log::{LogSource, Split};
+use super::log::{Guarded, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
 use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
 use super::split::{self, MaterialLog, PartOne, Target};
@@ -48,6 +48,7 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     for policy in inputs.policies.values().chain(inputs.logging_policy) {
         policy.check()?;
     }
+    let guarded = Guarded::new(inputs.log, control)?;
     let (mut evidence, learning) = match spec.kind {
         JobKind::Evaluate => (Evidence::default(), None),
         JobKind::Learn if certify::is_automatic(spec) => learn_auto(spec, inputs, control)?,
@@ -55,7 +56,8 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     };
     let phase = control.span(0.9, 1.0);
     phase.report(Progress::phase("certifying", 0.0));
-    let certificate = certify(spec, inputs, &evidence, learning, &phase)?;
+    let inputs = Inputs { log: &guarded, ..*inputs };
+    let certificate = certify(spec, &inputs, &evidence, learning, &phase)?;
     settle(spec, &mut evidence, &certificate)?;
     control.report(Progress::phase("done", 1.0));
     Ok(Finished { certificate, evidence })

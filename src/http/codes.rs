@@ -81,7 +81,9 @@ codes! {
     TooManyUploads 429 "too_many_uploads" "As many uploads as this server reads at a time are under way";
     QueueFull 429 "queue_full" "The queue is full";
     Internal 500 "internal" "Something went wrong on our side";
+    Damaged 500 "damaged" "Stored data is damaged";
     Unavailable 503 "unavailable" "The service cannot answer at the moment";
+    InsufficientStorage 507 "insufficient_storage" "There is no room left to store this";
 }
 
 impl utoipa::PartialSchema for Code {

@@ -9,6 +9,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::codes::Code;
 use super::problem::Problem;
+use crate::store::StoreError;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(healthz))
@@ -35,16 +36,20 @@ async fn livez() -> Json<Alive> {
     Json(Alive { status: "ok" })
 }
 
-/// Ready for requests: the store answers and the process is not shutting down.
+/// Ready for requests: the store answers and takes writes, and the process is not shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "Operations",
     responses((status = 200, description = "Ready", body = Alive),
-              (status = 503, description = "`unavailable`: draining, or the store is away")))]
+              (status = 503, description = "`unavailable`: draining, or the store is away, full or read-only")))]
 async fn readyz(State(app): State<App>) -> Result<Json<Alive>, Problem> {
     if app.is_draining() {
         return Err(Problem::new(Code::Unavailable, "The server is shutting down."));
     }
-    app.store.repository().ping().await?;
-    Ok(Json(Alive { status: "ok" }))
+    match app.store.check_ready().await {
+        Err(StoreError::Full(_)) => {
+            Err(Problem::new(Code::Unavailable, "There is no room left in the data directory."))
+        }
+        ready => Ok(ready.map(|()| Json(Alive { status: "ok" }))?),
+    }
 }
 
 /// Ready, and in what state.

@@ -21,12 +21,13 @@ use super::codes::Code;
 use super::extract::header_text;
 use super::problem::Problem;
 use super::request::panic_message;
-use crate::store::{Begun, IdempotentRequest, StoredAnswer, Workspace};
+use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace};
 
 const KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Kept with an upload's answer and never sent: what the body was, known only once it was read.
 const BODY_DIGEST: &str = "guarantor-body-digest";
+const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A creating request as idempotency sees it.
 pub struct Creation {
@@ -119,13 +120,9 @@ impl Creation {
                 Ok(done) => done,
                 Err(panic) => Err(Problem::internal(panic_message(&*panic))),
             };
-            let repository = app.store.repository();
-            match (&self.key, &done) {
-                (Some(key), Ok(created)) => {
-                    repository.complete_request(&self.workspace, key, &created.answer).await?;
-                }
-                (Some(key), Err(_)) => repository.abandon_request(&self.workspace, key).await?,
-                (None, _) => {}
+            if let Some(key) = self.key {
+                let answer = done.as_ref().ok().map(|created| created.answer.clone());
+                settle(app, Settlement { workspace: self.workspace, key, answer }, self.patience).await;
             }
             done
         };
@@ -134,6 +131,39 @@ impl Creation {
             Err(error) => Err(Problem::internal(error)),
         }
     }
+}
+
+/// What becomes of a key when its work has ended: the answer is kept, or the key is free again.
+struct Settlement {
+    workspace: Workspace,
+    key: String,
+    answer: Option<StoredAnswer>,
+}
+
+impl Settlement {
+    async fn write(&self, app: &App) -> Result<(), StoreError> {
+        let repository = app.store.repository();
+        match &self.answer {
+            Some(answer) => repository.complete_request(&self.workspace, &self.key, answer).await,
+            None => repository.abandon_request(&self.workspace, &self.key).await,
+        }
+    }
+}
+
+/// The work is done or was refused, whatever becomes of the key: a store that cannot write at the
+/// moment is asked again behind the answer. Until then a repeated request is told to wait.
+async fn settle(app: App, settlement: Settlement, patience: Duration) {
+    let Err(error) = settlement.write(&app).await else { return };
+    tracing::warn!(%error, "an idempotency key could not be settled; trying again");
+    tokio::spawn(async move {
+        let deadline = tokio::time::Instant::now() + patience;
+        while tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(SETTLE_AGAIN).await;
+            if settlement.write(&app).await.is_ok() {
+                return;
+            }
+        }
+    });
 }
 
 /// The answer that was given first, if `digest` is of the body that it was given to.

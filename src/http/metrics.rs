@@ -106,12 +106,16 @@ pub fn job_ended(job: &Job) {
             histogram!("guarantor_job_compute_seconds").record(finished.seconds_since(started));
         }
     }
+    if let Some(failure) = &job.failure {
+        counter!("guarantor_job_failures_total", "code" => failure.code.clone()).increment(1);
+    }
     if let Some(result) = &job.result {
-        let decision = match result.decision {
-            Decision::Deploy => "deploy",
-            Decision::Keep => "keep",
-        };
-        counter!("guarantor_decisions_total", "decision" => decision).increment(1);
+        counter!("guarantor_decisions_total", "decision" => result.decision.name()).increment(1);
+        if result.decision == Decision::Keep {
+            for reason in &result.reasons {
+                counter!("guarantor_keep_reasons_total", "reason" => reason.code.clone()).increment(1);
+            }
+        }
     }
 }
 
@@ -126,6 +130,9 @@ pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     gauge!("guarantor_queue_oldest_seconds").set(depth.oldest_seconds);
     let uploads = app.config.max_concurrent_uploads as usize - app.uploads.available_permits();
     gauge!("guarantor_uploads_running").set(uploads as f64);
+    if let Some(free) = app.store.free_bytes() {
+        gauge!("guarantor_data_free_bytes").set(free as f64);
+    }
     app.metrics.run_upkeep();
     let kind = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
     Ok((kind, app.metrics.render()).into_response())

@@ -96,6 +96,9 @@ fn complete(api: &mut OpenApi) {
     }
 }
 
+/// Where a POST stores something, and may find no room for it.
+const CREATING: [&str; 4] = ["/v1/datasets", "/v1/datasets/{id}/rows", "/v1/policies", "/v1/jobs"];
+
 fn complete_operation(path: &str, operation: &mut Operation) {
     let mut problems = vec![Code::Internal];
     if path.starts_with("/v1/") {
@@ -103,6 +106,9 @@ fn complete_operation(path: &str, operation: &mut Operation) {
         let key = SecurityRequirement::new("api_key", Vec::<String>::new());
         operation.security = Some(vec![key, SecurityRequirement::default()]);
         problems.extend([Code::InvalidQuery, Code::Unauthorized, Code::RequestTimeout, Code::Unavailable]);
+    }
+    if operation.request_body.is_some() && CREATING.contains(&path) {
+        problems.push(Code::InsufficientStorage);
     }
     if path.contains("{id}") {
         problems.push(Code::NotFound);

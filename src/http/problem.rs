@@ -163,6 +163,9 @@ impl From<ResolveError> for Problem {
     }
 }
 
+/// A disk is seldom mended sooner.
+const UNWRITABLE: Duration = Duration::from_secs(60);
+
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
@@ -190,6 +193,23 @@ impl From<StoreError> for Problem {
             StoreError::BadCursor => {
                 let message = "is not a cursor that this list gave out; use the `next` of an earlier page";
                 Problem::field(Code::InvalidCursor, "after", message)
+            }
+            StoreError::Damaged(what) => {
+                tracing::error!(error = what, "stored data is damaged");
+                let detail =
+                    format!("Stored data is damaged and was not used: {what}. Restore it from a backup.");
+                Problem::new(Code::Damaged, detail)
+            }
+            StoreError::Full(why) => {
+                tracing::error!(error = why, "there is no room for data");
+                let detail =
+                    "The server has no room to store this; nothing was stored. Try again once there is.";
+                Problem::new(Code::InsufficientStorage, detail).retry_after(UNWRITABLE)
+            }
+            StoreError::ReadOnly(why) => {
+                tracing::error!(error = why, "the data directory cannot be written");
+                let detail = "The server cannot write its data at the moment; nothing was stored.";
+                Problem::new(Code::Unavailable, detail).retry_after(UNWRITABLE)
             }
             error if error.is_transient() => {
                 tracing::error!(%error, "the store is away");

@@ -33,6 +33,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use futures_util::Stream;
+use uuid::Uuid;
 
 use crate::engine::log::Outcome;
 use crate::engine::policy::PolicyParams;
@@ -114,6 +115,8 @@ pub struct Upload {
 /// Rows to be added to a dataset, as `dataset` is now.
 pub struct Append {
     pub dataset: Dataset,
+    /// The same when the request is repeated: `Store::appended` finds what it made.
+    pub request: Uuid,
     pub format: Format,
     pub encoding: Encoding,
     /// The dataset's own, where it has one.
@@ -129,7 +132,8 @@ where
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
     let coded = (upload.format, upload.encoding);
-    let content = receive(store, upload.id, coded, Checker::new(rules), Vec::new(), body).await?;
+    let part = dataset_part_key(upload.id, upload.id.into());
+    let content = receive(store, part, coded, Checker::new(rules), Vec::new(), body).await?;
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
     let new = NewDataset {
         id: upload.id,
@@ -153,7 +157,8 @@ where
     let checker = on_blocking_thread(move || after(stored, Checker::new(rules))).await??;
     let kept = before.content.parts.clone();
     let coded = (append.format, append.encoding);
-    let content = receive(store, before.id, coded, checker, kept, body).await?;
+    let part = dataset_part_key(before.id, append.request);
+    let content = receive(store, part, coded, checker, kept, body).await?;
     let first_new = before.content.parts.len();
     let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
     let added =
@@ -173,7 +178,7 @@ fn after(stored: StoredLog, mut checker: Checker) -> Result<Checker, IngestError
 /// Decodes the body through the checker into a part of its own.
 async fn receive<S>(
     store: &Store,
-    id: DatasetId,
+    part: String,
     coded: (Format, Encoding),
     checker: Checker,
     kept: Vec<crate::store::BlobRef>,
@@ -183,7 +188,7 @@ where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
     let (sender, reader) = pipe::pipe();
-    let sink = part::Part::new(store.blobs().clone(), dataset_part_key(id));
+    let sink = part::Part::new(store.blobs().clone(), part);
     let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, sink, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| IngestError::Crashed)?;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::Queue;
 use super::compute::{self, Computed};
 use super::runner::{RunError, Runner};
+use super::timeline::Timeline;
 use super::worker::Phase;
 use crate::engine::control::Progress;
 use crate::store::{Claim, JobFailure, JobProgress, StoreError};
@@ -25,6 +26,7 @@ pub struct Attempt<'a> {
     queue: &'a Queue,
     claim: &'a Claim,
     stop: Arc<AtomicBool>,
+    timeline: Arc<Timeline>,
     began: Instant,
     last_kept: Instant,
     last_report: Instant,
@@ -46,6 +48,7 @@ pub struct Ended {
     pub end: End,
     /// Whether the user asked to stop, as opposed to a shutdown.
     pub cancelled: bool,
+    pub timeline: Arc<Timeline>,
 }
 
 impl<'a> Attempt<'a> {
@@ -57,6 +60,7 @@ impl<'a> Attempt<'a> {
             queue,
             claim,
             stop,
+            timeline: Arc::new(Timeline::new()),
             began: now,
             last_kept: now,
             last_report: now,
@@ -72,7 +76,8 @@ impl<'a> Attempt<'a> {
         mut phase: watch::Receiver<Phase>,
     ) -> Ended {
         let (reports, mut progress) = watch::channel(None);
-        let work = work(runner, self.claim, pool.clone(), self.stop.clone(), reports);
+        let timeline = self.timeline.clone();
+        let work = work(runner, self.claim, pool.clone(), self.stop.clone(), reports, timeline);
         tokio::pin!(work);
         let mut tick = interval(self.queue.settings().tick);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +95,8 @@ impl<'a> Attempt<'a> {
         };
         self.queue.shared.unregister(self.claim.job.id, &self.stop);
         let stopped_by_user = self.cancelled || (give_up.is_none() && self.stop.load(Ordering::Relaxed));
-        Ended { end: if self.lease_lost { End::LeaseLost } else { end }, cancelled: stopped_by_user }
+        let end = if self.lease_lost { End::LeaseLost } else { end };
+        Ended { end, cancelled: stopped_by_user, timeline: self.timeline }
     }
 
     /// Keeps the lease with a write when there is something to say or it is time, else only looks.
@@ -151,12 +157,13 @@ async fn work(
     pool: Arc<ThreadPool>,
     stop: Arc<AtomicBool>,
     reports: watch::Sender<Option<Progress>>,
+    timeline: Arc<Timeline>,
 ) -> End {
     let prepared = match runner.prepare(&claim.job).await {
         Ok(prepared) => prepared,
         Err(error) => return End::NotRun(error),
     };
-    let started = match compute::start(pool, prepared, stop, reports) {
+    let started = match compute::start(pool, prepared, stop, reports, timeline) {
         Ok(started) => started,
         Err(error) => {
             tracing::error!(%error, "no thread for a job");

@@ -10,6 +10,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{oneshot, watch};
 
 use super::runner::Prepared;
+use super::timeline::{DECODING, Timeline};
 use crate::engine::control::{Control, Progress};
 use crate::engine::{self, Finished};
 
@@ -46,10 +47,13 @@ pub fn start(
     prepared: Prepared,
     stop: Arc<AtomicBool>,
     progress: watch::Sender<Option<Progress>>,
+    timeline: Arc<Timeline>,
 ) -> std::io::Result<oneshot::Receiver<Computed>> {
     let (sender, receiver) = oneshot::channel();
     std::thread::Builder::new().name("job".into()).spawn(move || {
+        timeline.enter(DECODING);
         let report = |report: Progress| {
+            timeline.enter(&report.phase);
             progress.send_replace(Some(report));
         };
         let work = || pool.install(|| prepared(&Control::new(&stop, &report)));

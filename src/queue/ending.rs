@@ -1,19 +1,22 @@
 //! From how a computation ended to what the store keeps of it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::try_join3;
+use metrics::{counter, histogram};
 
 use super::Queue;
 use super::attempt::{End, Ended};
 use super::compute::Computed;
 use super::runner::RunError;
+use super::timeline::STORING;
 use crate::engine::certificate::Certificate;
 use crate::engine::{EngineError, Finished};
 use crate::store::{
-    Claim, Finish, JobFailure, JobResult, PolicyId, Result, Store, StoreError, Success, describe_policy,
-    job_key, json_bytes, policy_key,
+    Claim, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError, Success,
+    describe_policy, job_key, json_bytes, policy_key,
 };
 
 /// The waits between tries to write an ending down. After them the lease runs out and the job is
@@ -28,27 +31,33 @@ const RETRIES: [Duration; 4] = [
 impl Queue {
     /// Writes the ending down, or nothing where the lease is lost.
     pub async fn conclude(&self, claim: &Claim, ended: Ended) {
+        let timeline = ended.timeline.clone();
+        timeline.enter(STORING);
         let Some(finish) = self.finish_for(claim, ended).await else { return };
         let (id, token) = (claim.job.id, claim.token);
         let terms = self.settings().terms();
         for wait in RETRIES.into_iter().map(Some).chain([None]) {
             match self.store().repository().finish_job(id, token, &terms, finish.clone()).await {
                 Ok(job) if job.status.is_finished() => {
-                    tracing::info!(job_id = %id, status = job.status.name(), attempt = job.attempt, "job ended");
+                    record_end(&job, &timeline.phases());
                     self.announce_end(&job);
                     return;
                 }
                 Ok(_) => {
-                    tracing::info!(job_id = %id, "job put back into the queue");
+                    record_return(id, &finish);
                     self.shared.signals.notify(id);
                     self.shared.work.notify_one();
                     return;
                 }
                 Err(StoreError::LeaseLost(_)) => {
                     tracing::warn!(job_id = %id, "the lease was lost before the end was written");
+                    self.store().blobs().delete(&files_of(&finish)).await;
                     return;
                 }
-                Err(error) => tracing::error!(job_id = %id, %error, "a job's end could not be written"),
+                Err(error) => {
+                    self.note_unwritable(&error);
+                    tracing::error!(job_id = %id, %error, "a job's end could not be written");
+                }
             }
             match wait {
                 Some(wait) => tokio::time::sleep(wait).await,
@@ -92,12 +101,72 @@ impl Queue {
                     Err(error) => {
                         tracing::error!(job_id = %claim.job.id, %error, "a certificate could not be stored");
                         let message = "the certificate could not be stored";
-                        Finish::Retry(JobFailure::new("attempts_exhausted", message))
+                        match self.note_unwritable(&error) {
+                            true => Finish::Postponed(format!("{message}: the disk takes no data")),
+                            false => Finish::Retry(JobFailure::new("attempts_exhausted", message)),
+                        }
                     }
                 }
             }
         })
     }
+
+    /// Whether it was the disk that refused; workers then wait for it.
+    fn note_unwritable(&self, error: &StoreError) -> bool {
+        let unwritable = error.is_unwritable();
+        if unwritable {
+            self.shared.unwritable.store(true, Ordering::Relaxed);
+        }
+        unwritable
+    }
+}
+
+/// The one line from which an operator sees why a job was slow, failed or kept.
+pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
+    for (phase, took) in phases {
+        histogram!("guarantor_job_phase_seconds", "phase" => phase.clone()).record(took.as_secs_f64());
+    }
+    let spent: Vec<String> =
+        phases.iter().map(|(phase, t)| format!("{phase} {:.3}", t.as_secs_f64())).collect();
+    let reasons = job.result.as_ref().map(|result| {
+        let codes: Vec<&str> = result.reasons.iter().map(|reason| reason.code.as_str()).collect();
+        codes.join(",")
+    });
+    let began = job.started_at.unwrap_or(job.created_at);
+    tracing::info!(
+        job_id = %job.id,
+        workspace = %job.workspace,
+        dataset_id = %job.dataset_id,
+        dataset_version = job.dataset_version,
+        status = job.status.name(),
+        attempt = job.attempt,
+        decision = job.result.as_ref().map(|result| result.decision.name()),
+        reasons,
+        guaranteed_improvement = job.result.as_ref().map(|result| result.guaranteed_improvement),
+        error_code = job.failure.as_ref().map(|failure| failure.code.as_str()),
+        error = job.failure.as_ref().map(|failure| failure.message.as_str()),
+        wait_seconds = began.seconds_since(job.created_at),
+        run_seconds = job.finished_at.map(|end| end.seconds_since(began)),
+        phases = spent.join(", "),
+        "job ended"
+    );
+}
+
+fn record_return(id: JobId, finish: &Finish) {
+    let (cause, reason) = match finish {
+        Finish::Postponed(reason) => ("disk", reason.as_str()),
+        Finish::Retry(failure) => ("store", failure.message.as_str()),
+        _ => ("shutdown", "the server is shutting down"),
+    };
+    counter!("guarantor_jobs_requeued_total", "cause" => cause).increment(1);
+    tracing::warn!(job_id = %id, cause, reason, "job put back into the queue");
+}
+
+/// What `store_files` wrote for an ending that nobody will name.
+fn files_of(finish: &Finish) -> Vec<String> {
+    let Finish::Succeeded(success) = finish else { return Vec::new() };
+    let policy = success.policy.as_ref().map(|policy| &policy.params);
+    [&success.certificate, &success.evidence].into_iter().chain(policy).map(|blob| blob.key.clone()).collect()
 }
 
 /// The files first; the rows that name them are `finish_job`'s, in one transaction.

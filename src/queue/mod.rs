@@ -15,6 +15,7 @@ mod ending;
 mod resolve;
 mod runner;
 mod signals;
+mod timeline;
 mod worker;
 
 use std::collections::HashMap;
@@ -82,6 +83,9 @@ struct Shared {
     work: Notify,
     /// The stop flags of the jobs that run in this process.
     running: Mutex<HashMap<JobId, Arc<AtomicBool>>>,
+    /// Set when an ending could not be written for want of a disk that takes it: no job starts
+    /// until the disk does again, for its result would have nowhere to go.
+    unwritable: AtomicBool,
     ended: broadcast::Sender<Job>,
 }
 
@@ -93,6 +97,7 @@ impl Queue {
             signals: signals::Signals::default(),
             work: Notify::new(),
             running: Mutex::default(),
+            unwritable: AtomicBool::new(false),
             ended: broadcast::channel(256).0,
         };
         Queue { shared: Arc::new(shared) }

@@ -1,13 +1,16 @@
 //! Workers: each claims a job, sees it through, and claims the next.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use metrics::counter;
 use rayon::ThreadPool;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::attempt::Attempt;
+use super::ending::record_end;
 use super::runner::Runner;
 use super::{Queue, compute};
 use crate::store::{Claim, Result};
@@ -95,16 +98,28 @@ impl Worker {
 
     async fn next(&self) -> Result<Option<Claim>> {
         let (store, terms) = (self.queue.store(), self.queue.settings().terms());
-        for id in store.repository().expire_leases(&terms).await? {
-            tracing::warn!(job_id = %id, "a job's process stopped answering");
-            self.queue.shared.signals.notify(id);
+        let unwritable = &self.queue.shared.unwritable;
+        if unwritable.load(Ordering::Relaxed) {
+            store.check_ready().await?;
+            unwritable.store(false, Ordering::Relaxed);
+        }
+        for job in store.repository().expire_leases(&terms).await? {
+            tracing::warn!(job_id = %job.id, attempt = job.attempt, "a job's process stopped answering");
+            if job.status.is_finished() {
+                record_end(&job, &[]);
+                self.queue.announce_end(&job);
+            } else {
+                counter!("guarantor_jobs_requeued_total", "cause" => "lease").increment(1);
+                self.queue.shared.signals.notify(job.id);
+            }
         }
         store.repository().claim_job(&terms).await
     }
 
     async fn see_through(&self, claim: Claim) {
         let job = &claim.job;
-        tracing::info!(job_id = %job.id, workspace = %job.workspace, attempt = job.attempt, "job started");
+        let wait_seconds = job.started_at.map(|start| start.seconds_since(job.created_at));
+        tracing::info!(job_id = %job.id, workspace = %job.workspace, attempt = job.attempt, wait_seconds, "job started");
         self.queue.shared.signals.notify(job.id);
         let attempt = Attempt::new(&self.queue, &claim);
         let ended = attempt.run(&*self.runner, &self.pool, self.phase.clone()).await;

@@ -5,7 +5,6 @@
 use std::ops::Range;
 use std::path::Path as FsPath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -84,13 +83,10 @@ impl Blobs {
         }
     }
 
-    /// Keys of blobs that were written longer ago than `age`.
-    pub async fn older_than(&self, age: Duration) -> Result<Vec<String>> {
-        let age = chrono::TimeDelta::from_std(age).unwrap_or(chrono::TimeDelta::MAX);
+    /// The keys of all blobs.
+    pub async fn keys(&self) -> Result<Vec<String>> {
         let all: Vec<_> = self.objects.list(None).try_collect().await?;
-        let now = chrono::Utc::now();
-        let old = |meta: &object_store::ObjectMeta| now.signed_duration_since(meta.last_modified) >= age;
-        Ok(all.into_iter().filter(old).map(|meta| meta.location.to_string()).collect())
+        Ok(all.into_iter().map(|meta| meta.location.to_string()).collect())
     }
 }
 

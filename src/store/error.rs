@@ -59,12 +59,18 @@ pub enum StoreError {
     /// The database is of a newer release, or the data directory belongs to another process.
     #[error("{0}")]
     Refused(String),
+    /// Nothing was written; the same call may succeed once there is room again.
+    #[error("there is no room left for data: {0}")]
+    Full(String),
+    /// Nothing was written; somebody has to make the data directory writable again.
+    #[error("the data cannot be written: {0}")]
+    ReadOnly(String),
     #[error("database: {0}")]
-    Database(#[from] sqlx::Error),
+    Database(sqlx::Error),
     #[error("blob store: {0}")]
-    Blobs(#[from] object_store::Error),
+    Blobs(object_store::Error),
     #[error("file system: {0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
 }
 
 impl StoreError {
@@ -78,7 +84,65 @@ impl StoreError {
 
     /// Whether the same call may succeed later: the store is away rather than the request wrong.
     pub fn is_transient(&self) -> bool {
-        matches!(self, StoreError::Database(_) | StoreError::Blobs(_) | StoreError::Io(_))
+        let away = matches!(self, StoreError::Database(_) | StoreError::Blobs(_) | StoreError::Io(_));
+        away || self.is_unwritable()
+    }
+
+    /// Whether it was the place where data goes that refused, and not the data.
+    pub fn is_unwritable(&self) -> bool {
+        matches!(self, StoreError::Full(_) | StoreError::ReadOnly(_))
+    }
+}
+
+/// SQLite's primary result codes, which the low byte of an extended one is.
+const SQLITE_READONLY: i32 = 8;
+const SQLITE_CORRUPT: i32 = 11;
+const SQLITE_FULL: i32 = 13;
+const SQLITE_NOTADB: i32 = 26;
+/// The shared memory of the write-ahead log could not grow.
+const SQLITE_IOERR_SHMSIZE: i32 = 4874;
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
+        match code {
+            Some(SQLITE_IOERR_SHMSIZE) => StoreError::Full(error.to_string()),
+            Some(code) => match code & 0xff {
+                SQLITE_FULL => StoreError::Full(error.to_string()),
+                SQLITE_READONLY => StoreError::ReadOnly(error.to_string()),
+                SQLITE_CORRUPT | SQLITE_NOTADB => StoreError::damaged("the database", error),
+                _ => StoreError::Database(error),
+            },
+            None => StoreError::Database(error),
+        }
+    }
+}
+
+impl From<object_store::Error> for StoreError {
+    fn from(error: object_store::Error) -> Self {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+        while let Some(inner) = cause {
+            if let Some(unwritable) = inner.downcast_ref().and_then(unwritable) {
+                return unwritable;
+            }
+            cause = inner.source();
+        }
+        StoreError::Blobs(error)
+    }
+}
+
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        unwritable(&error).unwrap_or(StoreError::Io(error))
+    }
+}
+
+fn unwritable(error: &std::io::Error) -> Option<StoreError> {
+    use std::io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    match error.kind() {
+        StorageFull | QuotaExceeded => Some(StoreError::Full(error.to_string())),
+        ReadOnlyFilesystem | PermissionDenied => Some(StoreError::ReadOnly(error.to_string())),
+        _ => None,
     }
 }
 

@@ -4,7 +4,9 @@
 //! the file, then in one transaction the row that names it; delete the row, then the file. A crash
 //! in between leaves a file that no row names, and `sweep` removes it.
 
+mod backup;
 mod blobs;
+mod disk;
 mod error;
 mod ids;
 mod keys;
@@ -16,12 +18,15 @@ mod repository;
 mod signing;
 mod sqlite;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::engine::certificate::{Certificate, Document, Evidence, SigningKey};
 use crate::engine::policy::PolicyParams;
+use disk::Disk;
 
+pub use backup::{BackedUp, back_up};
 pub use blobs::{BlobWriter, Blobs};
 pub use error::{Resource, Result, StoreError};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
@@ -42,11 +47,22 @@ pub struct Store {
     blobs: Blobs,
     signing_key: Option<Arc<SigningKey>>,
     log_memory: LogMemory,
+    /// Files that the last sweep found no row for, and when a sweep first did.
+    orphans: Arc<Mutex<HashMap<String, Instant>>>,
+    /// None where the data is not on a disk of this machine.
+    disk: Option<Disk>,
 }
 
 impl Store {
     pub fn new(repository: Arc<dyn Repository>, blobs: Blobs) -> Self {
-        Store { repository, blobs, signing_key: None, log_memory: LogMemory::default() }
+        Store {
+            repository,
+            blobs,
+            signing_key: None,
+            log_memory: LogMemory::default(),
+            orphans: Arc::default(),
+            disk: None,
+        }
     }
 
     /// The same store, with other terms for the logs that jobs read.
@@ -64,6 +80,20 @@ impl Store {
 
     pub fn blobs(&self) -> &Blobs {
         &self.blobs
+    }
+
+    /// Ready to read and to write, or why not.
+    pub async fn check_ready(&self) -> Result<()> {
+        self.repository.ping().await?;
+        match &self.disk {
+            Some(disk) => disk.check_writable().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes that may still be stored, where that can be known.
+    pub fn free_bytes(&self) -> Option<u64> {
+        self.disk.as_ref().and_then(|disk| disk.free_bytes().ok())
     }
 
     /// Stores parameters that `PolicyParams::check` has accepted.
@@ -107,6 +137,31 @@ impl Store {
         Ok(())
     }
 
+    /// The version that the append with this request's id made, if it got so far.
+    pub async fn appended(
+        &self,
+        workspace: &Workspace,
+        id: DatasetId,
+        request: uuid::Uuid,
+    ) -> Result<Option<Dataset>> {
+        let prefix = dataset_part_prefix(id, request);
+        let of_request =
+            |dataset: &Dataset| dataset.content.parts.iter().any(|part| part.key.starts_with(&prefix));
+        let mut found = self.repository.dataset(workspace, id).await?;
+        if !of_request(&found) {
+            return Ok(None);
+        }
+        // Later appends keep the part: it was the earliest version with it that the request made.
+        while found.version > 1 {
+            let before = self.repository.dataset_version(workspace, id, found.version - 1).await?;
+            if !of_request(&before) {
+                break;
+            }
+            found = before;
+        }
+        Ok(Some(found))
+    }
+
     /// None while the job has none.
     pub async fn certificate(&self, job: &Job) -> Result<Option<Certificate>> {
         let Some(blob) = &job.certificate else { return Ok(None) };
@@ -139,18 +194,32 @@ impl Store {
         }
     }
 
-    /// Applies the retention, if there is one, and removes what crashes left behind: files older
-    /// than `orphan_age` that no row names. That age must exceed the longest upload.
+    /// Applies the retention, if there is one, and removes what crashes left behind: files that no
+    /// row named in any sweep of the last `orphan_age`. That age must exceed the longest upload.
     pub async fn sweep(&self, retention: Option<Duration>, orphan_age: Duration) -> Result<()> {
         if let Some(age) = retention {
             let blobs = self.repository.sweep_jobs(age).await?;
             self.blobs.delete(&blobs).await;
         }
         self.repository.sweep_requests().await?;
-        let old = self.blobs.older_than(orphan_age).await?;
-        let orphans = self.repository.unnamed_blobs(&old).await?;
-        self.blobs.delete(&orphans).await;
+        let keys = self.blobs.keys().await?;
+        let orphans = self.repository.unnamed_blobs(&keys).await?;
+        self.blobs.delete(&self.known_for(orphan_age, orphans)).await;
         Ok(())
+    }
+
+    /// Those of `orphans` that were known as such `age` ago. By this process's own clock: the files'
+    /// times are the wall clock's, and when that jumps a file may look older than it is.
+    fn known_for(&self, age: Duration, orphans: Vec<String>) -> Vec<String> {
+        let mut known = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let since = |key: &String| known.get(key).copied().unwrap_or(now);
+        let dated: HashMap<String, Instant> =
+            orphans.into_iter().map(|key| (key.clone(), since(&key))).collect();
+        let is_old = |first: &Instant| now.duration_since(*first) >= age;
+        let (old, young) = dated.into_iter().partition(|(_, first)| is_old(first));
+        *known = young;
+        HashMap::into_keys(old).collect()
     }
 
     async fn read_json<T: serde::de::DeserializeOwned>(&self, blob: &BlobRef) -> Result<T> {
@@ -183,9 +252,14 @@ pub fn policy_key(id: PolicyId) -> String {
     format!("policies/{id}.json")
 }
 
-/// Appends have parts of their own, so the key is new each time.
-pub fn dataset_part_key(id: DatasetId) -> String {
-    format!("datasets/{id}/{}.parquet", uuid::Uuid::now_v7())
+/// The request is in the key so that a repeated one finds what the first has made; the rest is new
+/// each time, because an attempt that was given up may still be writing.
+pub fn dataset_part_key(id: DatasetId, request: uuid::Uuid) -> String {
+    format!("{}{}.parquet", dataset_part_prefix(id, request), uuid::Uuid::now_v7())
+}
+
+fn dataset_part_prefix(id: DatasetId, request: uuid::Uuid) -> String {
+    format!("datasets/{id}/{request}-")
 }
 
 /// The token is in the key because a worker that lost its lease may still be writing.

@@ -3,8 +3,10 @@
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::blobs::{Blobs, remove_unfinished};
+use super::disk::Disk;
 use super::error::{Result, StoreError};
 use super::sqlite::Sqlite;
 use super::{LogMemory, Repository, Store};
@@ -23,14 +25,17 @@ impl Store {
             let message = format!("the data directory {} cannot be made: {error}", directory.display());
             StoreError::Refused(message)
         })?;
-        let repository = Sqlite::open(&directory.join("guarantor.sqlite")).await?;
-        let store = Store::new(Arc::new(repository), Blobs::in_directory(&blob_directory(directory))?);
+        let repository = Sqlite::open(&database_file(directory)).await?;
+        let blobs = Blobs::in_directory(&blob_directory(directory))?;
+        let disk = Some(Disk::new(directory.to_owned()));
+        let store = Store { disk, ..Store::new(Arc::new(repository), blobs) };
         let scratch = Some(directory.to_path_buf());
         Ok(store.with_log_memory(LogMemory { scratch, ..LogMemory::default() }))
     }
 
     /// For the one server on a directory: whatever an earlier process was doing when it died is
-    /// free to be taken up again at once. Keep the lock for as long as the server runs.
+    /// free to be taken up again at once, and what it left half-done is removed. A damaged database
+    /// is refused. Keep the lock for as long as the server runs.
     pub async fn take_over(&self, directory: &Path) -> Result<DirectoryLock> {
         let path = directory.join("lock");
         let file = File::create(&path)?;
@@ -44,14 +49,21 @@ impl Store {
             }
             Err(TryLockError::Error(error)) => return Err(error.into()),
         }
-        remove_unfinished(&blob_directory(directory))?;
         let repository: &dyn Repository = self.repository();
+        repository.check_integrity().await?;
+        remove_unfinished(&blob_directory(directory))?;
         repository.end_all_leases().await?;
         repository.release_requests().await?;
+        // Nothing is being uploaded yet, so a file that no row names was left by a crash.
+        self.sweep(None, Duration::ZERO).await?;
         Ok(DirectoryLock { _file: file })
     }
 }
 
-fn blob_directory(directory: &Path) -> PathBuf {
+pub fn database_file(directory: &Path) -> PathBuf {
+    directory.join("guarantor.sqlite")
+}
+
+pub fn blob_directory(directory: &Path) -> PathBuf {
     directory.join("blobs")
 }

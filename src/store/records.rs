@@ -310,6 +310,8 @@ pub enum Finish {
     Cancelled,
     /// Back to its place in the queue as if this attempt had not begun: the process is shutting down.
     Released,
+    /// The same for a reason of the store's own: its result could not be written.
+    Postponed(String),
     /// Back to its place in the queue, or failed when this was the last attempt: something outside
     /// of the job was in the way.
     Retry(JobFailure),

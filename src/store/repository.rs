@@ -87,7 +87,7 @@ pub trait Jobs: Send + Sync {
 pub trait Leases: Send + Sync {
     /// Puts jobs whose lease has run out back into their places (or ends them: cancelled where that
     /// was asked, failed after the last attempt). Returns the jobs that changed.
-    async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<JobId>>;
+    async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>>;
     /// The next job, if one waits: of the workspace that was served least recently, the oldest.
     async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>>;
     /// Keeps the job for another while, writes progress if there is some, and says whether
@@ -146,6 +146,8 @@ pub trait Upkeep: Send + Sync {
     /// Cheap, and fails when the database is away.
     async fn ping(&self) -> Result<()>;
     async fn now(&self) -> Result<Timestamp>;
+    /// Reads the whole database and fails with `Damaged` where it is not in order.
+    async fn check_integrity(&self) -> Result<()>;
     /// Deletes jobs that finished longer ago than `age`, with their events and the policies that
     /// they learned where nothing else uses those. Returns the blobs to delete.
     async fn sweep_jobs(&self, age: Duration) -> Result<Vec<String>>;

@@ -14,7 +14,8 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_guarantor");
 pub struct Server {
     child: Child,
     pub base: String,
-    pub data: tempfile::TempDir,
+    pub data: DataDir,
+    log: Option<std::path::PathBuf>,
     environment: Vec<(String, String)>,
 }
 
@@ -24,15 +25,61 @@ impl Server {
     }
 
     pub fn start_with(environment: &[(&str, &str)]) -> Server {
-        let data = tempfile::tempdir().unwrap();
+        Server::with_data(DataDir::Own(tempfile::tempdir().unwrap()), environment)
+    }
+
+    /// On a directory that is there already and stays when the server goes.
+    pub fn start_on(directory: &std::path::Path, environment: &[(&str, &str)]) -> Server {
+        Server::with_data(DataDir::Given(directory.to_owned()), environment)
+    }
+
+    fn with_data(data: DataDir, environment: &[(&str, &str)]) -> Server {
         let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let (child, base) = spawn(data.path(), &environment);
-        Server { child, base, data, environment }
+        let (child, base) = spawn(data.path(), &environment, None);
+        Server { child, base, data, environment, log: None }
+    }
+
+    /// With what it logs appended to a file.
+    pub fn start_logging(environment: &[(&str, &str)], log: &std::path::Path) -> Server {
+        let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let data = DataDir::Own(tempfile::tempdir().unwrap());
+        let (child, base) = spawn(data.path(), &environment, Some(log));
+        Server { child, base, data, environment, log: Some(log.to_owned()) }
+    }
+
+    /// As another user, where one is given. None where that user cannot run the binary.
+    pub fn start_as(user: Option<u32>, directory: &std::path::Path) -> Option<Server> {
+        use std::os::unix::process::CommandExt;
+        let mut command = serve(directory, &[]);
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        let child = command.current_dir("/").spawn().ok()?;
+        let (child, base) = listening(child);
+        let data = DataDir::Given(directory.to_owned());
+        Some(Server { child, base, data, environment: vec![], log: None })
+    }
+
+    /// What a server says that must not start on this directory.
+    pub fn refused_on(directory: &std::path::Path) -> String {
+        let mut child = serve(directory, &[]).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if !line.is_empty() {
+            child.kill().unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "it should not have started: {line}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Another process on the same data.
     pub fn restart(&mut self) {
-        (self.child, self.base) = spawn(self.data.path(), &self.environment);
+        (self.child, self.base) = spawn(self.data.path(), &self.environment, self.log.as_deref());
     }
 
     /// Of the process.
@@ -71,6 +118,21 @@ impl Server {
     }
 }
 
+/// Where a server keeps its data: a directory that goes with it, or one that stays.
+pub enum DataDir {
+    Own(tempfile::TempDir),
+    Given(std::path::PathBuf),
+}
+
+impl DataDir {
+    pub fn path(&self) -> &std::path::Path {
+        match self {
+            DataDir::Own(directory) => directory.path(),
+            DataDir::Given(directory) => directory,
+        }
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -78,11 +140,32 @@ impl Drop for Server {
     }
 }
 
-fn spawn(data: &std::path::Path, environment: &[(String, String)]) -> (Child, String) {
+fn spawn(
+    data: &std::path::Path,
+    environment: &[(String, String)],
+    log: Option<&std::path::Path>,
+) -> (Child, String) {
+    let mut command = serve(data, environment);
+    if let Some(log) = log {
+        command.stderr(std::fs::OpenOptions::new().append(true).open(log).unwrap());
+    }
+    listening(command.spawn().unwrap())
+}
+
+fn serve(data: &std::path::Path, environment: &[(String, String)]) -> Command {
     let mut command = Command::new(BINARY);
+    // The tests' own variables would be unknown settings.
+    for own in ["CRASHES", "CRASH_SEED", "LOAD_SECONDS", "SOAK_JOBS"] {
+        command.env_remove(format!("GUARANTOR_{own}"));
+    }
     command.arg("serve").env("GUARANTOR_LISTEN", "127.0.0.1:0").env("GUARANTOR_DATA_DIR", data);
     command.env("GUARANTOR_LOG_FILTER", "warn").envs(environment.iter().cloned());
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command
+}
+
+/// The server once it listens, and where.
+fn listening(mut child: Child) -> (Child, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let base =
@@ -142,6 +225,18 @@ impl Client {
 
     /// Any request at all. `body` is sent as it is.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
+        let answer = self.try_send(method, path, headers, body);
+        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// The same for a server that may die meanwhile.
+    pub fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&[u8]>,
+    ) -> Result<Answer, ureq::Error> {
         let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
@@ -149,14 +244,13 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let response = match body {
-            Some(body) => self.agent.run(request.body(body).unwrap()),
-            None => self.agent.run(request.body(()).unwrap()),
+        let mut response = match body {
+            Some(body) => self.agent.run(request.body(body).unwrap())?,
+            None => self.agent.run(request.body(()).unwrap())?,
         };
-        let mut response = response.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
-        let text = response.body_mut().with_config().limit(1 << 30).read_to_string().unwrap();
+        let text = response.body_mut().with_config().limit(1 << 30).read_to_string()?;
         let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Answer { status: response.status().as_u16(), headers: response.headers().clone(), text, json }
+        Ok(Answer { status: response.status().as_u16(), headers: response.headers().clone(), text, json })
     }
 
     pub fn get(&self, path: &str) -> Answer {

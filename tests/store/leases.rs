@@ -89,7 +89,8 @@ pub async fn a_lost_lease_writes_nothing(repository: &dyn Repository) {
     job(repository, &dataset).await;
     let first = repository.claim_job(&NO_TIME).await.unwrap().unwrap();
     let id = first.job.id;
-    assert_eq!(repository.expire_leases(&TERMS).await.unwrap(), [id]);
+    let expired = repository.expire_leases(&TERMS).await.unwrap();
+    assert_eq!(expired.iter().map(|job| (job.id, job.status)).collect::<Vec<_>>(), [(id, JobStatus::Queued)]);
     let second = repository.claim_job(&TERMS).await.unwrap().unwrap();
     assert_eq!((second.job.id, second.job.attempt), (id, 2));
     assert_ne!(second.token, first.token);
@@ -104,6 +105,7 @@ pub async fn a_lost_lease_writes_nothing(repository: &dyn Repository) {
         Finish::Failed(JobFailure::new("engine_error", "no")),
         Finish::Cancelled,
         Finish::Released,
+        Finish::Postponed("no room".into()),
         Finish::Retry(JobFailure::new("engine_error", "no")),
     ] {
         lost(repository.finish_job(id, first.token, &TERMS, finish).await.map(drop));
@@ -121,7 +123,8 @@ pub async fn attempts_are_bounded(repository: &dyn Repository) {
     for attempt in 1..=3 {
         let claim = repository.claim_job(&NO_TIME).await.unwrap().unwrap();
         assert_eq!(claim.job.attempt, attempt);
-        repository.expire_leases(&TERMS).await.unwrap();
+        let expired = repository.expire_leases(&TERMS).await.unwrap();
+        assert_eq!(expired[0].status.is_finished(), attempt == 3);
     }
     let ended = repository.job(&workspace("a"), id).await.unwrap();
     assert_eq!((ended.status, ended.attempt), (JobStatus::Failed, 3));
@@ -134,6 +137,11 @@ pub async fn a_release_does_not_count(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let (first, second) = (job(repository, &dataset).await.id, job(repository, &dataset).await.id);
     let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    let postponed = Finish::Postponed("no room".into());
+    let released = repository.finish_job(first, claim.token, &TERMS, postponed).await.unwrap();
+    assert_eq!((released.status, released.attempt), (JobStatus::Queued, 0));
+    let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    assert_eq!((claim.job.id, claim.job.attempt), (first, 1));
     let released = repository.finish_job(first, claim.token, &TERMS, Finish::Released).await.unwrap();
     assert_eq!((released.status, released.attempt), (JobStatus::Queued, 0));
     assert_eq!((released.started_at, released.finished_at), (None, None));
@@ -146,7 +154,11 @@ pub async fn a_release_does_not_count(repository: &dyn Repository) {
 pub async fn a_cancelled_job_is_not_put_back(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let ws = workspace("a");
-    for finish in [Finish::Released, Finish::Retry(JobFailure::new("engine_error", "no"))] {
+    for finish in [
+        Finish::Released,
+        Finish::Postponed("no room".into()),
+        Finish::Retry(JobFailure::new("engine_error", "no")),
+    ] {
         let id = job(repository, &dataset).await.id;
         let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
         repository.cancel_job(&ws, id).await.unwrap();

@@ -17,6 +17,15 @@ pub enum Decision {
     Keep,
 }
 
+impl Decision {
+    pub fn name(self) -> &'static str {
+        match self {
+            Decision::Deploy => "deploy",
+            Decision::Keep => "keep",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Reason {
     pub code: String,

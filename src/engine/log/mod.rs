@@ -7,6 +7,7 @@
 //! rows together: it may show them as several entries with the same ordinal, each with its weights.
 
 mod columns;
+mod guard;
 mod memory;
 mod outcome;
 mod part;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{EngineError, Result};
 
 pub use columns::{AGREEMENT_TOLERANCE, Columns, SUM_TOLERANCE, agree, check_full};
+pub use guard::Guarded;
 pub use memory::{Contexts, MemoryLog};
 pub use outcome::{Outcome, OutcomeKind};
 pub use part::{PartLog, Side, Split};

@@ -61,6 +61,7 @@ impl<'a> PartLog<'a> {
         let (mut weight, mut seen) = (0.0, 0);
         for index in 0..log.chunks() {
             let chunk = log.chunk(index)?;
+            chunk.check(log.shape())?;
             seen += chunk.rows() as u64;
             for c in (0..chunk.contexts()).filter(|&c| split.side(chunk.ordinals[c]) == side) {
                 let rows = chunk.rows_of(c);
@@ -99,6 +100,7 @@ impl LogSource for PartLog<'_> {
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
         let whole = self.log.chunk(index)?;
+        whole.check(self.log.shape())?;
         let kept = |&c: &usize| self.split.side(whole.ordinals[c]) == self.side;
         let contexts: Vec<usize> = (0..whole.contexts()).filter(kept).collect();
         let rows: Vec<usize> = contexts.iter().flat_map(|&c| whole.rows_of(c)).collect();

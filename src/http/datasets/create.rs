@@ -145,15 +145,31 @@ pub async fn append(
     let passed = Passed::default();
     let body = verified(chunks(request.into_body()), expected);
     let data = metered(body, app.config.max_upload_bytes, passed.clone());
-    if let Start::Replay(answer) = creation.start(&app).await? {
-        drain(data).await.map_err(body_problem)?;
-        return replay(answer, Some(&passed.digest()));
-    }
+    let request = match creation.start(&app).await? {
+        Start::Work(request) => request,
+        Start::Replay(answer) => {
+            drain(data).await.map_err(body_problem)?;
+            return replay(answer, Some(&passed.digest()));
+        }
+    };
     let worker = app.clone();
     let work = async move {
+        let done = worker.store.appended(&workspace, id, request).await?;
+        if let Some(stored) = done {
+            // An attempt of this very request stored the rows and died before it could answer.
+            drain(data).await.map_err(body_problem)?;
+            return answer(stored, &passed);
+        }
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
-        let append = Append { dataset, format, encoding, logging_policy, limits: limits(&worker) };
-        let stored = ingest::append(&worker.store, append, data).await.map_err(refusal)?;
+        let append = Append { dataset, request, format, encoding, logging_policy, limits: limits(&worker) };
+        let stored = match ingest::append(&worker.store, append, data).await {
+            // Another append came first; it may be one of this very request that was given up.
+            Err(error @ IngestError::Store(StoreError::InUse { .. })) => {
+                let done = worker.store.appended(&workspace, id, request).await?;
+                done.ok_or_else(|| refusal(error))?
+            }
+            stored => stored.map_err(refusal)?,
+        };
         answer(stored, &passed)
     };
     creation.finish(&app, work).await

@@ -146,7 +146,7 @@ impl Write {
 
 #[async_trait]
 impl Leases for Sqlite {
-    async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<JobId>> {
+    async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>> {
         // Workers ask this often and the answer is nearly always none: ask without the write lock.
         let none = sqlx::query(concat!(
             "SELECT 1 FROM jobs WHERE status = 'running' AND lease_until <= ",
@@ -171,8 +171,7 @@ impl Leases for Sqlite {
             let (job, token) = (job(row)?, row.try_get::<String, _>("lease_token")?);
             let message = "the process that ran it stopped answering";
             let parting = Parting::after_fault(&job, terms, JobFailure::new("attempts_exhausted", message));
-            write.part(job.id, &token, parting).await?;
-            changed.push(job.id);
+            changed.push(write.part(job.id, &token, parting).await?);
         }
         write.commit().await?;
         Ok(changed)
@@ -265,10 +264,11 @@ impl Leases for Sqlite {
             }
             Finish::Failed(failure) => Parting::Failed(failure),
             Finish::Cancelled => Parting::Cancelled,
-            Finish::Released if before.cancel_requested => Parting::Cancelled,
+            Finish::Released | Finish::Postponed(_) if before.cancel_requested => Parting::Cancelled,
             Finish::Released => {
                 Parting::Requeued { reason: "the server is shutting down".into(), counts: false }
             }
+            Finish::Postponed(reason) => Parting::Requeued { reason, counts: false },
             Finish::Retry(failure) => Parting::after_fault(&before, terms, failure),
         };
         let after = write.part(id, &token.to_string(), parting).await?;

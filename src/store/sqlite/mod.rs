@@ -20,6 +20,7 @@ mod recent;
 mod requests;
 mod rows;
 mod schema;
+mod snapshot;
 mod upkeep;
 
 use std::path::Path;
@@ -30,6 +31,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{Row, SqliteConnection, SqlitePool, Transaction};
 
 use recent::{Changed, RecentJobs};
+
+pub use snapshot::Snapshot;
 
 use super::error::Result;
 use super::ids::Timestamp;
@@ -76,7 +79,15 @@ impl Sqlite {
     }
 
     async fn write(&self) -> Result<Write> {
-        let mut tx = self.writer.begin_with("BEGIN IMMEDIATE").await?;
+        let mut tx = match self.writer.begin_with("BEGIN IMMEDIATE").await {
+            // SQLite has ended a transaction by itself, as it does when the disk is full, and the
+            // connection still counts it as open: it will never begin another.
+            Err(sqlx::Error::InvalidSavePointStatement) => {
+                self.writer.acquire().await?.close().await?;
+                self.writer.begin_with("BEGIN IMMEDIATE").await?
+            }
+            begun => begun?,
+        };
         let now = now(&mut tx).await?;
         Ok(Write { tx, now, changed: Changed::new(self.recent.clone()) })
     }

@@ -6,7 +6,7 @@ use sqlx::Row;
 
 use super::policies::policy_user;
 use super::{Sqlite, Write, micros, now};
-use crate::store::error::Result;
+use crate::store::error::{Result, StoreError};
 use crate::store::ids::Timestamp;
 use crate::store::repository::Upkeep;
 
@@ -46,6 +46,15 @@ impl Upkeep for Sqlite {
 
     async fn now(&self) -> Result<Timestamp> {
         now(&mut *self.readers.acquire().await?).await
+    }
+
+    async fn check_integrity(&self) -> Result<()> {
+        let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&self.readers).await?;
+        let found: String = row.try_get(0)?;
+        match found.as_str() {
+            "ok" => Ok(()),
+            found => Err(StoreError::damaged("the database", found)),
+        }
     }
 
     async fn sweep_jobs(&self, age: Duration) -> Result<Vec<String>> {

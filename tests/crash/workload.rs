@@ -1,0 +1,293 @@
+//! A client: what it does next, and what it was told.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::common::{Answer, Client, id_of};
+
+/// SplitMix64: the moments and choices of a run follow from its seed.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % limit
+    }
+
+    fn unit(&mut self) -> f64 {
+        self.below(1 << 30) as f64 / (1u64 << 30) as f64
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> Option<&'a T> {
+        if from.is_empty() { None } else { from.get(self.below(from.len() as u64) as usize) }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    Upload { rows: String, n: u64 },
+    Append { dataset: String, rows: String, n: u64 },
+    Policy { body: Value },
+    Job { dataset: String },
+    Cancel { job: String },
+    DeleteDataset { dataset: String },
+    DeletePolicy { policy: String },
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct KnownDataset {
+    pub rows: u64,
+    pub version: u64,
+    pub digest: String,
+}
+
+/// A request that was sent, under its key, and not yet answered.
+#[derive(Debug, Clone)]
+pub struct Pending {
+    pub op: Op,
+    key: String,
+    tries: u32,
+}
+
+pub struct Worker {
+    random: Random,
+    name: String,
+    keys: u64,
+    pub pending: Option<Pending>,
+    pub datasets: BTreeMap<String, KnownDataset>,
+    pub policies: BTreeMap<String, String>,
+    /// With whether a cancellation was acknowledged.
+    pub jobs: BTreeMap<String, bool>,
+    /// Requests that had to be sent again.
+    pub repeated: u64,
+    pub answered: BTreeMap<&'static str, u64>,
+}
+
+/// More live datasets than this, and some are deleted.
+const MANY: usize = 6;
+
+impl Worker {
+    pub fn new(seed: u64, number: u64) -> Worker {
+        Worker {
+            random: Random::new(seed.wrapping_mul(1000) + number + 1),
+            name: format!("client-{number}"),
+            keys: 0,
+            pending: None,
+            datasets: BTreeMap::new(),
+            policies: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            repeated: 0,
+            answered: BTreeMap::new(),
+        }
+    }
+
+    /// Sends requests until one is not answered, which it keeps.
+    pub fn work(&mut self, base: &str, dead: &AtomicBool) {
+        let client = Client::new(base, None);
+        loop {
+            if let Err(error) = self.step(&client) {
+                // A server that lives must answer.
+                while !dead.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                    assert!(!matches!(error, ureq::Error::Timeout(_)), "{}: {error}", self.name);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Has the request that is still open answered.
+    pub fn settle(&mut self, client: &Client) {
+        if self.pending.is_some() {
+            self.step(client).unwrap();
+        }
+    }
+
+    fn step(&mut self, client: &Client) -> Result<(), ureq::Error> {
+        let mut pending = match self.pending.take() {
+            Some(pending) => pending,
+            None => {
+                self.keys += 1;
+                Pending { op: self.choose(), key: format!("{}-{}", self.name, self.keys), tries: 0 }
+            }
+        };
+        pending.tries += 1;
+        match send(client, &pending) {
+            Ok(answer) => {
+                self.repeated += u64::from(pending.tries > 1);
+                self.learn(pending, answer);
+                Ok(())
+            }
+            Err(error) => {
+                self.pending = Some(pending);
+                Err(error)
+            }
+        }
+    }
+
+    fn choose(&mut self) -> Op {
+        let datasets: Vec<String> = self.datasets.keys().cloned().collect();
+        let jobs: Vec<String> = self.jobs.keys().rev().take(8).cloned().collect();
+        let policies: Vec<String> = self.policies.keys().cloned().collect();
+        if datasets.len() > MANY {
+            let dataset = self.random.pick(&datasets).unwrap().clone();
+            return Op::DeleteDataset { dataset };
+        }
+        let choice = self.random.below(100);
+        match (choice, self.random.pick(&datasets), self.random.pick(&jobs)) {
+            (0..25, Some(dataset), _) => {
+                let n = 1 + self.random.below(40);
+                Op::Append { dataset: dataset.clone(), rows: self.rows(n), n }
+            }
+            (25..55, Some(dataset), _) => Op::Job { dataset: dataset.clone() },
+            (55..63, _, Some(job)) => Op::Cancel { job: job.clone() },
+            (63..70, Some(dataset), _) => Op::DeleteDataset { dataset: dataset.clone() },
+            (70..80, ..) => {
+                let mean = [[self.random.unit(), self.random.unit()], [self.random.unit(), 0.0]];
+                Op::Policy { body: json!({"kind": "softmax", "mean": mean}) }
+            }
+            (80..85, ..) if !policies.is_empty() => {
+                Op::DeletePolicy { policy: self.random.pick(&policies).unwrap().clone() }
+            }
+            _ => {
+                // Now and then one that takes long enough to be hit in its middle.
+                let most = if self.random.below(6) == 0 { 1500 } else { 150 };
+                let n = 30 + self.random.below(most);
+                Op::Upload { rows: self.rows(n), n }
+            }
+        }
+    }
+
+    /// Without event ids: only idempotency keeps these from being stored twice.
+    fn rows(&mut self, n: u64) -> String {
+        let mut out = String::new();
+        for _ in 0..n {
+            let x = [self.random.unit() as f32, self.random.unit() as f32];
+            let action = self.random.below(2);
+            let cost = if (action == 1) == (x[0] > 0.5) { -1 } else { 0 };
+            out += &format!(
+                "{{\"x\":[{},{}],\"action\":{action},\"propensities\":[0.5,0.5],\"cost\":{cost}}}\n",
+                x[0], x[1]
+            );
+        }
+        out
+    }
+
+    /// What the answer says from now on holds.
+    fn learn(&mut self, pending: Pending, answer: Answer) {
+        let again = pending.tries > 1;
+        let context = format!("{} {:?} (try {})", self.name, short(&pending.op), pending.tries);
+        let expect = |statuses: &[u16]| {
+            assert!(statuses.contains(&answer.status), "{context}: {} {}", answer.status, answer.text);
+        };
+        let what = match pending.op {
+            Op::Upload { n, .. } => {
+                expect(&[201]);
+                let known = known(&answer.json);
+                assert_eq!((known.rows, known.version), (n, 1), "{context}");
+                assert!(
+                    self.datasets.insert(id_of(&answer.json), known).is_none(),
+                    "{context}: given out twice"
+                );
+                "uploads"
+            }
+            Op::Append { dataset, n, .. } => {
+                expect(&[201]);
+                let (before, after) = (&self.datasets[&dataset], known(&answer.json));
+                assert_eq!((after.rows, after.version), (before.rows + n, before.version + 1), "{context}");
+                self.datasets.insert(dataset, after);
+                "appends"
+            }
+            Op::Policy { .. } => {
+                expect(&[201]);
+                let digest = answer.json["digest"].as_str().unwrap().to_owned();
+                assert!(
+                    self.policies.insert(id_of(&answer.json), digest).is_none(),
+                    "{context}: given out twice"
+                );
+                "policies"
+            }
+            Op::Job { .. } => {
+                expect(&[202]);
+                assert!(self.jobs.insert(id_of(&answer.json), false).is_none(), "{context}: given out twice");
+                "jobs"
+            }
+            Op::Cancel { job } => {
+                expect(&[200, 409]);
+                let cancelled = self.jobs.get_mut(&job).unwrap();
+                *cancelled = *cancelled || answer.status == 200;
+                "cancellations"
+            }
+            Op::DeleteDataset { dataset } => {
+                // Gone already only where an earlier try was not answered.
+                expect(if again { &[204, 404, 409] } else { &[204, 409] });
+                if answer.status != 409 {
+                    self.datasets.remove(&dataset);
+                }
+                "deletions of datasets"
+            }
+            Op::DeletePolicy { policy } => {
+                expect(if again { &[204, 404] } else { &[204] });
+                self.policies.remove(&policy);
+                "deletions of policies"
+            }
+        };
+        *self.answered.entry(what).or_default() += 1;
+    }
+}
+
+fn known(dataset: &Value) -> KnownDataset {
+    KnownDataset {
+        rows: dataset["rows"].as_u64().unwrap(),
+        version: dataset["version"].as_u64().unwrap(),
+        digest: dataset["digest"].as_str().unwrap().to_owned(),
+    }
+}
+
+fn short(op: &Op) -> String {
+    format!("{op:?}").chars().take(120).collect()
+}
+
+fn send(client: &Client, pending: &Pending) -> Result<Answer, ureq::Error> {
+    let key = ("idempotency-key", pending.key.as_str());
+    let ndjson = [key, ("content-type", "application/x-ndjson")];
+    let json = [key, ("content-type", "application/json")];
+    let post =
+        |path: &str, body: Value| client.try_send("POST", path, &json, Some(body.to_string().as_bytes()));
+    match &pending.op {
+        Op::Upload { rows, .. } => client.try_send("POST", "/v1/datasets", &ndjson, Some(rows.as_bytes())),
+        Op::Append { dataset, rows, .. } => {
+            client.try_send("POST", &format!("/v1/datasets/{dataset}/rows"), &ndjson, Some(rows.as_bytes()))
+        }
+        Op::Policy { body } => post("/v1/policies", body.clone()),
+        Op::Job { dataset } => post(
+            "/v1/jobs",
+            json!({"dataset_id": dataset, "bound": "cbb",
+            "optimizer": {"preset": "paper", "epochs": 4}}),
+        ),
+        Op::Cancel { job } => client.try_send("POST", &format!("/v1/jobs/{job}/cancel"), &[], Some(b"")),
+        Op::DeleteDataset { dataset } => {
+            client.try_send("DELETE", &format!("/v1/datasets/{dataset}"), &[], None)
+        }
+        Op::DeletePolicy { policy } => {
+            client.try_send("DELETE", &format!("/v1/policies/{policy}"), &[], None)
+        }
+    }
+}
+
+pub fn totals(workers: &[Worker]) -> BTreeMap<&'static str, u64> {
+    let mut totals = BTreeMap::new();
+    for (what, n) in workers.iter().flat_map(|worker| &worker.answered) {
+        *totals.entry(*what).or_default() += n;
+    }
+    totals
+}

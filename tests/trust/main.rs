@@ -1,0 +1,10 @@
+//! The real server against what operators meet: full and read-only disks, damaged files, backups, older
+//! data, and the question why a job was slow, failed or kept. docs/trust.md says what each shows.
+
+mod backup;
+#[path = "../common/mod.rs"]
+mod common;
+mod corruption;
+mod disk;
+mod observability;
+mod upgrade;
