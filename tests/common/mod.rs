@@ -73,10 +73,6 @@ impl Server {
         String::from_utf8(output.stderr).unwrap()
     }
 
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Another process on the same data.
     pub fn restart(&mut self) {
         (self.child, self.base) = spawn(self.data.path(), &self.environment, self.log.as_deref());
