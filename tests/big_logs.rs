@@ -98,7 +98,14 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
 fn append(dataset: Dataset, kind: Kind) -> Append {
     let logging_policy = kind.policy.then(policy_params);
     let (format, encoding) = (Format::Ndjson, Encoding::Identity);
-    Append { dataset, format, encoding, logging_policy, limits: IngestLimits::default() }
+    Append {
+        dataset,
+        request: uuid::Uuid::now_v7(),
+        format,
+        encoding,
+        logging_policy,
+        limits: IngestLimits::default(),
+    }
 }
 
 /// The same store, whose logs are all too large for memory.
