@@ -1,11 +1,14 @@
-//! `guarantor`: serve, demo, certify, verify, openapi, simulate, backup, keys, reproduce.
+//! `guarantor`: serve, demo, certify, inspect, verify, openapi, simulate, backup, keys, reproduce.
 
 mod backup;
 mod certify;
 mod client;
 mod demo;
+mod inspect;
 mod keys;
+mod log_file;
 mod logging;
+mod report;
 mod reproduce;
 mod serve;
 mod simulate;
@@ -31,6 +34,8 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Certify from a log file with no server. Exit code 0: deploy, 1: keep, 2: error.
     Certify(certify::CertifyArgs),
+    /// Say what a log file is like, and what to fix. Exit code 0: fine, 1: warnings, 2: cannot be used.
+    Inspect(inspect::InspectArgs),
     /// Check a certificate: by its server, or here by its signature and its log. Exit code 0: valid, 1: not, 2: error.
     Verify(verify::VerifyArgs),
     /// Print the OpenAPI document.
@@ -59,6 +64,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(args) => serve::serve(*args).map(|()| Verdict::Yes),
         Command::Demo(args) => demo::demo(args).map(|()| Verdict::Yes),
         Command::Certify(args) => certify::certify(args),
+        Command::Inspect(args) => inspect::inspect(args),
         Command::Verify(args) => verify::verify(args),
         Command::Openapi => {
             print!("{}", guarantor::http::document());

@@ -12,8 +12,8 @@ use guarantor::queue::{RunError, StoredInputs};
 use guarantor::store::{Dataset, PolicyId, Store, Workspace};
 use serde_json::Value;
 
-use super::certify::{LogFile, read_log, read_policy};
 use super::client::{Client, expect};
+use super::log_file::{FormatArg, LogFile, encoding_of, format_of, read_policy};
 use super::{Failure, Verdict, runtime};
 
 #[derive(Args)]
@@ -27,6 +27,9 @@ pub struct VerifyArgs {
     /// Do the job again here, from the log that was certified, and compare the numbers.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
+    /// The log's format, where its name does not say it.
+    #[arg(long, value_enum, requires = "log")]
+    format: Option<FormatArg>,
     /// Parameters of the policy that logged, where the dataset named one.
     #[arg(long, value_name = "FILE", requires = "log")]
     logging_policy: Option<PathBuf>,
@@ -129,11 +132,13 @@ async fn compute_again(
     }
     let log = LogFile {
         file: log,
+        format: format_of(log, args.format)?.with_dim(certificate.dataset.dim),
+        encoding: encoding_of(log).0,
         outcome: certificate.user_units.outcome,
         n_actions: Some(certificate.dataset.n_actions),
         logging_policy: args.logging_policy.as_deref(),
     };
-    let dataset = read_log(log, &store, &workspace).await?;
+    let dataset = log.dataset(&store, &workspace).await?;
     // The file holds the rows of all versions up to the certificate's.
     let dataset = Dataset { version: certificate.dataset.version, ..dataset };
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &certificate.spec).await {

@@ -7,7 +7,7 @@ use super::errors::{IngestError, RowErrors};
 use super::health::HealthBuilder;
 use super::identity::{Identities, Place};
 use super::part::Part;
-use super::row::{Fault, RawRow};
+use super::row::{Fault, Known, Notes, RawRow};
 use super::rules::{Checked, Rules, check_row};
 use crate::engine::error::RowError;
 use crate::engine::log::{AGREEMENT_TOLERANCE, Capabilities};
@@ -51,6 +51,15 @@ impl Checker {
 
     pub fn limits(&self) -> &IngestLimits {
         &self.rules.limits
+    }
+
+    /// What formats may want to know before they read.
+    pub fn known(&self) -> Known {
+        Known {
+            actions: self.rules.known_actions(self.layout.as_ref()),
+            full: self.layout.as_ref().map(|layout| layout.full.is_some()),
+            outcome: self.rules.outcome.kind,
+        }
     }
 
     /// Takes note of rows that are stored already and that this upload follows.
@@ -100,14 +109,14 @@ impl Checker {
     }
 
     /// The content, its part written, or all that is wrong.
-    pub fn finish(mut self, mut part: Part) -> Result<(DatasetContent, BlobRef), IngestError> {
+    pub fn finish(mut self, mut part: Part, notes: Notes) -> Result<(DatasetContent, BlobRef), IngestError> {
         self.flush(&mut part)?;
         if !self.errors.is_empty() {
             return Err(IngestError::Rows(self.errors));
         }
         let nothing = || IngestError::Unreadable("there are no rows in the body".into());
         let layout = self.layout.ok_or_else(nothing)?;
-        let n_actions = match self.rules.known_actions(Some(&layout)) {
+        let n_actions = match self.rules.known_actions(Some(&layout)).or(notes.actions) {
             Some(k) => k,
             None if self.largest_action == 0 => {
                 let message = "only action 0 was logged, so the rows do not say how many actions there are";
@@ -118,7 +127,8 @@ impl Checker {
         // The last that can be refused: a part that is finished stays.
         let part = part.finish()?.ok_or_else(nothing)?;
         let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
-        let health = self.health.finish(n_actions);
+        let mut health = self.health.finish(n_actions);
+        health.warnings.extend(notes.warnings);
         let content = DatasetContent {
             rows: self.rows,
             contexts,

@@ -1,4 +1,11 @@
-//! Features with names into a fixed number of dimensions.
+//! Features with names into a fixed number of dimensions, by the rule of scikit-learn's
+//! `FeatureHasher`: h = MurmurHash3 (x86, 32 bits, seed 0) of the name in UTF-8, read as a signed
+//! number; the value goes to dimension |h| mod d, with its sign turned where h is negative, so that
+//! names that meet in a dimension cancel out on average. Nothing depends on the data: a name has its
+//! dimension before the first row is read, and in every other log.
+//!
+//! A name that is a number is its own dimension, modulo d and with its sign kept, as it is its own
+//! hash in Vowpal Wabbit: features that are numbered already are passed through.
 
 /// Into how many dimensions named features go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,13 +14,54 @@ pub struct Hashing {
     pub dims: usize,
 }
 
-impl Hashing {
-    /// The dimensions that `obd` adds for where on the page an item stood.
-    pub const POSITIONS: usize = 3;
-}
-
 impl Default for Hashing {
     fn default() -> Self {
         Hashing { dims: 256 }
     }
+}
+
+impl Hashing {
+    /// The dimensions that `obd` adds for where on the page an item stood.
+    pub const POSITIONS: usize = 3;
+
+    /// Adds a feature to the `dims` first numbers of `x`.
+    pub fn add(self, x: &mut [f64], name: &str, value: f64) {
+        if let Some((dimension, sign)) = self.place(name)
+            && let Some(sum) = x.get_mut(dimension)
+        {
+            *sum += sign * value;
+        }
+    }
+
+    fn place(self, name: &str) -> Option<(usize, f64)> {
+        let dims = u64::try_from(self.dims).ok().filter(|&dims| dims > 0)?;
+        let number = name.bytes().all(|b| b.is_ascii_digit()).then(|| name.parse::<u64>().ok()).flatten();
+        let (at, sign) = match number {
+            Some(number) => (number % dims, 1.0),
+            None => {
+                let h = murmur3(name.as_bytes()) as i32;
+                (u64::from(h.unsigned_abs()) % dims, if h < 0 { -1.0 } else { 1.0 })
+            }
+        };
+        usize::try_from(at).ok().map(|at| (at, sign))
+    }
+}
+
+/// MurmurHash3, x86, 32 bits, seed 0.
+fn murmur3(bytes: &[u8]) -> u32 {
+    let mix = |k: u32| k.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+    let mut h = 0u32;
+    let mut blocks = bytes.chunks_exact(4);
+    for block in &mut blocks {
+        h ^= mix(u32::from_le_bytes([block[0], block[1], block[2], block[3]]));
+        h = h.rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64);
+    }
+    let tail = blocks.remainder();
+    if !tail.is_empty() {
+        h ^= mix(tail.iter().rev().fold(0, |k, &byte| k << 8 | u32::from(byte)));
+    }
+    h ^= bytes.len() as u32;
+    h = (h ^ h >> 16).wrapping_mul(0x85eb_ca6b);
+    h = (h ^ h >> 13).wrapping_mul(0xc2b2_ae35);
+    h ^ h >> 16
 }

@@ -11,10 +11,12 @@ mod check;
 mod csv;
 mod decompress;
 mod dsjson;
+mod dsjson_context;
 mod errors;
 mod hashing;
 mod health;
 mod identity;
+mod line_by_line;
 mod lines;
 mod ndjson;
 mod obd;
@@ -49,7 +51,7 @@ pub use health::{Fit, Health, Warning};
 
 use check::Checker;
 use decompress::Decoded;
-use row::{FormatError, Visit};
+use row::{FormatError, Notes, Visit};
 use rules::Rules;
 
 /// The formats; each has a file of its own.
@@ -63,6 +65,47 @@ pub enum Format {
     Dsjson(Hashing),
     /// The Open Bandit Dataset's CSV.
     Obd(Hashing),
+}
+
+impl Format {
+    /// Where features are hashed: into as many dimensions as make rows with `dim` features.
+    pub fn with_dim(self, dim: usize) -> Format {
+        match self {
+            Format::Dsjson(_) => Format::Dsjson(Hashing { dims: dim }),
+            Format::Obd(_) => Format::Obd(Hashing { dims: dim.saturating_sub(Hashing::POSITIONS) }),
+            other => other,
+        }
+    }
+
+    /// Whether its options can be, whatever the rows.
+    fn check(self, limits: &IngestLimits) -> Result<(), IngestError> {
+        let dims = match self {
+            Format::Dsjson(hashing) => hashing.dims,
+            Format::Obd(hashing) => hashing.dims.saturating_add(Hashing::POSITIONS),
+            _ => return Ok(()),
+        };
+        if dims <= limits.dim {
+            return Ok(());
+        }
+        let message = format!("makes {dims} features; at most {} can be", limits.dim);
+        Err(IngestError::Option { field: "hash_dims", message })
+    }
+
+    /// Errors of rows with the fields' names in the file.
+    fn in_its_words(self, error: IngestError) -> IngestError {
+        let name: fn(&str) -> &str = match self {
+            Format::Dsjson(_) => dsjson::field_name,
+            Format::Obd(_) => obd::field_name,
+            _ => return error,
+        };
+        match error {
+            IngestError::Rows(mut rows) => {
+                rows.first.iter_mut().for_each(|row| row.field = name(&row.field).to_owned());
+                IngestError::Rows(rows)
+            }
+            other => other,
+        }
+    }
 }
 
 /// What an upload may at most be.
@@ -212,26 +255,28 @@ fn decode(
     mut parts: Vec<crate::store::BlobRef>,
 ) -> Result<DatasetContent, IngestError> {
     let limits = checker.limits().clone();
+    format.check(&limits)?;
+    let known = checker.known();
     let mut visit = |number, row| checker.accept(number, row, &mut sink);
     let visit: &mut Visit = &mut visit;
     let mut source = Decoded::new(encoding, reader, &limits).map_err(StoreError::Io)?;
     let refusal = source.refusal();
     let read = match format {
-        Format::Ndjson => ndjson::read(&mut source, &limits, visit),
-        Format::Csv => csv::read(&mut source, &limits, visit),
-        Format::Parquet => parquet::read(&mut source, &limits, visit),
-        Format::ArrowStream => arrow_stream::read(&mut source, &limits, visit),
-        Format::Dsjson(hashing) => dsjson::read(&mut source, hashing, &limits, visit),
-        Format::Obd(hashing) => obd::read(&mut source, hashing, &limits, visit),
+        Format::Ndjson => ndjson::read(&mut source, &limits, visit).map(|()| Notes::default()),
+        Format::Csv => csv::read(&mut source, &limits, visit).map(|()| Notes::default()),
+        Format::Parquet => parquet::read(&mut source, &limits, visit).map(|()| Notes::default()),
+        Format::ArrowStream => arrow_stream::read(&mut source, &limits, visit).map(|()| Notes::default()),
+        Format::Dsjson(hashing) => dsjson::read(&mut source, hashing, &known, &limits, visit),
+        Format::Obd(hashing) => obd::read(&mut source, hashing, &known, &limits, visit),
     };
-    let read = read.and_then(|()| end_of(&mut source));
+    let read = read.and_then(|notes| end_of(&mut source).map(|()| notes));
     refusal.check()?;
-    match read {
-        Ok(()) => {}
+    let notes = match read {
+        Ok(notes) => notes,
         Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(message)),
         Err(FormatError::Stopped(error)) => return Err(error),
-    }
-    let (mut content, part) = checker.finish(sink)?;
+    };
+    let (mut content, part) = checker.finish(sink, notes).map_err(|error| format.in_its_words(error))?;
     parts.push(part);
     content.parts = parts;
     Ok(content)

@@ -32,7 +32,7 @@ fn parse_any(line: &[u8]) -> Result<RawRow, Fault> {
 }
 
 /// The error without its line, which is always 1 here; the column helps.
-fn words(error: &serde_json::Error) -> String {
+pub fn words(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(" at line 1 column ") {
         Some((what, column)) => format!("{what} (column {column})"),

@@ -56,7 +56,7 @@ fn with_views(schema: &Schema) -> Schema {
 }
 
 /// A file without a name, so that nothing is left of it whatever happens.
-fn spool(mut source: impl Read, limits: &IngestLimits) -> Result<File, FormatError> {
+pub fn spool(mut source: impl Read, limits: &IngestLimits) -> Result<File, FormatError> {
     let ours = |error: io::Error| FormatError::Stopped(IngestError::Store(StoreError::Io(error)));
     let file = match &limits.spool {
         Some(directory) => tempfile::tempfile_in(directory),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::errors::IngestError;
+use super::health::Warning;
+use crate::engine::log::OutcomeKind;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawRow {
@@ -35,6 +37,23 @@ pub enum FormatError {
     Unreadable(String),
     /// The visitor wants no more, or it is not a matter of the format.
     Stopped(IngestError),
+}
+
+/// What is known of a log before its first row is read.
+pub struct Known {
+    /// K.
+    pub actions: Option<usize>,
+    /// Whether rows have π0(·|x); only those of an earlier version say so beforehand.
+    pub full: Option<bool>,
+    pub outcome: OutcomeKind,
+}
+
+/// What a format knows of a log besides its rows.
+#[derive(Default)]
+pub struct Notes {
+    /// K, where the file says it and the rows need not.
+    pub actions: Option<usize>,
+    pub warnings: Vec<Warning>,
 }
 
 /// Takes rows as they are read, each with its 1-based place in the file.

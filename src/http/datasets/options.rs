@@ -36,9 +36,12 @@ pub struct UploadOptions {
     /// `obd` (the Open Bandit Dataset's CSV) must be named.
     #[param(inline)]
     pub format: Option<FormatName>,
-    /// For `dsjson` and `obd`: into how many dimensions features are hashed; 256 unless given.
+    /// For `dsjson` and `obd`: into how many dimensions named features are hashed (MurmurHash3 with
+    /// signs, as scikit-learn's FeatureHasher does); 256 unless given, 0 for none. `obd` adds 3 for
+    /// the position.
     pub hash_dims: Option<usize>,
-    /// K. Left out, it is the number of `propensities` or 1 + the largest action.
+    /// K. Left out, it is the number of `propensities`, of `a` in `dsjson`, of affinities in `obd`, or
+    /// 1 + the largest action.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
     pub n_actions: Option<usize>,
@@ -124,12 +127,7 @@ pub struct AppendOptions {
 
 impl AppendOptions {
     pub fn format(&self, content_type: &str, dataset: &Dataset) -> Result<Format, Problem> {
-        let dim = dataset.content.dim;
-        Ok(match named(content_type, self.format)? {
-            Format::Dsjson(_) => Format::Dsjson(Hashing { dims: dim }),
-            Format::Obd(_) => Format::Obd(Hashing { dims: dim.saturating_sub(Hashing::POSITIONS) }),
-            other => other,
-        })
+        Ok(named(content_type, self.format)?.with_dim(dataset.content.dim))
     }
 }
 

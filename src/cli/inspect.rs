@@ -1,0 +1,247 @@
+//! `guarantor inspect`: what the service would say about a log, for a person in a terminal.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use clap::Args;
+use guarantor::ingest::{Fit, Health, IngestError, RowErrors};
+use guarantor::store::{Dataset, Store, Workspace};
+use serde_json::json;
+
+use super::log_file::{LogArgs, LogFile};
+use super::report::{Page, Tone, amount, bytes, decimal, percent};
+use super::{Failure, Verdict, runtime};
+
+#[derive(Args)]
+pub struct InspectArgs {
+    #[command(flatten)]
+    log: LogArgs,
+    /// Print what the service would answer, as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Up to this many actions each have a line of their own.
+const ALL_ACTIONS: usize = 16;
+/// Of more, these many of the most and of the least frequent have.
+const MOST: usize = 8;
+const LEAST: usize = 3;
+const BAR: usize = 40;
+
+/// Fine, fine with warnings, or an error where the log cannot be used.
+pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
+    let (log, directory) = (args.log.file()?, tempfile::tempdir()?);
+    let read = runtime()?.block_on(async {
+        let store = Store::open(directory.path()).await?;
+        log.read(&store, &Workspace::default()).await
+    })?;
+    match read {
+        Ok(dataset) => {
+            let health: Health = serde_json::from_value(dataset.content.health.clone())?;
+            if args.json {
+                println!("{}", serde_json::to_string_pretty(&as_json(&dataset))?);
+            } else {
+                let mut page = Page::new(std::io::stdout().is_terminal());
+                show(&mut page, &log, &dataset, &health);
+                print!("{}", page.text());
+            }
+            Ok(if health.warnings.is_empty() { Verdict::Yes } else { Verdict::No })
+        }
+        Err(error) => {
+            if args.json {
+                println!("{}", serde_json::to_string_pretty(&refusal_as_json(&error))?);
+            } else if let IngestError::Rows(rows) = &error {
+                let mut page = Page::new(std::io::stdout().is_terminal());
+                show_errors(&mut page, log.file, rows);
+                print!("{}", page.text());
+            }
+            Err(match error {
+                IngestError::Rows(_) => format!("{}: the log cannot be used", log.file.display()).into(),
+                other => format!("{}: {other}", log.file.display()).into(),
+            })
+        }
+    }
+}
+
+fn show(page: &mut Page, log: &LogFile, dataset: &Dataset, health: &Health) {
+    let content = &dataset.content;
+    let size = std::fs::metadata(log.file).map_or(0, |meta| meta.len());
+    page.title(&format!("{}  {}, {}", log.file.display(), log.format_words(), bytes(size)));
+    page.pair("rows", &amount(content.rows as f64));
+    if content.contexts < content.rows {
+        page.pair("contexts", &format!("{}, some of them repeatedly", amount(content.contexts as f64)));
+    }
+    page.pair("actions", &amount(content.n_actions as f64));
+    let features =
+        if content.dim == 0 { "none: nothing to learn from".into() } else { amount(content.dim as f64) };
+    page.pair("features", &features);
+    let outcome = &content.outcome;
+    let kind = format!("{:?}", outcome.kind).to_lowercase();
+    page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
+    let full = content.capabilities.full_propensities;
+    page.pair("propensities", if full { "of all actions" } else { "of the action taken only" });
+    if !content.capabilities.candidates.is_empty() {
+        page.pair("candidates", &content.capabilities.candidates.join(", "));
+    }
+    page.line(&format!("  {}", content.digest));
+    exploration(page, health, content.rows as f64);
+    fit(page, health);
+    actions(page, &health.action_counts);
+    warnings(page, health);
+}
+
+fn exploration(page: &mut Page, health: &Health, rows: f64) {
+    page.heading("How much the deployed policy explored");
+    page.pair("smallest propensity", &decimal(health.min_propensity));
+    page.pair("largest weight", &format!("{} (1 / smallest propensity)", amount(health.max_weight)));
+    let worth = health.effective_sample_size;
+    page.pair("effective rows", &format!("{} ({} of all rows)", amount(worth), percent(worth / rows)));
+    page.pair("no choice on", &format!("{} of the rows", percent(health.near_deterministic_share)));
+}
+
+fn fit(page: &mut Page, health: &Health) {
+    page.heading("Whether the propensities fit the actions");
+    let mean = &health.inverse_propensity_mean;
+    let line = format!("{}, expected {}{}", decimal(mean.observed), decimal(mean.expected), distance(mean));
+    page.verdict("mean of 1/propensity", &line, mean.ok);
+    match &health.worst_action_count {
+        Some(worst) => {
+            let (seen, expected) = (amount(worst.fit.observed), decimal(worst.fit.expected));
+            let line =
+                format!("action {}: {seen} rows, expected {expected}{}", worst.action, distance(&worst.fit));
+            page.verdict("worst action count", &line, worst.fit.ok);
+        }
+        None => page.pair("action counts", "not tested: that needs the propensities of all actions"),
+    }
+}
+
+/// In standard errors; beyond 5 it is no accident.
+fn distance(fit: &Fit) -> String {
+    fit.z.map_or(String::new(), |z| format!(" (z = {z:.1})"))
+}
+
+fn actions(page: &mut Page, counts: &[u64]) {
+    page.heading("How often each action was taken");
+    let most = counts.iter().copied().max().unwrap_or(0).max(1);
+    let width = amount(most as f64).len();
+    let line = |page: &mut Page, action: usize| {
+        let count = counts[action];
+        let bar = bar(count as f64 / most as f64);
+        page.line(&format!("  {action:>5}  {:>width$}  {bar}", amount(count as f64)));
+    };
+    if counts.len() <= ALL_ACTIONS {
+        (0..counts.len()).for_each(|action| line(page, action));
+        return;
+    }
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|&action| std::cmp::Reverse(counts[action]));
+    let (top, rest) = order.split_at(MOST);
+    let (middle, bottom) = rest.split_at(rest.len() - LEAST);
+    top.iter().for_each(|&action| line(page, action));
+    if let (Some(&first), Some(&last)) = (middle.first(), middle.last()) {
+        let (high, low) = (amount(counts[first] as f64), amount(counts[last] as f64));
+        let range = if high == low { high } else { format!("{low} to {high}") };
+        page.line(&format!("      …  {} actions with {range} rows each", middle.len()));
+    }
+    bottom.iter().for_each(|&action| line(page, action));
+}
+
+/// A bar in eighths of a character, so that small differences show.
+fn bar(share: f64) -> String {
+    const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+    let eighths = (share * BAR as f64 * 8.0).round() as usize;
+    // Something that happened at all is seen.
+    let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
+    format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
+}
+
+fn warnings(page: &mut Page, health: &Health) {
+    match health.warnings.len() {
+        0 => page.heading("Nothing to fix"),
+        1 => page.heading("One thing to look at"),
+        n => page.heading(&format!("{n} things to look at")),
+    }
+    for warning in &health.warnings {
+        page.toned(Tone::Warning, &format!("  ! {}", warning.code));
+        page.hanging("    ", &sentence(&warning.message));
+        if let Some(advice) = advice(&warning.code) {
+            page.hanging("    → ", advice);
+        }
+    }
+}
+
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+/// What to do about a warning.
+fn advice(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "propensities_do_not_fit" | "action_counts_do_not_fit" => {
+            "Log the probability that the sampler used when it drew the action, for every decision. Look for rows \
+             that were filtered, joined or dropped after the draw."
+        }
+        "near_deterministic" => "Let the deployed policy explore a little on every decision, 1 % at least.",
+        "low_effective_sample_size" => {
+            "Raise the smallest propensities, or log longer; guarantees will be loose until then."
+        }
+        "actions_never_logged" => "Give every action a positive probability, or leave retired ones out of K.",
+        "dangling_rewards" => {
+            "Nothing, if the decisions fell out of the time window; else join the logs again."
+        }
+        "action_features_not_used" => {
+            "Upload as NDJSON with features of your own in x if actions change places or meaning between rows."
+        }
+        "rows_dropped_upstream" => "Make sure that nothing was dropped because of its outcome.",
+        _ => return None,
+    })
+}
+
+fn show_errors(page: &mut Page, file: &Path, rows: &RowErrors) {
+    let what = if rows.total == 1 {
+        "1 row is".to_owned()
+    } else {
+        format!("{} rows are", amount(rows.total as f64))
+    };
+    page.title(&format!("{}  {what} not valid", file.display()));
+    let number = rows.first.iter().map(|e| e.row.to_string().len()).max().unwrap_or(1).max(3);
+    let field = rows.first.iter().map(|e| e.field.chars().count()).max().unwrap_or(1).clamp(5, 24);
+    page.toned(Tone::Quiet, &format!("  {:>number$}  {:<field$}  what is wrong", "row", "field"));
+    for error in &rows.first {
+        let start = format!("  {:>number$}  {:<field$}  ", error.row, error.field);
+        page.hanging(&start, &error.message);
+    }
+    if rows.total > rows.first.len() as u64 {
+        let more = amount((rows.total - rows.first.len() as u64) as f64);
+        page.line(&format!("  {:>number$}  and {more} more", "…"));
+    }
+}
+
+fn as_json(dataset: &Dataset) -> serde_json::Value {
+    let content = &dataset.content;
+    json!({
+        "valid": true,
+        "rows": content.rows,
+        "contexts": content.contexts,
+        "n_actions": content.n_actions,
+        "dim": content.dim,
+        "outcome": content.outcome,
+        "digest": content.digest,
+        "capabilities": content.capabilities,
+        "health": content.health,
+    })
+}
+
+fn refusal_as_json(error: &IngestError) -> serde_json::Value {
+    match error {
+        IngestError::Rows(rows) => {
+            let errors: Vec<_> = (rows.first.iter())
+                .map(|e| json!({ "row": e.row, "field": e.field, "message": e.message }))
+                .collect();
+            json!({ "valid": false, "invalid_rows": rows.total, "errors": errors })
+        }
+        other => json!({ "valid": false, "errors": [{ "message": other.to_string() }] }),
+    }
+}
