@@ -4,6 +4,9 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use super::row::Fault;
 
+/// A line with its number, or why it cannot be read.
+type Numbered<'a> = (u64, Result<&'a [u8], Fault>);
+
 pub struct Lines<R> {
     source: BufReader<R>,
     most: usize,
@@ -18,7 +21,7 @@ impl<R: Read> Lines<R> {
     }
 
     /// The next line without its end, or that it is too long; None after the last.
-    pub fn next(&mut self) -> io::Result<Option<(u64, Result<&[u8], Fault>)>> {
+    pub fn next(&mut self) -> io::Result<Option<Numbered<'_>>> {
         loop {
             self.line.clear();
             let most = self.most as u64 + 1;
