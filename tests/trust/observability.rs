@@ -130,7 +130,7 @@ fn a_job_that_was_started_again_says_so() {
     server.kill();
     server.restart();
     let client = server.client();
-    client.follow(&job, &[], |event| event.kind == "started" && event.data["attempt"] == 2);
+    client.follow(&job, &[], |event| event.kind == "started" && event.data["data"]["attempt"] == 2);
     assert_eq!(lines(file.path(), &job, "a job's process stopped answering").len(), 1);
     let starts = lines(file.path(), &job, "job started");
     assert_eq!(starts.iter().map(|line| &line["attempt"]).collect::<Vec<_>>(), [1, 2]);
