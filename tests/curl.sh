@@ -254,8 +254,8 @@ call 204 DELETE "/v1/datasets/$(jq -er .id "$WORK/slow")"
 
 echo "== a damaged store reveals nothing"
 find "$DATA/blobs" -name '*certificate*' -exec rm -f {} +
-call 500/internal GET "/v1/jobs/$JOB/certificate"
-call 500/internal GET "/v1/jobs/$JOB/gate"
+call 500/damaged GET "/v1/jobs/$JOB/certificate"
+call 500/damaged GET "/v1/jobs/$JOB/gate"
 if grep -q -e blob -e json: -e "$DATA" "$WORK/body"; then fail "a 500 tells of the inside"; fi
 
 echo "== draining"

@@ -196,9 +196,8 @@ impl From<StoreError> for Problem {
             }
             StoreError::Damaged(what) => {
                 tracing::error!(error = what, "stored data is damaged");
-                let detail =
-                    format!("Stored data is damaged and was not used: {what}. Restore it from a backup.");
-                Problem::new(Code::Damaged, detail)
+                let detail = format!("What is stored of {} is damaged and was not used.", owner_of(&what));
+                Problem::new(Code::Damaged, detail + " Restore it from a backup.")
             }
             StoreError::Full(why) => {
                 tracing::error!(error = why, "there is no room for data");
@@ -218,5 +217,16 @@ impl From<StoreError> for Problem {
             }
             other => Problem::internal(other),
         }
+    }
+}
+
+/// Whose file it is, by id: the log tells which file and what is wrong with it, an answer does not.
+fn owner_of(what: &str) -> String {
+    let mut key = what.split('/');
+    match (key.next(), key.next().and_then(|id| id.get(..36)?.parse::<uuid::Uuid>().ok())) {
+        (Some("datasets"), Some(id)) => format!("dataset {id}"),
+        (Some("jobs"), Some(id)) => format!("job {id}"),
+        (Some("policies"), Some(id)) => format!("policy {id}"),
+        _ => "this".into(),
     }
 }

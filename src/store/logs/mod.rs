@@ -136,7 +136,7 @@ impl StoredLog {
         let found = digest.clone().finish(&first.unwrap_or_default(), content.n_actions, &content.outcome);
         if found != content.digest {
             let message = format!("its rows have the digest {found}, not {}", content.digest);
-            return Err(StoreError::damaged(format!("the dataset {}", self.dataset.id), message).into());
+            return Err(StoreError::damaged(format!("datasets/{}", self.dataset.id), message).into());
         }
         Ok(digest)
     }
