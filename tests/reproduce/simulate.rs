@@ -110,6 +110,28 @@ fn every_format_is_the_same_log() {
     }
 }
 
+/// DSJSON read into as many dimensions as there are features is the same log; OBD has none of them.
+#[test]
+fn formats_that_teams_have_read_back_as_the_guide_says() {
+    let (folder, server) = (Folder::new(), Server::start());
+    let upload = |name: &str, args: &[&str], query: &str, kind: &str| {
+        let bytes = folder.simulated(name, &[TOY, args].concat());
+        let path = format!("/v1/datasets?outcome=reward{query}");
+        server.client().send("POST", &path, &[("content-type", kind)], Some(&bytes)).expect(201)
+    };
+    let ndjson = upload("a.ndjson", &[], "", "application/x-ndjson");
+    let dsjson = upload("a.dsjson", &[], "&format=dsjson&hash_dims=8", "application/x-ndjson");
+    assert_eq!(dsjson["digest"], ndjson["digest"]);
+    let obd = ["--format", "obd", "--no-features"];
+    let obd = upload("a.obd.csv", &obd, "&format=obd&hash_dims=0", "text/csv");
+    // Of the features there is the position, one of three.
+    assert_eq!([&obd["rows"], &obd["n_actions"], &obd["dim"]], [400, 5, 3], "{obd}");
+    for member in ["min_propensity", "action_counts"] {
+        assert!(!ndjson["health"][member].is_null());
+        assert_eq!(obd["health"][member], ndjson["health"][member]);
+    }
+}
+
 #[test]
 fn the_same_log_in_two_formats_gives_the_same_certificate() {
     let folder = Folder::new();
