@@ -89,16 +89,12 @@ fn log() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 #[test]
 fn a_valid_log_survives_any_chunking() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (_directory, store) = runtime.block_on(support::store());
     let cuts = prop::collection::vec(0.0f64..1.0, 0..40);
-    proptest!(config(24), |(rows in log(), cuts in cuts, coding in 0usize..3)| {
+    proptest!(common::generated(24), |(rows in log(), cuts in cuts, coding in 0usize..3)| {
         let coding = ["identity", "gzip", "zstd"][coding];
         let whole = vec![Bytes::from(written(NDJSON, &rows))];
         let whole = runtime.block_on(send(&store, NDJSON, "identity", whole)).unwrap();
@@ -176,7 +172,7 @@ fn damage_is_refused_or_harmless_and_never_our_fault() {
             ["identity", "gzip", "zstd"].map(|coding| (kind, coding, encoded(coding, &bytes)))
         })
         .collect();
-    proptest!(config(3000), |(which in 0..files.len() + 12, damage in damage())| {
+    proptest!(common::generated(3000), |(which in 0..files.len() + 12, damage in damage())| {
         // The binary formats without a coding are where a byte can do most; they come up oftener.
         let (kind, coding, bytes) = files.get(which).unwrap_or_else(|| &files[6 + 3 * (which % 2)]);
         let sent = damaged(bytes.clone(), &damage);
@@ -192,7 +188,7 @@ fn no_changed_byte_gets_past_a_digest() {
     let client = server.client();
     let rows = logs::rows(9, true);
     let bodies = TYPES.map(|kind| (kind, encoded("gzip", &written(kind, &rows)), written(kind, &rows)));
-    proptest!(config(400), |(which in 0..4usize, coded: bool, at in 0.0f64..1.0, by in 1u8..)| {
+    proptest!(common::generated(400), |(which in 0..4usize, coded: bool, at in 0.0f64..1.0, by in 1u8..)| {
         let (kind, zipped, plain) = &bodies[which];
         let (body, coding) = if coded { (zipped, "gzip") } else { (plain, "identity") };
         let digest = content_digest(body);

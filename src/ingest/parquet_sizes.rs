@@ -3,8 +3,10 @@
 //! The index and the pages' headers are Thrift's compact protocol, walked here with bounds.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
+use ::parquet::basic::Compression;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
 use super::IngestLimits;
@@ -20,6 +22,11 @@ const MOST_COLUMNS: u64 = 100_000;
 const MOST_NESTING: usize = 8;
 const MOST_PAGE: i64 = 128 << 20;
 const MOST_HEADER: usize = 1 << 20;
+/// The old LZ4 framing is decoded without a bound, to at most 255 times its size.
+const MOST_LZ4_PAGE: u64 = 4 << 20;
+/// Encodings whose decoders take memory for what is there, not for what is claimed: plain, dictionary,
+/// run lengths, packed deltas, split bytes.
+const ENCODINGS: [i64; 6] = [0, 2, 3, 5, 8, 9];
 /// Numbers in a list column of a row group. A single row may claim all of them, and is read whole.
 const MOST_LISTED: i64 = 1 << 27;
 /// Decoded bytes before their ratio to the file's is looked at.
@@ -128,18 +135,12 @@ fn walk(file: &File, length: u64, column: &ColumnChunkMetaData) -> Result<Chunk,
         return Err(damaged("a column lies outside of the file"));
     };
     let mut chunk = Chunk::default();
-    while at < end && chunk.values < column.num_values() {
+    while at < end {
         let page = page_at(file, at, end).ok_or_else(|| damaged("a page's header cannot be read"))?;
-        if page.uncompressed > MOST_PAGE {
-            return Err(FormatError::Unreadable(format!(
-                "a page of the column {} has {} bytes, at most {MOST_PAGE} can be; write smaller pages",
-                column.column_path().string(),
-                page.uncompressed
-            )));
-        }
+        check_page(file, at, &page, column)?;
         chunk.bytes = chunk.bytes.saturating_add(page.uncompressed as u64);
         chunk.values = chunk.values.saturating_add(page.values);
-        at += page.length;
+        at += page.header + page.compressed;
     }
     // A reader would go on into the next column, or stop early, for as long as these two disagree.
     if chunk.values != column.num_values() {
@@ -148,12 +149,66 @@ fn walk(file: &File, length: u64, column: &ColumnChunkMetaData) -> Result<Chunk,
     Ok(chunk)
 }
 
+fn check_page(file: &File, at: u64, page: &Page, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
+    let name = column.column_path().string();
+    if page.uncompressed > MOST_PAGE || page.compressed > MOST_PAGE as u64 {
+        return Err(FormatError::Unreadable(format!(
+            "a page of the column {name} has {} bytes, at most {MOST_PAGE} can be; write smaller pages",
+            page.uncompressed
+        )));
+    }
+    if !ENCODINGS.contains(&page.encoding) {
+        return Err(FormatError::Unreadable(format!(
+            "the column {name} has Parquet's encoding number {}, which is not read here; write it plain or with a dictionary",
+            page.encoding
+        )));
+    }
+    // A dictionary is as long as it claims before its values are looked for.
+    if page.entries > page.uncompressed {
+        return Err(damaged("a dictionary claims more values than it has bytes"));
+    }
+    match column.compression() {
+        Compression::LZ4 if page.compressed > MOST_LZ4_PAGE => Err(FormatError::Unreadable(format!(
+            "a page of the column {name} has more than {MOST_LZ4_PAGE} bytes of LZ4; write smaller pages, or LZ4_RAW"
+        ))),
+        // These two are decoded to wherever they lead.
+        Compression::GZIP(_) | Compression::BROTLI(_) if page.packed => {
+            let mut bytes = vec![0; page.compressed as usize];
+            let read = file.read_exact_at(&mut bytes, at + page.header);
+            read.map_err(|error| FormatError::Unreadable(error.to_string()))?;
+            let packed = usize::try_from(page.levels).ok().and_then(|levels| bytes.get(levels..));
+            let most = page.uncompressed as u64;
+            match packed.map(|packed| unpacked(column.compression(), packed, most)) {
+                Some(Ok(n)) if n <= most => Ok(()),
+                _ => Err(damaged("a page is not as long as its header says")),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many bytes come out, counted to one more than `most`.
+fn unpacked(codec: Compression, bytes: &[u8], most: u64) -> io::Result<u64> {
+    let bytes: Box<dyn Read + '_> = match codec {
+        Compression::GZIP(_) => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
+        _ => Box::new(brotli::Decompressor::new(bytes, 1 << 12)),
+    };
+    io::copy(&mut bytes.take(most + 1), &mut io::sink())
+}
+
+/// What a page's header says.
 struct Page {
-    /// With its header.
-    length: u64,
+    header: u64,
+    compressed: u64,
     uncompressed: i64,
     /// Of a data page; a dictionary's are no rows' values.
     values: i64,
+    /// Of a dictionary.
+    entries: i64,
+    encoding: i64,
+    /// Bytes before what is compressed, and whether anything is.
+    levels: i64,
+    packed: bool,
 }
 
 fn page_at(file: &File, at: u64, end: u64) -> Option<Page> {
@@ -161,9 +216,8 @@ fn page_at(file: &File, at: u64, end: u64) -> Option<Page> {
     for size in [room.min(1 << 10), room] {
         let mut bytes = vec![0; size];
         file.read_exact_at(&mut bytes, at).ok()?;
-        if let Some((header, page)) = Thrift::new(&bytes).page_header() {
-            let length = header as u64 + page.length;
-            return (length <= end - at).then_some(Page { length, ..page });
+        if let Some(page) = Thrift::new(&bytes).page_header() {
+            return Some(page).filter(|page| page.header + page.compressed <= end - at);
         }
     }
     None
@@ -316,22 +370,61 @@ impl<'a> Thrift<'a> {
         Some(children)
     }
 
-    /// The header's length, and the page, whose `length` is without it.
-    fn page_header(&mut self) -> Option<(usize, Page)> {
+    fn page_header(&mut self) -> Option<Page> {
         let before = self.rest.len();
-        let (mut uncompressed, mut compressed, mut values) = (-1, -1, 0);
+        let mut page = Page {
+            header: 0,
+            compressed: 0,
+            uncompressed: -1,
+            values: 0,
+            entries: 0,
+            encoding: 0,
+            levels: 0,
+            packed: true,
+        };
+        let mut compressed = -1;
         self.fields(|this, id, kind| match (id, kind) {
-            (2, 5) => this.integer().map(|n| uncompressed = n).map(|()| true),
-            (3, 5) => this.integer().map(|n| compressed = n).map(|()| true),
-            (5 | 8, STRUCT) => this
-                .fields(|this, id, kind| match (id, kind) {
-                    (1, 5) => this.integer().map(|n| values = n).map(|()| true),
-                    _ => Some(false),
-                })
-                .map(|()| true),
+            (2, 5) => this.read(&mut page.uncompressed),
+            (3, 5) => this.read(&mut compressed),
+            (5, STRUCT) => this.inner(|this, id, kind| match (id, kind) {
+                (1, 5) => this.read(&mut page.values),
+                (2, 5) => this.read(&mut page.encoding),
+                _ => Some(false),
+            }),
+            (7, STRUCT) => this.inner(|this, id, kind| match (id, kind) {
+                (1, 5) => this.read(&mut page.entries),
+                (2, 5) => this.read(&mut page.encoding),
+                _ => Some(false),
+            }),
+            (8, STRUCT) => this.inner(|this, id, kind| match (id, kind) {
+                (1, 5) => this.read(&mut page.values),
+                (4, 5) => this.read(&mut page.encoding),
+                (5 | 6, 5) => {
+                    let mut bytes = 0;
+                    this.read(&mut bytes)?;
+                    page.levels = page.levels.checked_add(bytes)?;
+                    Some(true)
+                }
+                (7, 1 | 2) => {
+                    page.packed = kind == 1;
+                    Some(true)
+                }
+                _ => Some(false),
+            }),
             _ => Some(false),
         })?;
-        let length = u64::try_from(compressed).ok().filter(|_| uncompressed >= 0 && values >= 0)?;
-        Some((before - self.rest.len(), Page { length, uncompressed, values }))
+        let counts = [page.uncompressed, page.values, page.entries, page.levels];
+        page.compressed = u64::try_from(compressed).ok().filter(|_| counts.iter().all(|&n| n >= 0))?;
+        page.header = (before - self.rest.len()) as u64;
+        Some(page)
+    }
+
+    fn read(&mut self, to: &mut i64) -> Option<bool> {
+        *to = self.integer()?;
+        Some(true)
+    }
+
+    fn inner(&mut self, visit: impl FnMut(&mut Self, i64, u8) -> Option<bool>) -> Option<bool> {
+        self.fields(visit).map(|()| true)
     }
 }

@@ -407,3 +407,13 @@ pub fn eventually<T: PartialEq + std::fmt::Debug>(find: impl Fn() -> T, expected
     }
     assert_eq!(find(), *expected);
 }
+
+/// The same inputs every time; where PROPTEST_CASES is set, so many and always other ones.
+pub fn generated(cases: u32) -> proptest::test_runner::Config {
+    use proptest::test_runner::{Config, RngSeed};
+    let usual = Config { failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => usual,
+        None => Config { cases, rng_seed: RngSeed::Fixed(2023), ..usual },
+    }
+}

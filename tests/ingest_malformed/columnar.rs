@@ -7,6 +7,9 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, NullArray, RecordBatch, StringArray,
     types::Int8Type,
 };
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde_json::{Value, json};
 
 use super::logs::{self, ARROW, PARQUET, arrow_stream, lists, of_columns, rows};
@@ -163,7 +166,8 @@ pub fn parquet() -> Vec<Case> {
         bad_file(PARQUET, "parquet whose schema is a well", well()),
         bad_file(PARQUET, "parquet whose schema has two billion columns", crowd()),
         bad_file(PARQUET, "csv in place of parquet", "action,cost\n1,0\n"),
-        case("parquet of one number, a thousand million times", PARQUET, bomb(), 413, "body_too_large"),
+        bad_file(PARQUET, "parquet whose gzip is longer than it says", understated()),
+        case("parquet of one number, two million times", PARQUET, bomb(), 413, "body_too_large"),
     ]);
     cases
 }
@@ -205,6 +209,28 @@ fn well() -> Vec<u8> {
 /// A root that claims more children than there is memory for.
 fn crowd() -> Vec<u8> {
     index(&[vec![0x48, 0x01, b'a', 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x00]])
+}
+
+/// A page that is said to unpack to half of what it does.
+fn understated() -> Vec<u8> {
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::GZIP(Default::default()))
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .build();
+    let batch = of_columns(vec![
+        ("action", Arc::new(Int64Array::from_value(1, 5000))),
+        ("propensity", Arc::new(Float64Array::from_value(0.5, 5000))),
+        ("cost", Arc::new(Float64Array::from_value(0.0, 5000))),
+    ]);
+    let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    let mut file = writer.into_inner().unwrap();
+    // The first page: its type, then its length, three bytes of a zigzag varint.
+    assert_eq!(file[4..7], [0x15, 0x00, 0x15]);
+    let varint = |n: u32| [(2 * n) as u8 | 0x80, (2 * n >> 7) as u8 | 0x80, (2 * n >> 14) as u8];
+    file[7..10].copy_from_slice(&varint(20_000));
+    file
 }
 
 /// Few bytes that say one thing very often.
