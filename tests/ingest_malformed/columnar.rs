@@ -228,7 +228,7 @@ fn understated() -> Vec<u8> {
     let mut file = writer.into_inner().unwrap();
     // The first page: its type, then its length, three bytes of a zigzag varint.
     assert_eq!(file[4..7], [0x15, 0x00, 0x15]);
-    let varint = |n: u32| [(2 * n) as u8 | 0x80, (2 * n >> 7) as u8 | 0x80, (2 * n >> 14) as u8];
+    let varint = |n: u32| [(2 * n) as u8 | 0x80, ((2 * n) >> 7) as u8 | 0x80, ((2 * n) >> 14) as u8];
     file[7..10].copy_from_slice(&varint(20_000));
     file
 }
