@@ -8,9 +8,6 @@ use serde_json::{Value, json};
 use crate::common::{Client, Server, id_of};
 use crate::obd;
 
-/// Rows of each file that a policy is learned from.
-const LEARNED_ROWS: usize = 500;
-
 /// Where the sample is, fetched by whoever needs it first.
 fn fetch() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/obp");
@@ -71,13 +68,7 @@ fn the_real_open_bandit_sample() {
                 // The uniform policy is the one that logged: it cannot be better than itself.
                 assert_eq!(job["result"]["decision"], "keep", "{job}");
             }
-            // Learning from all 10 000 rows takes minutes of both cores at 80 actions.
-            let few: String = text.lines().take(1 + LEARNED_ROWS).map(|line| format!("{line}\n")).collect();
-            let few = obd(&client, "hash_dims=61", &few).expect(201);
-            assert_eq!(few["rows"], LEARNED_ROWS);
-            let spec = json!({"dataset_id": id_of(&few), "bound": "betting", "prior": {"kind": "zero"},
-                "optimizer": {"epochs": 1}});
-            run(&client, spec);
+            run(&client, json!({ "dataset_id": id }));
         }
     }
 }
