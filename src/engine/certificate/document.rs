@@ -42,9 +42,9 @@ pub struct Issued {
 }
 
 /// Where the certificate stands among all that were drawn from the dataset's rows. It is a part of
-/// the service's state at that moment, like ids and times, and so not under the digest.
+/// the service's state at that moment, like ids and times, and so not under the digest. Members that it
+/// does not know are the signature's to refuse: the ledger's own list adds some to it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields)]
 pub struct LedgerPlace {
     /// Counts the certificates from these rows, whatever version of the dataset they saw.
     pub look: u64,
