@@ -315,6 +315,7 @@ call 401/unauthorized GET /v1/datasets -H "Authorization: Bearer $KEY"
 stop TERM
 
 echo "== every code of the table was met"
-sort -u "$SEEN" | comm -13 - "$WORK/codes" >"$WORK/unmet"
+# But `internal`, which nothing known leads to, and a full disk, which tests/trust/disk.rs makes.
+sort -u "$SEEN" | comm -13 - "$WORK/codes" | grep -vx -e internal -e insufficient_storage >"$WORK/unmet" || true
 [ ! -s "$WORK/unmet" ] || fail "no request was answered with: $(tr '\n' ' ' <"$WORK/unmet")"
 echo "curl.sh: all well"
