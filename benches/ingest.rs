@@ -107,7 +107,9 @@ fn duckdb(log: &Log, directory: &Path) -> Option<f64> {
     let to = directory.join("duckdb.parquet");
     let output = Command::new(DUCKDB).args(["-c", script]).arg(&log.path).arg(&to).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Some(String::from_utf8(output.stdout).unwrap().trim().parse().unwrap())
+    // A progress bar may come before it.
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(printed.split_whitespace().last().unwrap().parse().unwrap())
 }
 
 /// A row of a log: an LCG is random enough for it.
