@@ -55,8 +55,8 @@ impl Created {
     }
 
     /// Remembers the digest of a body that the fingerprint could not cover.
-    pub fn with_body_digest(mut self, digest: &str) -> Created {
-        self.answer.headers.push((BODY_DIGEST.into(), digest.into()));
+    pub fn with_body_digest(mut self, digest: Option<String>) -> Created {
+        self.answer.headers.extend(digest.map(|digest| (BODY_DIGEST.into(), digest)));
         self
     }
 }
@@ -84,6 +84,10 @@ impl Creation {
             return Err(Problem::field(Code::InvalidHeader, KEY, message));
         }
         Ok(Creation { workspace: workspace.clone(), key, fingerprint: fingerprint(parts), patience })
+    }
+
+    pub fn has_key(&self) -> bool {
+        self.key.is_some()
     }
 
     pub async fn start(&self, app: &App) -> Result<Start, Problem> {

@@ -15,7 +15,7 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
-use super::row::{FIELDS, Fault, FormatError, RawRow, Visit};
+use super::row::{FIELDS, Fault, FormatError, List, RawRow, Visit};
 
 const CANDIDATE_PREFIX: &str = "candidate.";
 
@@ -71,7 +71,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn row(&self, i: usize) -> Result<RawRow, Fault> {
+    fn row(&self, i: usize) -> Result<RawRow<'_>, Fault> {
         let mut candidates: Option<BTreeMap<String, f64>> = None;
         for (name, column) in &self.candidates {
             if let Some(value) = column.number(i) {
@@ -80,15 +80,11 @@ impl Columns {
         }
         let number = |column: &Option<Numbers>| column.as_ref().and_then(|c| c.number(i));
         let text = |column: &Option<Texts>| column.as_ref().and_then(|c| c.text(i));
-        let list = |column: &Option<Lists>, field: &str| match column {
-            Some(column) => column.list(field, i),
-            None => Ok(None),
-        };
         Ok(RawRow {
-            x: list(&self.x, "x")?,
+            x: list(&self.x, "x", i)?,
             action: self.action.as_ref().and_then(|c| c.integer(i)),
             propensity: number(&self.propensity),
-            propensities: list(&self.propensities, "propensities")?,
+            propensities: list(&self.propensities, "propensities", i)?,
             cost: number(&self.cost),
             reward: number(&self.reward),
             context_id: text(&self.context_id),
@@ -96,6 +92,10 @@ impl Columns {
             candidates,
         })
     }
+}
+
+fn list<'a>(column: &'a Option<Lists>, field: &str, i: usize) -> Result<Option<List<'a>>, Fault> {
+    column.as_ref().map_or(Ok(None), |column| column.list(field, i))
 }
 
 fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
@@ -278,7 +278,7 @@ impl Lists {
         Ok(Lists { offsets, nulls: array.nulls().cloned(), values })
     }
 
-    fn list(&self, field: &str, i: usize) -> Result<Option<Vec<f64>>, Fault> {
+    fn list(&self, field: &str, i: usize) -> Result<Option<List<'_>>, Fault> {
         let (Some(&from), Some(&to)) = (self.offsets.get(i), self.offsets.get(i + 1)) else {
             return Ok(None);
         };
@@ -296,9 +296,9 @@ impl Lists {
             return Err(Fault::new(format!("{field}[{}]", at - from), "is null"));
         }
         Ok(Some(match &self.values {
-            Values::Single(array) => array.values()[from..to].iter().map(|&v| v.into()).collect(),
-            Values::Double(array) => array.values()[from..to].to_vec(),
-            Values::Other(numbers) => numbers.values[from..to].to_vec(),
+            Values::Single(array) => List::Single(&array.values()[from..to]),
+            Values::Double(array) => List::Double(&array.values()[from..to]),
+            Values::Other(numbers) => List::Double(&numbers.values[from..to]),
         }))
     }
 }

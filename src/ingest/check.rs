@@ -6,9 +6,9 @@ use super::IngestLimits;
 use super::errors::{IngestError, RowErrors};
 use super::health::HealthBuilder;
 use super::identity::{Identities, Place};
-use super::part::Part;
+use super::part::{Part, Written};
 use super::row::{Fault, Known, Notes, RawRow};
-use super::rules::{Checked, Rules, check_row};
+use super::rules::{Checked, Rules, check_row, layout_of};
 use crate::engine::error::RowError;
 use crate::engine::log::{AGREEMENT_TOLERANCE, Capabilities};
 use crate::store::{BlobRef, DatasetContent, LogDigest, LogLayout, LogRows, StoreError};
@@ -27,6 +27,7 @@ pub struct Checker {
     rows: u64,
     largest_action: u32,
     identities: Identities,
+    /// Of the rows that were remembered.
     digest: LogDigest,
     health: HealthBuilder,
     errors: RowErrors,
@@ -56,7 +57,7 @@ impl Checker {
     /// What formats may want to know before they read.
     pub fn known(&self) -> Known {
         Known {
-            actions: self.rules.known_actions(self.layout.as_ref()),
+            actions: self.rules.known_actions(self.layout.as_ref().and_then(|layout| layout.full)),
             full: self.layout.as_ref().map(|layout| layout.full.is_some()),
             outcome: self.rules.outcome.kind,
         }
@@ -96,14 +97,26 @@ impl Checker {
             let message = format!("a dataset has at most {} rows; send fewer", self.rules.limits.rows);
             return Err(IngestError::TooLarge(message));
         }
+        let first = row.as_ref().ok().filter(|_| self.layout.is_none()).map(layout_of);
+        let lists = (self.batch.x.len(), self.batch.full.len());
         let checked = row.and_then(|row| {
-            let checked = check_row(row, &self.rules, self.layout.as_ref())?;
-            self.identify(number, &checked)?;
+            let checked = check_row(row, &self.rules, self.layout.as_ref(), &mut self.batch)?;
+            self.identify(number, &checked, lists)?;
             Ok(checked)
         });
         match checked {
-            Ok(checked) => self.push(number, checked)?,
-            Err(fault) => self.refuse(number, fault),
+            Ok(checked) => {
+                if let Some(layout) = first {
+                    self.rules.check_policy(&layout)?;
+                    self.fix_layout(layout);
+                }
+                self.push(number, checked);
+            }
+            Err(fault) => {
+                self.batch.x.truncate(lists.0);
+                self.batch.full.truncate(lists.1);
+                self.refuse(number, fault);
+            }
         }
         if self.numbers.len() >= self.batch_rows.max(1) { self.flush(part) } else { Ok(()) }
     }
@@ -116,7 +129,7 @@ impl Checker {
         }
         let nothing = || IngestError::Unreadable("there are no rows in the body".into());
         let layout = self.layout.ok_or_else(nothing)?;
-        let n_actions = match self.rules.known_actions(Some(&layout)).or(notes.actions) {
+        let n_actions = match self.rules.known_actions(layout.full).or(notes.actions) {
             Some(k) => k,
             None if self.largest_action == 0 => {
                 let message = "only action 0 was logged, so the rows do not say how many actions there are";
@@ -125,7 +138,7 @@ impl Checker {
             None => self.largest_action as usize + 1,
         };
         // The last that can be refused: a part that is finished stays.
-        let part = part.finish()?.ok_or_else(nothing)?;
+        let Written { blob, digest } = part.finish()?.ok_or_else(nothing)?;
         let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
         let mut health = self.health.finish(n_actions);
         health.warnings.extend(notes.warnings);
@@ -135,7 +148,7 @@ impl Checker {
             n_actions,
             dim: layout.dim,
             outcome: self.rules.outcome,
-            digest: self.digest.finish(&layout, n_actions, &self.rules.outcome),
+            digest: digest.finish(&layout, n_actions, &self.rules.outcome),
             capabilities: Capabilities {
                 features: layout.dim > 0,
                 full_propensities: layout.full.is_some() || self.rules.policy.is_some(),
@@ -146,19 +159,21 @@ impl Checker {
                 .map_err(|error| StoreError::Damaged(format!("the health report: {error}")))?,
             parts: Vec::new(),
         };
-        Ok((content, part))
+        Ok((content, blob))
     }
 
     fn refuse(&mut self, number: u64, fault: Fault) {
         self.errors.add(RowError { row: number, field: fault.field, message: fault.message });
     }
 
-    fn identify(&mut self, number: u64, row: &Checked) -> Result<(), Fault> {
+    /// `lists` is where the row's features and propensities begin in the batch.
+    fn identify(&mut self, number: u64, row: &Checked, lists: (usize, usize)) -> Result<(), Fault> {
         if let Some(id) = &row.event_id {
             self.identities.event(id, Place::Row(number))?;
         }
         if let Some(id) = &row.context_id {
-            self.identities.context(id, Place::Row(number), &row.x, &row.full)?;
+            let (x, full) = (&self.batch.x[lists.0..], &self.batch.full[lists.1..]);
+            self.identities.context(id, Place::Row(number), x, full)?;
         }
         Ok(())
     }
@@ -171,25 +186,19 @@ impl Checker {
         }
     }
 
-    fn push(&mut self, number: u64, row: Checked) -> Result<(), IngestError> {
-        if self.layout.is_none() {
-            self.rules.check_policy(&row.layout)?;
-        }
-        self.fix_layout(row.layout);
+    /// The row's lists are in the batch already.
+    fn push(&mut self, number: u64, row: Checked) {
         let batch = &mut self.batch;
-        batch.x.extend(row.x);
         batch.actions.push(row.action);
         batch.costs.push(row.cost);
         batch.propensities.push(row.propensity);
-        batch.full.extend(row.full);
         batch.context_ids.extend(row.context_id);
         batch.event_ids.extend(row.event_id);
         batch.candidates.resize_with(row.candidates.len(), Vec::new);
-        for (column, value) in batch.candidates.iter_mut().zip(row.candidates) {
+        for (column, value) in batch.candidates.iter_mut().zip(row.candidates.into_values()) {
             column.push(value);
         }
         self.numbers.push(number);
-        Ok(())
     }
 
     fn flush(&mut self, part: &mut Part) -> Result<(), IngestError> {
@@ -204,8 +213,7 @@ impl Checker {
             return Ok(());
         }
         self.count(&layout, &rows, filled.as_ref());
-        self.digest.update(&layout, &rows);
-        part.write(&layout, rows)
+        part.write(&layout, &self.digest, rows)
     }
 
     fn count(&mut self, layout: &LogLayout, rows: &LogRows, filled: Option<&Array2<f64>>) {

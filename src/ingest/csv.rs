@@ -6,7 +6,7 @@ use std::io::Read;
 
 use super::IngestLimits;
 use super::records::{Cells, Records};
-use super::row::{Fault, FormatError, RawRow, Visit};
+use super::row::{Fault, FormatError, List, RawRow, Visit};
 
 const COLUMNS: &str =
     "x0, x1, …, action, propensity, p0, p1, …, cost, reward, context_id, event_id, candidate.NAME";
@@ -76,7 +76,7 @@ impl Header {
         Ok(Header { columns, dim: x.len(), full: p.len() })
     }
 
-    fn row(&self, cells: Cells) -> Result<RawRow, Fault> {
+    fn row(&self, cells: Cells) -> Result<RawRow<'static>, Fault> {
         if cells.len() != self.columns.len() {
             let message = format!("has {} cells where the header has {}", cells.len(), self.columns.len());
             return Err(Fault::new("row", message));
@@ -100,8 +100,8 @@ impl Header {
                 }
             }
         }
-        row.x = whole(x, "x")?;
-        row.propensities = whole(p, "propensities")?;
+        row.x = whole(x, "x")?.map(List::Made);
+        row.propensities = whole(p, "propensities")?.map(List::Made);
         row.candidates = (!candidates.is_empty()).then_some(candidates);
         Ok(row)
     }

@@ -94,7 +94,7 @@ struct Log<'a> {
 
 impl Log<'_> {
     /// None where the line is no decision and may be passed over.
-    fn row(&mut self, event: Event) -> Result<Option<RawRow>, Fault> {
+    fn row(&mut self, event: Event) -> Result<Option<RawRow<'static>>, Fault> {
         if event.dangling && event.cost.is_none() && event.actions.is_none() {
             self.dangling += 1;
             return Ok(None);
@@ -128,10 +128,10 @@ impl Log<'_> {
             OutcomeKind::Reward => (None, Some(-cost)),
         };
         Ok(Some(RawRow {
-            x: (!context.x.is_empty()).then_some(context.x),
+            x: (!context.x.is_empty()).then(|| context.x.into()),
             action: Some(actions[0] - 1),
             propensity,
-            propensities: Some(propensities),
+            propensities: Some(propensities.into()),
             cost,
             reward,
             event_id: event.event_id,

@@ -16,7 +16,7 @@ const IN_FLIGHT: usize = 2;
 const MOST_THREADS: usize = 4;
 
 /// Reads a row from a line, its line break included.
-pub type Parse = dyn Fn(&[u8]) -> Result<RawRow, Fault> + Sync;
+pub type Parse = dyn Fn(&[u8]) -> Result<RawRow<'static>, Fault> + Sync;
 
 pub fn each_row(
     source: impl Read,
@@ -123,7 +123,7 @@ struct Block {
 struct Parsed {
     lines: u64,
     /// With their lines, the first of a block being 1.
-    rows: Vec<(u64, Result<RawRow, Fault>)>,
+    rows: Vec<(u64, Result<RawRow<'static>, Fault>)>,
 }
 
 impl Block {

@@ -257,8 +257,7 @@ fn decode(
     let limits = checker.limits().clone();
     format.check(&limits)?;
     let known = checker.known();
-    let mut visit = |number, row| checker.accept(number, row, &mut sink);
-    let visit: &mut Visit = &mut visit;
+    let visit: &mut Visit = &mut |number, row| checker.accept(number, row, &mut sink);
     let mut source = Decoded::new(encoding, reader, &limits).map_err(StoreError::Io)?;
     let refusal = source.refusal();
     let read = match format {

@@ -9,21 +9,21 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, de};
 
 use super::lines::each_row;
-use super::row::{FIELDS, Fault, FormatError, RawRow, Visit};
+use super::row::{FIELDS, Fault, FormatError, List, RawRow, Visit};
 use super::{IngestLimits, plain};
 
 pub fn read(source: impl Read, limits: &IngestLimits, visit: &mut Visit) -> Result<(), FormatError> {
     each_row(source, limits, &parse, visit)
 }
 
-fn parse(line: &[u8]) -> Result<RawRow, Fault> {
+fn parse(line: &[u8]) -> Result<RawRow<'static>, Fault> {
     match plain::parse(line) {
         Some(row) => Ok(row),
         None => parse_any(line),
     }
 }
 
-fn parse_any(line: &[u8]) -> Result<RawRow, Fault> {
+fn parse_any(line: &[u8]) -> Result<RawRow<'static>, Fault> {
     let mut field = String::from("row");
     let mut json = serde_json::Deserializer::from_slice(line);
     let row = RowSeed { field: &mut field }.deserialize(&mut json);
@@ -46,30 +46,30 @@ struct RowSeed<'a> {
 }
 
 impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
-    type Value = RawRow;
+    type Value = RawRow<'static>;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<RawRow, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
         json.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for RowSeed<'_> {
-    type Value = RawRow;
+    type Value = RawRow<'static>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("an object with the fields of a row")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawRow, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut row = RawRow::default();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             self.field.clear();
             self.field.push_str(&key);
             match &*key {
-                "x" => set(&mut row.x, &mut map)?,
+                "x" => row.x = list(&row.x, &mut map)?,
                 "action" => set(&mut row.action, &mut map)?,
                 "propensity" => set(&mut row.propensity, &mut map)?,
-                "propensities" => set(&mut row.propensities, &mut map)?,
+                "propensities" => row.propensities = list(&row.propensities, &mut map)?,
                 "cost" => set(&mut row.cost, &mut map)?,
                 "reward" => set(&mut row.reward, &mut map)?,
                 "context_id" => row.context_id = id(&row.context_id, &mut map)?,
@@ -93,6 +93,15 @@ fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     }
     *slot = map.next_value::<Option<T>>()?;
     Ok(())
+}
+
+fn list<'de, A: MapAccess<'de>>(
+    before: &Option<List>,
+    map: &mut A,
+) -> Result<Option<List<'static>>, A::Error> {
+    let mut numbers = before.as_ref().map(|_| Vec::<f64>::new());
+    set(&mut numbers, map)?;
+    Ok(numbers.map(List::Made))
 }
 
 fn id<'de, A: MapAccess<'de>>(before: &Option<String>, map: &mut A) -> Result<Option<String>, A::Error> {

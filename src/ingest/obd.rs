@@ -166,7 +166,7 @@ struct Rows {
 }
 
 impl Rows {
-    fn row(&self, line: &[u8]) -> Result<RawRow, Fault> {
+    fn row(&self, line: &[u8]) -> Result<RawRow<'static>, Fault> {
         let fields = self.header.split(line)?;
         let number = |field: &str, at: usize| {
             let wrong = |_| Fault::new(field, format!("{:?} is not a number", fields[at]));
@@ -185,10 +185,10 @@ impl Rows {
             OutcomeKind::Reward => (None, Some(click)),
         };
         Ok(RawRow {
-            x: Some(self.features(&fields)?),
+            x: Some(self.features(&fields)?.into()),
             action: Some(action),
             propensity: Some(number("propensity_score", self.header.propensity)?),
-            propensities: self.uniform.map(|k| vec![1.0 / k as f64; k]),
+            propensities: self.uniform.map(|k| vec![1.0 / k as f64; k].into()),
             cost,
             reward,
             ..RawRow::default()

@@ -1,5 +1,5 @@
-//! The file that the rows of an upload go into, made with the first of them. It is encoded on a thread
-//! of its own, beside the one that checks the rows.
+//! The file that the rows of an upload go into, made with the first of them. It is encoded, and the
+//! rows' digest taken, on a thread of its own, beside the one that checks the rows.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use tokio::runtime::Handle;
 
 use super::errors::IngestError;
-use crate::store::{BlobRef, Blobs, LogEncoder, LogLayout, LogRows, StoreError};
+use crate::store::{BlobRef, Blobs, LogDigest, LogEncoder, LogLayout, LogRows, StoreError};
 
 pub struct Part {
     blobs: Blobs,
@@ -22,13 +22,20 @@ impl Part {
         Part { blobs, key, runtime: Handle::current(), open: None }
     }
 
-    pub fn write(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), IngestError> {
+    /// `before` is the digest of the rows before the first.
+    pub fn write(
+        &mut self,
+        layout: &LogLayout,
+        before: &LogDigest,
+        rows: LogRows,
+    ) -> Result<(), IngestError> {
         if self.open.is_none() {
             let task = Task {
                 blobs: self.blobs.clone(),
                 key: self.key.clone(),
                 runtime: self.runtime.clone(),
                 layout: layout.clone(),
+                digest: before.clone(),
             };
             self.open = Some(Encoding::start(task)?);
         }
@@ -42,11 +49,17 @@ impl Part {
     }
 
     /// None where nothing was written.
-    pub fn finish(mut self) -> Result<Option<BlobRef>, IngestError> {
+    pub fn finish(mut self) -> Result<Option<Written>, IngestError> {
         let Some(mut encoding) = self.open.take() else { return Ok(None) };
         encoding.send(Message::Finish)?;
         encoding.end()
     }
+}
+
+/// The file, and the digest of the rows in it and before it.
+pub struct Written {
+    pub blob: BlobRef,
+    pub digest: LogDigest,
 }
 
 enum Message {
@@ -57,7 +70,7 @@ enum Message {
 /// The thread. When its sender is dropped before `Finish`, what it wrote is not kept.
 struct Encoding {
     messages: Option<SyncSender<Message>>,
-    thread: Option<JoinHandle<Result<Option<BlobRef>, IngestError>>>,
+    thread: Option<JoinHandle<Result<Option<Written>, IngestError>>>,
 }
 
 impl Encoding {
@@ -76,7 +89,7 @@ impl Encoding {
         Err(self.end().err().unwrap_or(IngestError::Crashed))
     }
 
-    fn end(&mut self) -> Result<Option<BlobRef>, IngestError> {
+    fn end(&mut self) -> Result<Option<Written>, IngestError> {
         self.messages = None;
         let ended = self.thread.take().map(JoinHandle::join);
         ended.and_then(Result::ok).unwrap_or(Err(IngestError::Crashed))
@@ -94,25 +107,27 @@ struct Task {
     key: String,
     runtime: Handle,
     layout: LogLayout,
+    digest: LogDigest,
 }
 
 impl Task {
-    fn run(self, messages: Receiver<Message>) -> Result<Option<BlobRef>, IngestError> {
+    fn run(mut self, messages: Receiver<Message>) -> Result<Option<Written>, IngestError> {
         let mut writer = self.runtime.block_on(self.blobs.writer(self.key))?;
-        let mut encoder = LogEncoder::new(self.layout).map_err(encoding)?;
+        let mut encoder = LogEncoder::new(self.layout.clone()).map_err(encoding)?;
         for message in messages {
             match message {
                 Message::Rows(rows) => {
+                    self.digest.update(&self.layout, &rows);
                     encoder.write(rows).map_err(encoding)?;
                     self.runtime.block_on(writer.write(&encoder.take_bytes()))?;
                 }
                 Message::Finish => {
                     let rest = encoder.finish().map_err(encoding)?;
-                    let finished = self.runtime.block_on(async {
+                    let blob = self.runtime.block_on(async {
                         writer.write(&rest).await?;
                         writer.finish().await
                     })?;
-                    return Ok(Some(finished));
+                    return Ok(Some(Written { blob, digest: self.digest }));
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::row::RawRow;
 
-pub fn parse(line: &[u8]) -> Option<RawRow> {
+pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
     let mut json = Cursor { rest: line };
     let mut row = RawRow::default();
     json.token(b'{')?;
@@ -15,10 +15,10 @@ pub fn parse(line: &[u8]) -> Option<RawRow> {
         let name = json.text()?;
         json.token(b':')?;
         match name {
-            "x" => once(&mut row.x, json.numbers()?)?,
+            "x" => once(&mut row.x, json.numbers()?.into())?,
             "action" => once(&mut row.action, json.integer()?.parse().ok()?)?,
             "propensity" => once(&mut row.propensity, json.number()?)?,
-            "propensities" => once(&mut row.propensities, json.numbers()?)?,
+            "propensities" => once(&mut row.propensities, json.numbers()?.into())?,
             "cost" => once(&mut row.cost, json.number()?)?,
             "reward" => once(&mut row.reward, json.number()?)?,
             "context_id" => once(&mut row.context_id, json.id()?)?,

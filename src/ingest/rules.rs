@@ -1,12 +1,14 @@
 //! The checks of a single row.
 
+use std::collections::BTreeMap;
+
 use super::IngestLimits;
 use super::errors::IngestError;
-use super::row::{Fault, RawRow};
+use super::row::{Fault, List, RawRow};
 use crate::engine::log::{AGREEMENT_TOLERANCE, SUM_TOLERANCE};
 use crate::engine::log::{Outcome, OutcomeKind};
 use crate::engine::policy::PolicyParams;
-use crate::store::LogLayout;
+use crate::store::{LogLayout, LogRows};
 
 const MAX_ID_BYTES: usize = 1024;
 const MAX_CANDIDATES: usize = 1000;
@@ -16,20 +18,6 @@ pub struct Rules {
     pub outcome: Outcome,
     pub policy: Option<PolicyParams>,
     pub limits: IngestLimits,
-}
-
-/// A row in which everything is as it must be. `propensity` is NaN where the logging policy is
-/// still to give it.
-pub struct Checked {
-    pub layout: LogLayout,
-    pub x: Vec<f32>,
-    pub action: u32,
-    pub cost: f64,
-    pub propensity: f64,
-    pub full: Vec<f64>,
-    pub context_id: Option<String>,
-    pub event_id: Option<String>,
-    pub candidates: Vec<f64>,
 }
 
 impl Rules {
@@ -53,9 +41,10 @@ impl Rules {
     }
 
     /// K, where something but the actions themselves says it.
-    pub fn known_actions(&self, layout: Option<&LogLayout>) -> Option<usize> {
+    /// `full` is the number of propensities in a row.
+    pub fn known_actions(&self, full: Option<usize>) -> Option<usize> {
         let policy = || self.policy.as_ref().map(PolicyParams::n_actions);
-        self.n_actions.or_else(policy).or(layout.and_then(|layout| layout.full))
+        self.n_actions.or_else(policy).or(full)
     }
 
     /// Whether the logging policy is one for rows like these.
@@ -71,18 +60,43 @@ impl Rules {
     }
 }
 
-/// `layout` is that of the rows before, if there are any.
-pub fn check_row(row: RawRow, rules: &Rules, layout: Option<&LogLayout>) -> Result<Checked, Fault> {
-    let own = layout_of(&row);
-    check_layout(&own, rules, layout)?;
+/// What a row in which everything is as it must be has beside its lists. `propensity` is NaN where the
+/// logging policy is still to give it.
+pub struct Checked {
+    pub action: u32,
+    pub cost: f64,
+    pub propensity: f64,
+    pub context_id: Option<String>,
+    pub event_id: Option<String>,
+    pub candidates: BTreeMap<String, f64>,
+}
+
+/// `layout` is that of the rows before, if there are any. The lists are appended to the batch; where a
+/// fault comes back, some of them may be there already.
+pub fn check_row(
+    row: RawRow,
+    rules: &Rules,
+    layout: Option<&LogLayout>,
+    to: &mut LogRows,
+) -> Result<Checked, Fault> {
+    check_layout(&row, rules, layout)?;
     let cost = outcome(&row, rules)?;
-    let action = action(&row, rules, &own)?;
-    let x = features(row.x.as_deref().unwrap_or_default())?;
-    let full = row.propensities.unwrap_or_default();
-    if own.full.is_some() {
-        check_full(&full)?;
+    let action = action(&row, rules)?;
+    let features = to.x.len();
+    if let Some(x) = &row.x {
+        x.narrow_into(&mut to.x);
+        if let Some(j) = to.x[features..].iter().position(|value| !value.is_finite()) {
+            let message = format!("{} is not a finite single-precision number", x.at(j));
+            return Err(Fault::new(format!("x[{j}]"), message));
+        }
     }
-    let propensity = propensity(row.propensity, full.get(action as usize).copied(), action, rules)?;
+    let before = to.full.len();
+    if let Some(full) = &row.propensities {
+        full.widen_into(&mut to.full);
+        check_full(&to.full[before..])?;
+    }
+    let full = to.full[before..].get(action as usize).copied();
+    let propensity = propensity(row.propensity, full, action, rules)?;
     for (name, value) in row.candidates.iter().flatten() {
         if !(0.0..=1.0).contains(value) {
             return Err(Fault::new(format!("candidates.{name}"), format!("{value} is not in [0, 1]")));
@@ -93,33 +107,35 @@ pub fn check_row(row: RawRow, rules: &Rules, layout: Option<&LogLayout>) -> Resu
             return Err(Fault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes")));
         }
     }
-    let candidates = row.candidates.unwrap_or_default().into_values().collect();
-    let (context_id, event_id) = (row.context_id, row.event_id);
-    Ok(Checked { layout: own, x, action, cost, propensity, full, context_id, event_id, candidates })
+    let candidates = row.candidates.unwrap_or_default();
+    Ok(Checked { action, cost, propensity, context_id: row.context_id, event_id: row.event_id, candidates })
 }
 
-fn layout_of(row: &RawRow) -> LogLayout {
+pub fn layout_of(row: &RawRow) -> LogLayout {
     LogLayout {
-        dim: row.x.as_ref().map_or(0, Vec::len),
-        full: row.propensities.as_ref().map(Vec::len),
+        dim: row.x.as_ref().map_or(0, List::len),
+        full: row.propensities.as_ref().map(List::len),
         context_ids: row.context_id.is_some(),
         event_ids: row.event_id.is_some(),
         candidates: row.candidates.iter().flat_map(|c| c.keys().cloned()).collect(),
     }
 }
 
-fn check_layout(own: &LogLayout, rules: &Rules, first: Option<&LogLayout>) -> Result<(), Fault> {
-    if own.dim > rules.limits.dim {
-        return Err(Fault::new("x", format!("has {} numbers; at most {} can be", own.dim, rules.limits.dim)));
+fn check_layout(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> Result<(), Fault> {
+    let dim = row.x.as_ref().map_or(0, List::len);
+    let candidates = || row.candidates.iter().flat_map(|named| named.keys());
+    if dim > rules.limits.dim {
+        return Err(Fault::new("x", format!("has {dim} numbers; at most {} can be", rules.limits.dim)));
     }
-    if own.candidates.len() > MAX_CANDIDATES {
-        let message = format!("names {} candidates; at most {MAX_CANDIDATES} can be", own.candidates.len());
+    let named = row.candidates.as_ref().map_or(0, BTreeMap::len);
+    if named > MAX_CANDIDATES {
+        let message = format!("names {named} candidates; at most {MAX_CANDIDATES} can be");
         return Err(Fault::new("candidates", message));
     }
-    if let Some(name) = own.candidates.iter().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
+    if let Some(name) = candidates().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
         return Err(Fault::new("candidates", format!("{name:?} is no name: 1 to {MAX_ID_BYTES} bytes")));
     }
-    if let Some(k) = own.full {
+    if let Some(k) = row.propensities.as_ref().map(List::len) {
         let known = rules.known_actions(None).or(first.and_then(|first| first.full));
         if let Some(known) = known.filter(|&known| known != k) {
             return Err(Fault::new(
@@ -133,13 +149,13 @@ fn check_layout(own: &LogLayout, rules: &Rules, first: Option<&LogLayout>) -> Re
         }
     }
     let Some(first) = first else { return Ok(()) };
-    if own.dim != first.dim {
-        return Err(Fault::new("x", format!("has {} numbers, the rows before have {}", own.dim, first.dim)));
+    if dim != first.dim {
+        return Err(Fault::new("x", format!("has {dim} numbers, the rows before have {}", first.dim)));
     }
     for (field, here, before) in [
-        ("propensities", own.full.is_some(), first.full.is_some()),
-        ("context_id", own.context_ids, first.context_ids),
-        ("event_id", own.event_ids, first.event_ids),
+        ("propensities", row.propensities.is_some(), first.full.is_some()),
+        ("context_id", row.context_id.is_some(), first.context_ids),
+        ("event_id", row.event_id.is_some(), first.event_ids),
     ] {
         if here != before {
             let message = if here {
@@ -150,12 +166,10 @@ fn check_layout(own: &LogLayout, rules: &Rules, first: Option<&LogLayout>) -> Re
             return Err(Fault::new(field, message));
         }
     }
-    if own.candidates != first.candidates {
-        let message = format!(
-            "names [{}], the rows before [{}]",
-            own.candidates.join(", "),
-            first.candidates.join(", ")
-        );
+    if !candidates().eq(&first.candidates) {
+        let names: Vec<&str> = candidates().map(String::as_str).collect();
+        let message =
+            format!("names [{}], the rows before [{}]", names.join(", "), first.candidates.join(", "));
         return Err(Fault::new("candidates", message));
     }
     Ok(())
@@ -180,26 +194,14 @@ fn outcome(row: &RawRow, rules: &Rules) -> Result<f64, Fault> {
     Ok(rules.outcome.to_cost(value))
 }
 
-fn action(row: &RawRow, rules: &Rules, own: &LogLayout) -> Result<u32, Fault> {
+fn action(row: &RawRow, rules: &Rules) -> Result<u32, Fault> {
     let action = row.action.ok_or_else(|| Fault::new("action", "is missing"))?;
-    let k = rules.known_actions(Some(own)).unwrap_or(rules.limits.actions);
+    let full = row.propensities.as_ref().map(List::len);
+    let k = rules.known_actions(full).unwrap_or(rules.limits.actions);
     match u32::try_from(action) {
         Ok(small) if (small as usize) < k => Ok(small),
         _ => Err(Fault::new("action", format!("{action} is not in [0, {k})"))),
     }
-}
-
-fn features(x: &[f64]) -> Result<Vec<f32>, Fault> {
-    let mut narrow = Vec::with_capacity(x.len());
-    for (j, value) in x.iter().enumerate() {
-        let small = *value as f32 + 0.0;
-        if !small.is_finite() {
-            let message = format!("{value} is not a finite single-precision number");
-            return Err(Fault::new(format!("x[{j}]"), message));
-        }
-        narrow.push(small);
-    }
-    Ok(narrow)
 }
 
 fn check_full(full: &[f64]) -> Result<(), Fault> {

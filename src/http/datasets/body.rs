@@ -1,4 +1,4 @@
-//! A request's body on its way to ingest: counted against the limit and hashed as it passes.
+//! A request's body on its way to ingest: counted against the limit, and hashed where it has a key, as it passes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,15 +28,22 @@ pub fn limited(body: Chunks, limit: u64) -> Chunks {
 }
 
 /// What passed: read it once the body has ended.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Passed {
-    state: Arc<Mutex<(Sha256, u64)>>,
+    state: Arc<Mutex<(Option<Sha256>, u64)>>,
 }
 
 impl Passed {
+    /// The hash costs as much as the rows' own, so it is taken only where somebody will compare it.
+    pub fn new(hashed: bool) -> Self {
+        Passed { state: Arc::new(Mutex::new((hashed.then(Sha256::new), 0))) }
+    }
+
     fn add(&self, bytes: &[u8]) -> u64 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.0.update(bytes);
+        if let Some(hash) = &mut state.0 {
+            hash.update(bytes);
+        }
         state.1 += bytes.len() as u64;
         state.1
     }
@@ -45,13 +52,14 @@ impl Passed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    pub fn digest(&self) -> String {
+    /// None where it was not asked for.
+    pub fn digest(&self) -> Option<String> {
         let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-        hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+        hash.map(|hash| hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
     }
 }
 
-/// `body` with its bytes counted, hashed and held to `limit`.
+/// `body` with its bytes counted and held to `limit`.
 pub fn metered(
     body: Chunks,
     limit: u64,

@@ -73,13 +73,13 @@ pub async fn create(
     let parts: [&[u8]; 2] = [b"POST /v1/datasets", &incoming.description];
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
     let creation = Creation::new(&workspace, &headers, &parts, patience)?;
-    let passed = Passed::default();
+    let passed = Passed::new(creation.has_key());
     let data = metered(incoming.data, app.config.max_upload_bytes, passed.clone());
     let id = match creation.start(&app).await? {
         Start::Work(id) => DatasetId::from(id),
         Start::Replay(answer) => {
             drain(data).await.map_err(body_problem)?;
-            return replay(answer, Some(&passed.digest()));
+            return replay(answer, passed.digest().as_deref());
         }
     };
     let worker = app.clone();
@@ -142,14 +142,14 @@ pub async fn append(
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
     let description = format!("{format:?} {encoding:?}");
     let creation = Creation::new(&workspace, &headers, &[path.as_bytes(), description.as_bytes()], patience)?;
-    let passed = Passed::default();
+    let passed = Passed::new(creation.has_key());
     let body = verified(chunks(request.into_body()), expected);
     let data = metered(body, app.config.max_upload_bytes, passed.clone());
     let request = match creation.start(&app).await? {
         Start::Work(request) => request,
         Start::Replay(answer) => {
             drain(data).await.map_err(body_problem)?;
-            return replay(answer, Some(&passed.digest()));
+            return replay(answer, passed.digest().as_deref());
         }
     };
     let worker = app.clone();
@@ -190,7 +190,7 @@ fn answer(dataset: Dataset, passed: &Passed) -> Result<Created, Problem> {
     tracing::info!(dataset_id = %dataset.id, version = dataset.version, rows = dataset.content.rows, "dataset stored");
     let location = [(header::LOCATION, format!("/v1/datasets/{}", dataset.id))];
     let created = Created::json(StatusCode::CREATED, &location, &DatasetView::from(dataset))?;
-    Ok(created.with_body_digest(&passed.digest()))
+    Ok(created.with_body_digest(passed.digest()))
 }
 
 async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {

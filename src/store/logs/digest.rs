@@ -6,17 +6,19 @@ use sha2::{Digest, Sha256};
 use super::{LogLayout, LogRows};
 use crate::engine::log::{Outcome, OutcomeKind};
 
+const HASHED_AT_ONCE: usize = 8 << 10;
+
 #[derive(Clone)]
 pub struct LogDigest {
     hash: Sha256,
     rows: u64,
-    /// The bytes of one row, kept to spare the allocation.
-    row: Vec<u8>,
+    /// Bytes of rows, on their way into the hash.
+    bytes: Vec<u8>,
 }
 
 impl Default for LogDigest {
     fn default() -> Self {
-        LogDigest { hash: Sha256::new_with_prefix(b"guarantor.log/1\n"), rows: 0, row: Vec::new() }
+        LogDigest { hash: Sha256::new_with_prefix(b"guarantor.log/1\n"), rows: 0, bytes: Vec::new() }
     }
 }
 
@@ -24,29 +26,30 @@ impl LogDigest {
     pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
         let k = layout.full.unwrap_or(0);
         for i in 0..rows.len() {
-            self.row.clear();
-            self.row.extend_from_slice(&rows.actions[i].to_le_bytes());
-            self.row.extend_from_slice(&rows.costs[i].to_le_bytes());
-            self.row.extend_from_slice(&rows.propensities[i].to_le_bytes());
-            for value in &rows.x[i * layout.dim..(i + 1) * layout.dim] {
-                // `+ 0.0` makes −0 and 0, which are one number, one row.
-                self.row.extend_from_slice(&(value + 0.0).to_le_bytes());
-            }
-            for value in &rows.full[i * k..(i + 1) * k] {
-                self.row.extend_from_slice(&value.to_le_bytes());
-            }
+            let bytes = &mut self.bytes;
+            bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
+            bytes.extend_from_slice(&rows.costs[i].to_le_bytes());
+            bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
+            // `+ 0.0` makes −0 and 0, which are one number, one row.
+            numbers(bytes, &rows.x[i * layout.dim..(i + 1) * layout.dim], |x| (x + 0.0).to_le_bytes());
+            numbers(bytes, &rows.full[i * k..(i + 1) * k], f64::to_le_bytes);
             for column in &rows.candidates {
-                self.row.extend_from_slice(&column[i].to_le_bytes());
+                bytes.extend_from_slice(&column[i].to_le_bytes());
             }
             for (present, ids) in
                 [(layout.context_ids, &rows.context_ids), (layout.event_ids, &rows.event_ids)]
             {
                 if present {
-                    text(&mut self.row, &ids[i]);
+                    text(bytes, &ids[i]);
                 }
             }
-            self.hash.update(&self.row);
+            if bytes.len() >= HASHED_AT_ONCE {
+                self.hash.update(&bytes);
+                bytes.clear();
+            }
         }
+        self.hash.update(&self.bytes);
+        self.bytes.clear();
         self.rows += rows.len() as u64;
     }
 
@@ -66,6 +69,14 @@ impl LogDigest {
         self.hash.update(&end);
         let hex: String = self.hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
         format!("sha256:{hex}")
+    }
+}
+
+fn numbers<T: Copy, const N: usize>(to: &mut Vec<u8>, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
+    let from = to.len();
+    to.resize(from + N * numbers.len(), 0);
+    for (to, &number) in to[from..].chunks_exact_mut(N).zip(numbers) {
+        to.copy_from_slice(&bytes(number));
     }
 }
 
