@@ -113,18 +113,18 @@ struct Task {
 impl Task {
     fn run(mut self, messages: Receiver<Message>) -> Result<Option<Written>, IngestError> {
         let mut writer = self.runtime.block_on(self.blobs.writer(self.key))?;
-        let mut encoder = LogEncoder::new(self.layout.clone()).map_err(encoding)?;
+        let mut encoder = LogEncoder::new(self.layout.clone());
         for message in messages {
             match message {
                 Message::Rows(rows) => {
                     self.digest.update(&self.layout, &rows);
                     encoder.write(rows).map_err(encoding)?;
-                    self.runtime.block_on(writer.write(&encoder.take_bytes()))?;
+                    self.runtime.block_on(writer.write(encoder.take_bytes()))?;
                 }
                 Message::Finish => {
                     let rest = encoder.finish().map_err(encoding)?;
                     let blob = self.runtime.block_on(async {
-                        writer.write(&rest).await?;
+                        writer.write(rest).await?;
                         writer.finish().await
                     })?;
                     return Ok(Some(Written { blob, digest: self.digest }));

@@ -47,7 +47,7 @@ impl Blobs {
     /// For what is too large to hold: nothing exists under the key until `BlobWriter::finish`.
     pub async fn writer(&self, key: String) -> Result<BlobWriter> {
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
-        Ok(BlobWriter { key, upload, pending: Vec::new(), bytes: 0 })
+        Ok(BlobWriter { key, upload, pending: Vec::new(), pending_bytes: 0, bytes: 0 })
     }
 
     pub async fn get(&self, blob: &BlobRef) -> Result<Bytes> {
@@ -122,7 +122,9 @@ pub fn remove_unfinished(root: &FsPath) -> std::io::Result<()> {
 pub struct BlobWriter {
     key: String,
     upload: Box<dyn MultipartUpload>,
-    pending: Vec<u8>,
+    /// Of the next part.
+    pending: Vec<Bytes>,
+    pending_bytes: usize,
     bytes: u64,
 }
 
@@ -130,30 +132,29 @@ pub struct BlobWriter {
 const PART_BYTES: usize = 8 << 20;
 
 impl BlobWriter {
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.pending.extend_from_slice(bytes);
+    pub async fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
+        self.pending_bytes += bytes.len();
         self.bytes += bytes.len() as u64;
-        if self.pending.len() >= PART_BYTES {
+        if !bytes.is_empty() {
+            self.pending.push(bytes.into());
+        }
+        if self.pending_bytes >= PART_BYTES {
             self.flush().await?;
         }
         Ok(())
     }
 
     async fn flush(&mut self) -> Result<()> {
-        let part = std::mem::take(&mut self.pending);
-        Ok(self.upload.put_part(PutPayload::from(part)).await?)
+        self.pending_bytes = 0;
+        Ok(self.upload.put_part(PutPayload::from_iter(self.pending.drain(..))).await?)
     }
 
     /// Durable when it returns.
     pub async fn finish(mut self) -> Result<BlobRef> {
-        if !self.pending.is_empty() {
+        if self.pending_bytes > 0 {
             self.flush().await?;
         }
         self.upload.complete().await?;
         Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes })
-    }
-
-    pub async fn abandon(mut self) -> Result<()> {
-        Ok(self.upload.abort().await?)
     }
 }

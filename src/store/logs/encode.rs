@@ -5,11 +5,12 @@ use std::sync::Arc;
 use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, StringArray, UInt32Array,
 };
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 
 use super::{LogLayout, LogRows};
 
@@ -18,41 +19,84 @@ pub const CANDIDATE_PREFIX: &str = "candidate.";
 /// Bytes of a row group before compression, about: what whoever writes or reads a part holds of it.
 const GROUP_BYTES: usize = 8 << 20;
 
+const LEVEL: i32 = 1;
+/// Numbers that are looked at to see whether a list column is worth compressing, and the share of its
+/// size that it must come down to.
+const SAMPLE: usize = 1 << 14;
+const WORTH: f64 = 0.85;
+
 pub struct LogEncoder {
     layout: LogLayout,
-    schema: SchemaRef,
-    writer: ArrowWriter<Vec<u8>>,
+    /// None before the first rows, which say how to write them.
+    open: Option<ArrowWriter<Vec<u8>>>,
 }
 
 impl LogEncoder {
-    pub fn new(layout: LogLayout) -> Result<Self, ParquetError> {
-        let schema = Arc::new(schema(&layout));
-        let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 8 * layout.candidates.len() + 64;
-        let properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
-            // Features hardly repeat; a dictionary of them is time spent for nothing.
-            .set_dictionary_enabled(false)
-            .set_statistics_enabled(EnabledStatistics::None)
-            .set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).clamp(64, 1 << 20)))
-            .build();
-        let writer = ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?;
-        Ok(LogEncoder { layout, schema, writer })
+    pub fn new(layout: LogLayout) -> Self {
+        LogEncoder { layout, open: None }
     }
 
     pub fn write(&mut self, rows: LogRows) -> Result<(), ParquetError> {
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays(&self.layout, rows)?)?;
-        self.writer.write(&batch)
+        let mut writer = match self.open.take() {
+            Some(writer) => writer,
+            None => writer(&self.layout, &rows)?,
+        };
+        let batch = RecordBatch::try_new(Arc::new(schema(&self.layout)), arrays(&self.layout, rows)?)?;
+        writer.write(&batch)?;
+        self.open = Some(writer);
+        Ok(())
     }
 
-    /// What is ready to go out.
+    /// What is ready to go out: a row group, or nothing yet.
     pub fn take_bytes(&mut self) -> Vec<u8> {
-        std::mem::take(self.writer.inner_mut())
+        match self.open.as_mut().map(ArrowWriter::inner_mut) {
+            // The next group is about as long.
+            Some(bytes) if !bytes.is_empty() => {
+                let next = Vec::with_capacity(bytes.len());
+                std::mem::replace(bytes, next)
+            }
+            _ => Vec::new(),
+        }
     }
 
-    /// The last bytes.
+    /// The last bytes; none at all where no rows came.
     pub fn finish(self) -> Result<Vec<u8>, ParquetError> {
-        self.writer.into_inner()
+        self.open.map_or(Ok(Vec::new()), ArrowWriter::into_inner)
     }
+}
+
+/// `first` are some of the rows that will be written.
+fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+    let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 8 * layout.candidates.len() + 64;
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
+        .set_column_compression(numbers_of("x"), worth(&sample(&first.x, f32::to_le_bytes))?)
+        .set_column_compression(numbers_of("propensities"), worth(&sample(&first.full, f64::to_le_bytes))?)
+        // Features hardly repeat; a dictionary of them is time spent for nothing.
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::None)
+        .set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).clamp(64, 1 << 20)))
+        .build();
+    ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)), Some(properties))
+}
+
+/// Features of real logs repeat or do not, and where they do not zstd takes longer than all the rest of
+/// the encoding for the few bytes that it saves.
+fn worth(sample: &[u8]) -> Result<Compression, ParquetError> {
+    let compressed = zstd::bulk::compress(sample, LEVEL)?;
+    Ok(match compressed.len() as f64 <= WORTH * sample.len() as f64 {
+        true => Compression::ZSTD(ZstdLevel::try_new(LEVEL)?),
+        false => Compression::UNCOMPRESSED,
+    })
+}
+
+fn sample<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]) -> Vec<u8> {
+    numbers.iter().take(SAMPLE).flat_map(|&number| bytes(number)).collect()
+}
+
+/// How Parquet names the numbers of a list column.
+fn numbers_of(column: &str) -> ColumnPath {
+    ColumnPath::new(vec![column.into(), "list".into(), "item".into()])
 }
 
 fn list_of(item: DataType, size: usize) -> DataType {
