@@ -274,7 +274,7 @@ mod tests {
         let body = "row\n".repeat(BLOCK_BYTES);
         let parse = |_: &[u8]| Ok(RawRow::default());
         let mut seen = 0;
-        let mut visit = |_, _| {
+        let mut visit = |_, _: Result<RawRow, Fault>| {
             seen += 1;
             if seen < 10 { Ok(()) } else { Err(super::super::IngestError::Crashed) }
         };
