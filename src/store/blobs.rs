@@ -11,6 +11,7 @@ use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use tokio::task::JoinHandle;
 
 use super::error::{Resource, Result, StoreError};
 use super::records::BlobRef;
@@ -47,7 +48,7 @@ impl Blobs {
     /// For what is too large to hold: nothing exists under the key until `BlobWriter::finish`.
     pub async fn writer(&self, key: String) -> Result<BlobWriter> {
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
-        Ok(BlobWriter { key, upload, pending: Vec::new(), pending_bytes: 0, bytes: 0 })
+        Ok(BlobWriter { key, upload, pending: Vec::new(), pending_bytes: 0, on_its_way: None, bytes: 0 })
     }
 
     pub async fn get(&self, blob: &BlobRef) -> Result<Bytes> {
@@ -118,13 +119,15 @@ pub fn remove_unfinished(root: &FsPath) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Parts go out as they fill, so memory stays at one part. Dropped unfinished, it leaves nothing.
+/// Parts go out as they fill, each while the next one fills, so memory stays at two of them. Dropped
+/// unfinished, it leaves nothing.
 pub struct BlobWriter {
     key: String,
     upload: Box<dyn MultipartUpload>,
     /// Of the next part.
     pending: Vec<Bytes>,
     pending_bytes: usize,
+    on_its_way: Option<JoinHandle<object_store::Result<()>>>,
     bytes: u64,
 }
 
@@ -145,8 +148,19 @@ impl BlobWriter {
     }
 
     async fn flush(&mut self) -> Result<()> {
+        self.arrival().await?;
         self.pending_bytes = 0;
-        Ok(self.upload.put_part(PutPayload::from_iter(self.pending.drain(..))).await?)
+        let part = self.upload.put_part(PutPayload::from_iter(self.pending.drain(..)));
+        self.on_its_way = Some(tokio::spawn(part));
+        Ok(())
+    }
+
+    /// Of the part that was sent last.
+    async fn arrival(&mut self) -> Result<()> {
+        match self.on_its_way.take() {
+            Some(part) => Ok(part.await.map_err(std::io::Error::other)??),
+            None => Ok(()),
+        }
     }
 
     /// Durable when it returns.
@@ -154,6 +168,7 @@ impl BlobWriter {
         if self.pending_bytes > 0 {
             self.flush().await?;
         }
+        self.arrival().await?;
         self.upload.complete().await?;
         Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes })
     }
