@@ -93,13 +93,32 @@ fn check_row(row: &Row) {
     assert!((-1.0..=0.0).contains(&row.true_risk) && (-1.0..=0.0).contains(&row.logging_risk), "{row:?}");
     assert!(close(row.logging_risk - row.true_risk, row.true_improvement), "{row:?}");
     match row.promise {
-        Promise::Estimate => assert_eq!(row.decision, None, "{row:?}"),
+        Promise::Estimate => {
+            assert_eq!((row.decision, row.termination, row.numerical_slack), (None, None, None), "{row:?}");
+            let grid = row.line.related().unwrap().grid();
+            assert!(row.lambda.is_some_and(|lambda| grid.contains(&lambda)), "{row:?}");
+        }
         Promise::KnownBaseline | Promise::Certified => {
+            assert!(row.termination.is_some() && row.lambda.is_none(), "{row:?}");
+            assert!(row.numerical_slack.is_some_and(|slack| (0.0..0.05).contains(&slack)), "{row:?}");
             let wanted = if row.promised_improvement > 0.0 { Decision::Deploy } else { Decision::Keep };
             assert_eq!(row.decision, Some(wanted), "{row:?}");
             let measured = row.true_improvement + 3.0 * row.test_error;
             assert!(row.promised_improvement <= measured, "a guarantee was broken: {row:?}");
         }
+    }
+    // The log's mean cost and the test set's are of different examples, and both of noisy draws.
+    assert!((row.logged_risk - row.logging_risk).abs() < 0.1, "{row:?}");
+    match (row.own_improvement, row.own_error) {
+        (Some(own), Some(error)) => {
+            assert_eq!(row.line, Line::Auto, "{row:?}");
+            assert!(
+                error > 0.0 && (own - row.true_improvement).abs() < 4.0 * (error + row.test_error),
+                "{row:?}"
+            );
+            assert!(row.promised_improvement <= own + 3.0 * error, "a guarantee was broken: {row:?}");
+        }
+        (own, error) => assert!(own.is_none() && error.is_none(), "{row:?}"),
     }
     if row.promise == Promise::KnownBaseline {
         assert!(close(row.logging_risk - row.promised_risk, row.promised_improvement), "{row:?}");
@@ -131,6 +150,11 @@ fn check_figures(rows: &[Row]) {
             assert!(auto.promised_improvement > other.promised_improvement, "{auto:?} {other:?}");
         }
     }
+    for half in rows.iter().filter(|r| r.line == Line::CbbHalf) {
+        let other = find(rows, half.figure.min(4), Line::Cbb0, half);
+        assert!(half.promised_risk < other.promised_risk, "{half:?} {other:?}");
+    }
+    assert!(rows.iter().any(|r| r.own_improvement.is_some()), "never the bound's own rows");
     for related in rows.iter().filter(|r| r.promise == Promise::Estimate && r.alpha == 0.1) {
         assert!(related.true_improvement > 0.1, "learned nothing: {related:?}");
     }
@@ -200,16 +224,17 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
 
 #[test]
 fn what_is_missing_or_wrong_is_said() {
-    let (data, out) = (Folder::new("empty"), Folder::new("nothing"));
-    let output = reproduce(&data.0, &out.0, &[]);
+    let data = Folder::new("empty");
+    let out = data.0.join("out");
+    let output = reproduce(&data.0, &out, &[]);
     let said = String::from_utf8_lossy(&output.stderr).to_string();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("train-images-idx3-ubyte") && said.contains("dataset-fashion-mnist"), "{said}");
     for wrong in [["--alphas", "-1"], ["--figures", "6"], ["--seeds", "0"], ["--dataset", "mnist"]] {
-        let output = reproduce(&data.0, &out.0, &wrong);
+        let output = reproduce(&data.0, &out, &wrong);
         let said = String::from_utf8_lossy(&output.stderr).to_string();
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(wrong[1]), "{said}");
     }
-    assert!(std::fs::read_dir(&out.0).unwrap().next().is_none(), "something was left behind");
+    assert!(!out.exists(), "something was left behind");
 }

@@ -1,11 +1,12 @@
 //! `guarantor reproduce`: the paper's experiments, and past them, in one command.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
 use guarantor::engine::control::unattended;
-use guarantor::reproduce::{Dataset, Plan, claims, load, pictures, plot, rows, table};
+use guarantor::reproduce::rows::{self, Row};
+use guarantor::reproduce::{Dataset, Plan, claims, load, pictures, plot, table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Failure;
@@ -41,7 +42,8 @@ pub struct ReproduceArgs {
 /// Contexts that `--quick` logs.
 const QUICK_CONTEXTS: usize = 10_000;
 
-fn temperature(text: &str) -> Result<f64, String> {
+/// α, as the command line has it.
+pub(super) fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(alpha) if alpha.is_finite() && alpha >= 0.0 => Ok(alpha),
         _ => Err("an inverse temperature is a number of at least 0".into()),
@@ -71,8 +73,8 @@ fn plan(args: &ReproduceArgs) -> Plan {
 pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
     let start = Instant::now();
     let plan = plan(&args);
-    std::fs::create_dir_all(&args.out).map_err(|e| format!("{}: {e}", args.out.display()))?;
     let data = load(args.dataset, args.data_dir.as_deref())?;
+    std::fs::create_dir_all(&args.out).map_err(|e| format!("{}: {e}", args.out.display()))?;
     println!(
         "{}: {} training and {} test examples, K = {}, p = {}; {} jobs",
         data.name,
@@ -83,25 +85,17 @@ pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
         plan.len()
     );
     // Draws on the standard error stream, and nothing where that is no terminal.
-    let bar = ProgressBar::new(plan.len() as u64);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len} jobs, {eta} left   {msg}")?);
-    let begun = std::cell::Cell::new(0u64);
-    let rows = plan.run(&data, &unattended(), &|job| {
-        bar.set_position(begun.replace(begun.get() + 1));
+    let bar = ProgressBar::new(1000);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {percent} %, {eta} left   {msg}")?);
+    let begin = |job: &str, share: f64| {
+        bar.set_position((1000.0 * share) as u64);
         bar.set_message(job.to_string());
-    })?;
+    };
+    let rows = plan.run(&data, &unattended(), &begin, &mut |rows| write(&args.out, &plan, rows))?;
     bar.finish_and_clear();
 
-    let mut text = String::new();
-    for &figure in &plan.figures {
-        text += &format!("{}\n", table::tables(&rows, figure));
-    }
-    text += &claims::table(&claims::claims(&rows));
-    println!("\n{text}");
-    let (csv, tables) = (args.out.join("results.csv"), args.out.join("tables.md"));
-    rows::write(&rows, &csv)?;
-    std::fs::write(&tables, text)?;
-    println!("{}\n{}", csv.display(), tables.display());
+    println!("\n{}", text(&plan, &rows));
+    println!("{}\n{}", csv(&args.out).display(), tables(&args.out).display());
     for picture in plan.figures.iter().filter_map(|&figure| pictures::picture(&rows, figure)) {
         for path in plot::write(&picture, &args.out)? {
             println!("{}", path.display());
@@ -109,4 +103,27 @@ pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
     }
     println!("{:.0} s", start.elapsed().as_secs_f64());
     Ok(())
+}
+
+fn csv(out: &Path) -> PathBuf {
+    out.join("results.csv")
+}
+
+fn tables(out: &Path) -> PathBuf {
+    out.join("tables.md")
+}
+
+/// The tables and the claims.
+fn text(plan: &Plan, rows: &[Row]) -> String {
+    let tables: String =
+        plan.figures.iter().map(|&figure| format!("{}\n", table::tables(rows, figure))).collect();
+    tables + &claims::table(&claims::claims(rows))
+}
+
+/// Puts what is known so far in the place of what was known before.
+fn write(out: &Path, plan: &Plan, rows: &[Row]) -> Result<(), Failure> {
+    let partial = out.join("results.csv.partial");
+    rows::write(rows, &partial)?;
+    std::fs::rename(&partial, csv(out))?;
+    Ok(std::fs::write(tables(out), text(plan, rows))?)
 }

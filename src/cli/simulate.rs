@@ -4,7 +4,9 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use guarantor::engine::log::{LogSource, OutcomeKind};
 use guarantor::engine::policy::PolicyParams;
@@ -13,6 +15,7 @@ use guarantor::reproduce::{self, Dataset, Logger, toy, true_risk};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Failure;
+use super::reproduce::temperature;
 
 #[derive(Args)]
 pub struct SimulateArgs {
@@ -20,10 +23,10 @@ pub struct SimulateArgs {
     #[arg(long, value_enum)]
     dataset: World,
     /// Where the dataset's files are, if not where Debian would put them.
-    #[arg(long, value_name = "DIR")]
-    dir: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", alias = "dir")]
+    data_dir: Option<PathBuf>,
     /// The inverse temperature of the policy that logs: 0 is uniform, 1 is as sure as it was trained.
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, default_value_t = 0.5, value_parser = temperature)]
     alpha: f64,
     /// How often each context is logged.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -47,24 +50,25 @@ pub struct SimulateArgs {
     out: PathBuf,
 }
 
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
+#[derive(Clone, Copy)]
 enum World {
-    FashionMnist,
-    EmnistB,
-    Mediamill,
-    NusWide,
+    Paper(Dataset),
     Toy,
 }
 
-impl World {
-    fn dataset(self) -> Option<Dataset> {
-        Some(match self {
-            World::FashionMnist => Dataset::FashionMnist,
-            World::EmnistB => Dataset::EmnistB,
-            World::Mediamill => Dataset::Mediamill,
-            World::NusWide => Dataset::NusWide,
-            World::Toy => return None,
-        })
+impl ValueEnum for World {
+    fn value_variants<'a>() -> &'a [Self] {
+        static ALL: LazyLock<Vec<World>> = LazyLock::new(|| {
+            Dataset::value_variants().iter().map(|&d| World::Paper(d)).chain([World::Toy]).collect()
+        });
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            World::Paper(dataset) => dataset.to_possible_value(),
+            World::Toy => Some(PossibleValue::new("toy")),
+        }
     }
 }
 
@@ -78,16 +82,13 @@ pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
 }
 
 pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
-    if !(args.alpha.is_finite() && args.alpha >= 0.0) {
-        return Err(format!("--alpha {}: must be a number of at least 0", args.alpha).into());
-    }
     let name = args.out.to_string_lossy().into_owned();
     let format = args.format.or_else(|| Format::by_name(&name)).ok_or_else(|| {
         format!("{name}: the name does not say which format; add --format, or end it in .ndjson, .csv, .parquet, .arrow or .dsjson")
     })?;
-    let summary = match args.dataset.dataset() {
-        Some(dataset) => from_dataset(&args, dataset, format)?,
-        None => from_toy(&args, format)?,
+    let summary = match args.dataset {
+        World::Paper(dataset) => from_dataset(&args, dataset, format)?,
+        World::Toy => from_toy(&args, format)?,
     };
     eprint!("{summary}");
     Ok(())
@@ -100,12 +101,13 @@ fn from_toy(args: &SimulateArgs, format: Format) -> Result<String, Failure> {
     let layout = toy_layout(m, args.no_features);
     format.refuse(&layout)?;
     let mut world = toy::Toy::new(args.alpha, args.seed);
-    write_policy(args, &world.policy())?;
+    let policy = world.policy();
     let bar = bar(rows, "writing");
     write_file(args, format, &layout, |writer| {
         write_toy(&mut world, (contexts, m, layout.dim), writer, || bar.inc(m as u64))
     })?;
     bar.finish_and_clear();
+    write_policy(args, &policy)?;
     Ok(format!("toy world: {}\n{}", counts(rows, contexts, &layout), hint(args, format, &layout)))
 }
 
@@ -116,7 +118,7 @@ fn from_dataset(args: &SimulateArgs, dataset: Dataset, format: Format) -> Result
         Layout { dim, n_actions: dataset.n_actions(), outcome: OutcomeKind::Cost, context_ids: m > 1 };
     format.refuse(&layout)?;
     let bar = spinner(&format!("reading {}", dataset.name()));
-    let data = reproduce::load(dataset, args.dir.as_deref())?;
+    let data = reproduce::load(dataset, args.data_dir.as_deref())?;
     let all = Logger::contexts_of(data.train.len());
     let contexts = contexts(args.rows.unwrap_or(all * m), m, all)?;
     bar.set_message("training the policy that logs");
@@ -125,11 +127,11 @@ fn from_dataset(args: &SimulateArgs, dataset: Dataset, format: Format) -> Result
     let bandit = logger.log(args.alpha, m, Some(contexts))?;
     let risk = true_risk(&bandit.logging_policy, &data.test)?;
     bar.finish_and_clear();
-    write_policy(args, &bandit.logging_policy)?;
     let bar = self::bar(contexts * m, "writing");
     let mut sum = 0.0;
     write_file(args, format, &layout, |writer| write_log(&bandit.log, dim, writer, &bar, &mut sum))?;
     bar.finish_and_clear();
+    write_policy(args, &bandit.logging_policy)?;
     Ok(format!(
         "{}: {}\nthe policy that logged has the risk {risk:.4} on the {} test examples, {:.4} in the log\n{}",
         data.name,

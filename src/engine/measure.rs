@@ -11,7 +11,7 @@ use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
 use super::log::{Chunk, LogSource};
 use super::numerics::sum::Sum;
-use super::policy::{PolicyParams, Resolution, Scratch};
+use super::policy::{Policy, PolicyParams, Resolution, Scratch};
 
 /// Whose propensities are measured.
 #[derive(Clone, Copy)]
@@ -93,9 +93,15 @@ pub fn measure(
     statistics: &dyn Statistics,
     control: &Control,
 ) -> Result<Measured> {
+    // Made once for all chunks: the points of a mixed logit cost more than a chunk does.
+    let link = match subject {
+        Subject::Policy(policy) => Some(policy.link(Resolution::Fine)),
+        Subject::Logged(_) => None,
+    };
+    let player = Player { subject, link: link.as_deref() };
     let blocks: Vec<Block> = blocks(log.chunks())
         .into_par_iter()
-        .map(|range| measure_block(log, subject, cost_model, statistics, range, control))
+        .map(|range| measure_block(log, player, cost_model, statistics, range, control))
         .collect::<Result<_>>()?;
     let rows: u64 = blocks.iter().map(|b| b.rows).sum();
     if rows != log.shape().rows {
@@ -138,9 +144,16 @@ fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: 
     Ok(measured)
 }
 
+/// The subject, and its map from scores to propensities where it has one.
+#[derive(Clone, Copy)]
+struct Player<'a> {
+    subject: Subject<'a>,
+    link: Option<&'a dyn Policy>,
+}
+
 fn measure_block(
     log: &dyn LogSource,
-    subject: Subject,
+    player: Player,
     cost_model: Option<&CostModel>,
     statistics: &dyn Statistics,
     range: Range<usize>,
@@ -155,7 +168,7 @@ fn measure_block(
         chunk.check(log.shape())?;
         block.rows += chunk.rows() as u64;
         let modelled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
-        let mut walk = Walk::new(&chunk, subject)?;
+        let mut walk = Walk::new(&chunk, player)?;
         for c in 0..chunk.contexts() {
             let seen = Seen {
                 n_actions: log.shape().n_actions,
@@ -179,7 +192,7 @@ type Scores = (ndarray::Array2<f64>, Vec<f64>);
 struct Walk<'a> {
     chunk: &'a Chunk<'a>,
     subject: Subject<'a>,
-    scores: Option<(Scores, Box<dyn super::policy::Policy>)>,
+    scores: Option<(Scores, &'a dyn Policy)>,
     pi: [Vec<f64>; 2],
     scratch: Scratch,
     h: Vec<f64>,
@@ -187,13 +200,13 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(chunk: &'a Chunk<'a>, subject: Subject<'a>) -> Result<Self> {
-        let (scores, k) = match subject {
-            Subject::Policy(policy) => {
-                let scores = Some((policy.scores(chunk.x.view())?, policy.link(Resolution::Fine)));
-                (scores, policy.n_actions())
+    fn new(chunk: &'a Chunk<'a>, player: Player<'a>) -> Result<Self> {
+        let Player { subject, link } = player;
+        let (scores, k) = match (subject, link) {
+            (Subject::Policy(policy), Some(link)) => {
+                (Some((policy.scores(chunk.x.view())?, link)), policy.n_actions())
             }
-            Subject::Logged(_) => (None, 0),
+            _ => (None, 0),
         };
         let pi = [vec![0.0; k], vec![0.0; k]];
         Ok(Walk {

@@ -11,7 +11,7 @@ use super::logging;
 use crate::engine::error::Result;
 use crate::engine::learn::adam::shuffled;
 use crate::engine::log::{Contexts, MemoryLog};
-use crate::engine::policy::{FeatureMap, PolicyParams, pick};
+use crate::engine::policy::{FeatureMap, PolicyParams, Resolution, pick};
 
 /// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and log with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +80,12 @@ impl Logger {
         self.labels.len()
     }
 
+    /// The examples that were logged as these contexts.
+    pub fn examples(&self, contexts: &[usize]) -> Examples {
+        let labels = contexts.iter().map(|&i| self.labels.of(i)).collect();
+        Examples { x: self.x.select(ndarray::Axis(0), contexts), labels }
+    }
+
     /// π0 at the inverse temperature α.
     pub fn policy(&self, alpha: f64) -> PolicyParams {
         let (mean, features) = (self.mu0.clone(), FeatureMap::default());
@@ -146,10 +152,10 @@ pub fn true_risk(policy: &PolicyParams, examples: &Examples) -> Result<f64> {
 
 /// Σ_{a∈y} π(a|x) of each example.
 pub fn rewards(policy: &PolicyParams, examples: &Examples) -> Result<Vec<f64>> {
-    let n = examples.len();
+    let (n, link) = (examples.len(), policy.link(Resolution::Fine));
     let block = |block: usize| -> Result<Vec<f64>> {
         let (from, to) = (block * BLOCK, ((block + 1) * BLOCK).min(n));
-        let pi = policy.propensities(examples.x.slice(s![from..to, ..]))?;
+        let pi = policy.propensities_by(&*link, examples.x.slice(s![from..to, ..]))?;
         let right = |i: usize| examples.labels.of(from + i).iter().map(|&a| pi[(i, a as usize)]).sum::<f64>();
         Ok((0..to - from).map(right).collect())
     };

@@ -20,9 +20,6 @@ pub enum Dataset {
 }
 
 impl Dataset {
-    pub const ALL: [Dataset; 4] =
-        [Dataset::FashionMnist, Dataset::EmnistB, Dataset::Mediamill, Dataset::NusWide];
-
     /// As the paper spells it.
     pub fn name(self) -> &'static str {
         match self {

@@ -25,7 +25,7 @@ pub enum Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
-    /// A bound, with R(π0) taken from the test set, as the paper does.
+    /// A bound, with R(π0) taken from the test set. The paper takes the mean logged cost; rows have both.
     KnownBaseline,
     /// A bound with nothing assumed known.
     Certified,
@@ -66,6 +66,15 @@ impl Line {
         Style { colour, marker, dashed: false }
     }
 
+    /// About how long its job takes, for the progress bar only.
+    pub fn weight(self) -> f64 {
+        match self {
+            Line::LsMixedLogit => 4.0,
+            Line::Auto | Line::Betting | Line::CrmSvp | Line::BayesianCrm => 3.0,
+            _ => 1.0,
+        }
+    }
+
     /// The learner of the related work, where the line is one.
     pub fn related(self) -> Option<Principle> {
         match self {
@@ -75,7 +84,8 @@ impl Line {
         }
     }
 
-    /// The job as the service would be sent it. Prior, optimiser and all else are the defaults.
+    /// The job as the service would be sent it. What it does not say is the service's default; only the
+    /// mixed logit has an optimiser's budget of its own.
     pub fn request(self, promise: Promise, logging_risk: f64, seed: u64) -> SpecRequest {
         let (bound, xi) = match self {
             Line::LsMixedLogit | Line::LsLig => (BoundKind::LondonSandler, None),

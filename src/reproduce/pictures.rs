@@ -43,7 +43,7 @@ fn how_to_read(figure: u8) -> &'static str {
     match figure {
         1 => "A bound certifies a policy where its guaranteed risk is below R(π0), taken from the test set.",
         2 => {
-            "Risks: lower is better. Improvement: deploy above 0, keep below; R(π0) is taken from the test set, as in the paper."
+            "Risks: lower is better. Improvement: deploy above 0, keep below; R(π0) is taken from the test set."
         }
         3 => "m: how often each context was logged. Every panel has its own scale; R(π0) from the test set.",
         4 => {

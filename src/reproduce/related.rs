@@ -10,6 +10,7 @@
 
 use ndarray::Array2;
 
+use crate::engine::baseline::mean_cost;
 use crate::engine::control::Control;
 use crate::engine::error::{EngineError, Result};
 use crate::engine::estimate::cips;
@@ -27,12 +28,18 @@ pub enum Principle {
 }
 
 impl Principle {
-    /// The λ to choose from.
+    /// The λ to choose from, the heaviest first; CRM's last is plain cIPS.
     pub fn grid(self) -> [f64; 5] {
         match self {
             Principle::SampleVariance => [30.0, 10.0, 3.0, 1.0, 0.0],
             Principle::Bayesian => [1e-3, 1e-4, 1e-5, 1e-6, 1e-7],
         }
+    }
+
+    /// Whether a λ beyond the grid might have been better still. Below 0 there is none.
+    pub fn at_an_end(self, lambda: f64) -> bool {
+        let grid = self.grid();
+        lambda == grid[0] || (lambda == grid[4] && lambda > 0.0)
     }
 }
 
@@ -54,29 +61,51 @@ const STEPS: usize = 8;
 const ROUNDS: usize = 4;
 const TOLERANCE: f64 = 1e-5;
 
+/// The two parts of a log, in memory of their own: made once for all learners.
+pub struct Parts {
+    learning: MaterialLog,
+    held_out: MaterialLog,
+    logged_risk: f64,
+}
+
+/// Which contexts are learned on.
+fn split(seed: u64) -> Split {
+    Split { seed, fraction: LEARNING_SHARE }
+}
+
+impl Parts {
+    pub fn new(log: &dyn LogSource, seed: u64, control: &Control) -> Result<Self> {
+        let part =
+            |side: Side| MaterialLog::new(&PartLog::new(log, split(seed), side)?, &FeatureMap::Identity);
+        let (learning, held_out) = (part(Side::Learn)?, part(Side::Certify)?);
+        let logged_risk = mean_cost(&held_out, control)?;
+        Ok(Parts { learning, held_out, logged_risk })
+    }
+}
+
 pub fn learn(
     principle: Principle,
-    log: &dyn LogSource,
+    parts: &Parts,
     logging_policy: &PolicyParams,
     tau: f64,
-    seed: u64,
     control: &Control,
 ) -> Result<Chosen> {
     let none = || EngineError::Log("the logging policy has no parameters to start from".into());
     let (start, _) = logging_policy.gaussian(1.0).ok_or_else(none)?;
-    let split = Split { seed, fraction: LEARNING_SHARE };
-    let part = |side: Side| MaterialLog::new(&PartLog::new(log, split, side)?, &FeatureMap::Identity);
-    let (learning, held_out) = (part(Side::Learn)?, part(Side::Certify)?);
-    let objective = Objective { principle, log: &learning, start: &start, tau, control };
+    let objective = Objective { principle, log: &parts.learning, start: &start, tau, control };
+    let theta0: Vec<f64> = start.iter().copied().collect();
+    let moments = match principle {
+        Principle::SampleVariance => Some(objective.moments(&theta0)?),
+        Principle::Bayesian => None,
+    };
     let mut best: Option<Chosen> = None;
-    let logged_risk = crate::engine::baseline::mean_cost(&held_out, control)?;
     for lambda in principle.grid() {
         // Always from θ0: too heavy a penalty ends where no logged action is played, and stays there.
-        let theta = objective.minimise(lambda, start.iter().copied().collect())?;
+        let theta = objective.minimise(lambda, theta0.clone(), moments)?;
         let policy = softmax(&theta, start.ncols());
-        let promised_risk = cips(&held_out, Subject::Policy(&policy), tau, control)?;
+        let promised_risk = cips(&parts.held_out, Subject::Policy(&policy), tau, control)?;
         if best.as_ref().is_none_or(|best| promised_risk < best.promised_risk) {
-            best = Some(Chosen { policy, lambda, promised_risk, logged_risk });
+            best = Some(Chosen { policy, lambda, promised_risk, logged_risk: parts.logged_risk });
         }
     }
     best.ok_or_else(|| EngineError::Numerical("no policy was learned".into()))
@@ -104,7 +133,7 @@ struct Tangent {
 
 impl Tangent {
     /// V̂ = (mean u² − ū²)n/(n−1); −ū² lies below its tangent at ū, and √V̂ below V̂/(2√V̂0) + √V̂0/2.
-    fn at(lambda: f64, moments: (f64, f64), n: f64) -> Self {
+    fn at(lambda: f64, moments: Moments, n: f64) -> Self {
         let (mean, square) = moments;
         let variance = ((square - mean * mean) * n / (n - 1.0)).max(1e-12);
         let b = lambda * n / (n - 1.0) / (2.0 * (variance * n).sqrt());
@@ -112,20 +141,48 @@ impl Tangent {
     }
 }
 
+/// (mean u, mean u²).
+type Moments = (f64, f64);
+
 impl Objective<'_> {
-    fn minimise(&self, lambda: f64, theta: Vec<f64>) -> Result<Vec<f64>> {
+    /// From θ, where CRM's moments are known already.
+    fn minimise(&self, lambda: f64, theta: Vec<f64>, moments: Option<Moments>) -> Result<Vec<f64>> {
+        let state = Lbfgs::at(theta, 0.5);
+        match moments.filter(|_| lambda > 0.0) {
+            Some(moments) => self.by_tangents(lambda, state, moments),
+            None => self.at_once(lambda, state),
+        }
+    }
+
+    /// Where there is nothing to majorise: the function stays what it is.
+    fn at_once(&self, lambda: f64, mut state: Lbfgs) -> Result<Vec<f64>> {
+        let mut evaluate = |theta: &[f64]| {
+            let (value, _, gradient) = self.evaluate(lambda, Tangent { a: 1.0, b: 0.0 }, theta)?;
+            Ok((value, gradient))
+        };
+        state.refresh(&mut evaluate)?;
+        state.run(ROUNDS * STEPS, TOLERANCE, &mut evaluate)?;
+        Ok(state.point)
+    }
+
+    fn by_tangents(&self, lambda: f64, mut state: Lbfgs, mut moments: Moments) -> Result<Vec<f64>> {
         let n = self.log.shape().contexts as f64;
-        let mut state = Lbfgs::at(theta, 0.5);
         for _ in 0..ROUNDS {
-            let tangent = match self.principle {
-                Principle::SampleVariance => Tangent::at(lambda, self.moments(&state.point)?, n),
-                Principle::Bayesian => Tangent { a: 1.0, b: 0.0 },
+            let tangent = Tangent::at(lambda, moments, n);
+            // The last point that was looked at is nearly always the one that was stepped to.
+            let mut last = (Vec::new(), moments);
+            let mut evaluate = |theta: &[f64]| {
+                let (value, square, gradient) = self.evaluate(lambda, tangent, theta)?;
+                last = (theta.to_vec(), ((value - tangent.b * square) / tangent.a, square));
+                Ok((value, gradient))
             };
-            let mut evaluate = |theta: &[f64]| self.evaluate(lambda, tangent, theta);
             state.refresh(&mut evaluate)?;
-            if state.run(STEPS, TOLERANCE, &mut evaluate)? == Ended::Converged {
+            // The end of one tangent is not the objective's: that is where a new one helps no more.
+            if state.run(1, TOLERANCE, &mut evaluate)? == Ended::Converged {
                 break;
             }
+            state.run(STEPS - 1, TOLERANCE, &mut evaluate)?;
+            moments = if last.0 == state.point { last.1 } else { self.moments(&state.point)? };
         }
         Ok(state.point)
     }
@@ -140,26 +197,23 @@ impl Objective<'_> {
         Ok((swept.loss / n, swept.d_scalar / n, swept.d_mean.iter().map(|d| d / n).collect()))
     }
 
-    /// (mean u, mean u²).
-    fn moments(&self, theta: &[f64]) -> Result<(f64, f64)> {
+    fn moments(&self, theta: &[f64]) -> Result<Moments> {
         let point = Penalised { tau: self.tau, tangent: Tangent { a: 1.0, b: 0.0 } };
         let (mean, square, _) = self.swept(&point, theta)?;
         Ok((mean, square))
     }
 
-    fn evaluate(&self, lambda: f64, tangent: Tangent, theta: &[f64]) -> Result<(f64, Vec<f64>)> {
+    /// The value, CRM's mean u², and the gradient.
+    fn evaluate(&self, lambda: f64, tangent: Tangent, theta: &[f64]) -> Result<(f64, f64, Vec<f64>)> {
         match self.principle {
-            Principle::SampleVariance => {
-                let (value, _, gradient) = self.swept(&Penalised { tau: self.tau, tangent }, theta)?;
-                Ok((value, gradient))
-            }
+            Principle::SampleVariance => self.swept(&Penalised { tau: self.tau, tangent }, theta),
             Principle::Bayesian => {
                 let (mut value, _, mut gradient) = self.swept(&LogTransformed { tau: self.tau }, theta)?;
                 for ((g, t), t0) in gradient.iter_mut().zip(theta).zip(self.start) {
                     value += lambda * (t - t0) * (t - t0);
                     *g += 2.0 * lambda * (t - t0);
                 }
-                Ok((value, gradient))
+                Ok((value, 0.0, gradient))
             }
         }
     }
@@ -249,14 +303,69 @@ mod tests {
     #[test]
     fn both_find_the_sign() {
         let (log, logging) = world();
+        let parts = Parts::new(&log, 1, &unattended()).unwrap();
+        let (promised, logged) = held_out(&log);
         for principle in [Principle::SampleVariance, Principle::Bayesian] {
-            let chosen = learn(principle, &log, &logging, 0.5, 1, &unattended()).unwrap();
+            let chosen = learn(principle, &parts, &logging, 0.5, &unattended()).unwrap();
             assert!(chosen.logged_risk > -0.7, "{chosen:?}");
             let x = ndarray::arr2(&[[-0.8f32, 1.0], [0.8, 1.0]]);
             let pi = chosen.policy.propensities(x.view()).unwrap();
             assert!(pi[(0, 0)] > 0.8 && pi[(1, 1)] > 0.8, "{principle:?}: {pi:?}");
             assert!(principle.grid().contains(&chosen.lambda));
+            // The promise is made on the contexts that were not learned on, and on no others.
+            assert!((chosen.promised_risk - promised(&chosen.policy)).abs() < 1e-12, "{chosen:?}");
+            assert!((chosen.logged_risk - logged).abs() < 1e-12, "{chosen:?} {logged}");
         }
+    }
+
+    /// cIPS of a policy and the mean cost on the contexts outside of the learning side, by hand.
+    fn held_out(log: &MemoryLog) -> (impl Fn(&PolicyParams) -> f64, f64) {
+        let chunk = log.chunk(0).unwrap();
+        let kept = |&c: &usize| split(1).side(chunk.ordinals[c]) == Side::Certify;
+        let contexts: Vec<usize> = (0..chunk.contexts()).filter(kept).collect();
+        assert_eq!(log.chunks(), 1);
+        assert!((50..100).contains(&contexts.len()), "{}", contexts.len());
+        let n = contexts.len() as f64;
+        let logged = contexts.iter().map(|&c| chunk.costs[c]).sum::<f64>() / n;
+        let x = chunk.x.to_owned();
+        let (actions, costs) = (chunk.actions.to_vec(), chunk.costs.to_vec());
+        let cips = move |policy: &PolicyParams| {
+            let pi = policy.propensities(x.view()).unwrap();
+            // Propensities are ½ throughout, as τ is.
+            contexts.iter().map(|&c| pi[(c, actions[c] as usize)] / 0.5 * costs[c]).sum::<f64>() / n
+        };
+        (cips, logged)
+    }
+
+    /// A tangent's own minimum is no reason to stop: with the sample variance weighing much, going on
+    /// to new tangents ends below where the first one did.
+    #[test]
+    fn a_new_tangent_is_drawn_where_the_last_one_ended() {
+        let (log, _) = world();
+        let (start, control) = (Array2::zeros((2, 2)), unattended());
+        let principle = Principle::SampleVariance;
+        let objective = Objective { principle, log: &log, start: &start, tau: 0.5, control: &control };
+        let lambda = 30.0;
+        let value = |theta: &[f64]| {
+            let (mean, square) = objective.moments(theta).unwrap();
+            mean + lambda * ((square - mean * mean) / 299.0).sqrt()
+        };
+        let theta0 = vec![0.1, -0.1, 0.0, 0.0];
+        let moments = objective.moments(&theta0).unwrap();
+        let tangent = Tangent::at(lambda, moments, 300.0);
+        let mut one = |theta: &[f64]| objective.evaluate(lambda, tangent, theta).map(|(v, _, g)| (v, g));
+        let mut first = Lbfgs::at(theta0.clone(), 0.5);
+        first.refresh(&mut one).unwrap();
+        first.run(200, TOLERANCE, &mut one).unwrap();
+        let whole = objective.minimise(lambda, theta0, Some(moments)).unwrap();
+        assert!(value(&whole) < value(&first.point) - 1e-4, "{} {}", value(&whole), value(&first.point));
+    }
+
+    #[test]
+    fn an_end_of_the_grid_is_one_unless_it_is_nothing_at_all() {
+        let ends = |p: Principle| p.grid().map(|lambda| p.at_an_end(lambda));
+        assert_eq!(ends(Principle::SampleVariance), [true, false, false, false, false]);
+        assert_eq!(ends(Principle::Bayesian), [true, false, false, false, true]);
     }
 
     #[test]
@@ -270,7 +379,7 @@ mod tests {
             let theta = [0.3, -0.2, 0.1, 0.4];
             let (mean, square) = objective.moments(&theta).unwrap();
             let tangent = Tangent::at(2.0, (mean, square), n);
-            let (value, gradient) = objective.evaluate(2.0, tangent, &theta).unwrap();
+            let (value, _, gradient) = objective.evaluate(2.0, tangent, &theta).unwrap();
             if principle == Principle::SampleVariance {
                 // What the tangent leaves out is constant: compare differences with the objective's.
                 let objective_at = |theta: &[f64]| {
@@ -278,7 +387,7 @@ mod tests {
                     mean + 2.0 * ((square - mean * mean) / (n - 1.0)).sqrt()
                 };
                 let there = [1.0, -0.9, 0.0, 0.4];
-                let (moved, _) = objective.evaluate(2.0, tangent, &there).unwrap();
+                let (moved, ..) = objective.evaluate(2.0, tangent, &there).unwrap();
                 let rise = objective_at(&there) - objective_at(&theta);
                 assert!(moved - value >= rise - 1e-6, "{moved} {value} {rise}");
                 let near = [0.3 + 1e-2, -0.2, 0.1, 0.4];
@@ -290,8 +399,8 @@ mod tests {
                 near[i] += 1e-2;
                 let mut far = theta;
                 far[i] -= 1e-2;
-                let (up, _) = objective.evaluate(2.0, tangent, &near).unwrap();
-                let (down, _) = objective.evaluate(2.0, tangent, &far).unwrap();
+                let (up, ..) = objective.evaluate(2.0, tangent, &near).unwrap();
+                let (down, ..) = objective.evaluate(2.0, tangent, &far).unwrap();
                 let difference = (up - down) / 2e-2;
                 assert!((difference - gradient[i]).abs() < 1e-3, "{difference} {}", gradient[i]);
             }

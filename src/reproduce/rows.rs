@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::{Line, Promise};
 use crate::engine::certificate::Decision;
+use crate::engine::control::TerminationReason;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -21,6 +22,8 @@ pub struct Row {
     pub contexts: u64,
     /// R(π0) on the test set.
     pub logging_risk: f64,
+    /// R(π0) as the paper estimates it: the mean cost of the log.
+    pub logged_risk: f64,
     /// GR*, or the held-out estimate of a learner that guarantees nothing.
     pub promised_risk: f64,
     /// GI*, or the estimate of the improvement.
@@ -30,6 +33,15 @@ pub struct Row {
     pub true_improvement: f64,
     /// Standard error of `true_improvement` on the test set.
     pub test_error: f64,
+    /// The true improvement on the rows of the bound, with their true labels, and its standard error:
+    /// the population that was logged. Only where learning never saw those rows.
+    pub own_improvement: Option<f64>,
+    pub own_error: Option<f64>,
+    /// What a learner without a guarantee chose on held-out rows.
+    pub lambda: Option<f64>,
+    pub termination: Option<TerminationReason>,
+    /// What integration and rounding may have added to GR*.
+    pub numerical_slack: Option<f64>,
     /// Empty for a learner that decides nothing.
     pub decision: Option<Decision>,
     /// Of learning and certifying, on the wall's clock.

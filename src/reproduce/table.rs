@@ -14,14 +14,16 @@ pub const TRUE_RISK: Quantity = Quantity { name: "true risk R(π*)", of: |r| r.t
 pub const PROMISED: Quantity =
     Quantity { name: "guaranteed improvement GI*", of: |r| r.promised_improvement };
 pub const TRUE: Quantity = Quantity { name: "true improvement", of: |r| r.true_improvement };
+const OVER_LOGGED: Quantity =
+    Quantity { name: "GI* over the mean logged cost", of: |r| r.logged_risk - r.promised_risk };
 const ESTIMATED: Quantity = Quantity { name: "promised improvement", of: |r| r.promised_improvement };
 
 /// What each figure is about, in a line.
 pub fn title(figure: u8) -> &'static str {
     match figure {
-        1 => "LSₙ guarantees no improvement",
-        2 => "Cₙ and CBB guarantee improvement",
-        3 => "More interactions with each context",
+        1 => "LSₙ, with mixed logit and with LIG policies",
+        2 => "Cₙ and CBB",
+        3 => "Several interactions with each context",
         4 => "Past the paper: nothing assumed known",
         _ => "What learners promise and what they deliver",
     }
@@ -30,7 +32,7 @@ pub fn title(figure: u8) -> &'static str {
 fn quantities(figure: u8) -> Vec<Quantity> {
     match figure {
         1 => vec![PROMISED_RISK, PROMISED],
-        2 => vec![PROMISED_RISK, TRUE_RISK, PROMISED],
+        2 => vec![PROMISED_RISK, TRUE_RISK, PROMISED, OVER_LOGGED],
         3 | 4 => vec![PROMISED, TRUE],
         _ => vec![ESTIMATED, TRUE],
     }
@@ -42,7 +44,49 @@ pub fn tables(rows: &[Row], figure: u8) -> String {
     for quantity in quantities(figure) {
         text += &format!("\n{}\n", table(rows, figure, &quantity));
     }
+    match figure {
+        4 => text += &format!("\n{}\n", own_rows(rows)),
+        5 => text += &format!("\n{}\n", lambdas(rows)),
+        _ => {}
+    }
     text
+}
+
+/// `auto` against the truth on the rows of its bound and on the test set, a row a run.
+fn own_rows(rows: &[Row]) -> String {
+    let head = ["`auto`: α", "seed", "guaranteed", "true, the bound's own rows", "true, test set"];
+    let mut cells = vec![head.map(String::from).to_vec()];
+    let mut runs: Vec<&Row> = rows.iter().filter(|r| r.figure == 4 && r.line == Line::Auto).collect();
+    runs.sort_by(|a, b| a.alpha.total_cmp(&b.alpha).then(a.seed.cmp(&b.seed)));
+    for run in runs {
+        let with_error = |value: f64, error: f64| number(&format!("{value:.4} ± {error:.4}"));
+        let own = run.own_improvement.zip(run.own_error);
+        cells.push(vec![
+            run.alpha.to_string(),
+            run.seed.to_string(),
+            number(&format!("{:.4}", run.promised_improvement)),
+            // Refined on those rows, a policy has seen them.
+            own.map_or("learned on them".into(), |(value, error)| with_error(value, error)),
+            with_error(run.true_improvement, run.test_error),
+        ]);
+    }
+    markdown(&cells)
+}
+
+/// The λ of each seed; marked where the grid ends there.
+fn lambdas(rows: &[Row]) -> String {
+    let alphas = distinct(rows, 5, |r| r.alpha);
+    let mut cells = vec![vec!["chosen λ (* at an end of the grid)".to_string()]];
+    cells[0].extend(alphas.iter().map(|a| format!("α = {a}")));
+    for (line, principle) in of_figure(5).into_iter().filter_map(|(l, _)| Some((l, l.related()?))) {
+        let shown = |lambda: f64| format!("{lambda}{}", if principle.at_an_end(lambda) { "*" } else { "" });
+        let at = |&alpha: &f64| {
+            let chosen = Of { rows, figure: 5, line }.at(alpha, 1).filter_map(|r| r.lambda);
+            chosen.map(shown).collect::<Vec<_>>().join(", ")
+        };
+        cells.push(std::iter::once(line.name().to_string()).chain(alphas.iter().map(at)).collect());
+    }
+    markdown(&cells)
 }
 
 /// Lines down, α across, mean ± standard deviation over seeds in each cell.
@@ -53,7 +97,8 @@ fn table(rows: &[Row], figure: u8, quantity: &Quantity) -> String {
     let mut cells = vec![vec![quantity.name.to_string()]];
     cells[0].extend(alphas.iter().map(|a| format!("α = {a}")));
     if figure <= 2 && quantity.name.contains("risk") {
-        cells.push(logging(rows, figure, &alphas));
+        cells.push(logging(rows, figure, "R(π0), test set", |r| r.logging_risk));
+        cells.push(logging(rows, figure, "R(π0), mean logged cost", |r| r.logged_risk));
     }
     for (line, _) in of_figure(figure) {
         for &m in &interactions {
@@ -70,21 +115,25 @@ fn table(rows: &[Row], figure: u8, quantity: &Quantity) -> String {
 }
 
 /// R(π0), for comparison.
-fn logging(rows: &[Row], figure: u8, alphas: &[f64]) -> Vec<String> {
-    let at = |&alpha: &f64| {
-        let first = of_figure(figure).first().map(|(line, _)| *line);
-        let of = Of { rows, figure, line: first.unwrap_or(Line::CbbHalf) };
-        cell(of.summary(alpha, 1, |r| r.logging_risk))
-    };
-    std::iter::once("R(π0)".to_string()).chain(alphas.iter().map(at)).collect()
+fn logging(rows: &[Row], figure: u8, name: &str, risk: fn(&Row) -> f64) -> Vec<String> {
+    let first = of_figure(figure).first().map(|(line, _)| *line);
+    let of = Of { rows, figure, line: first.unwrap_or(Line::CbbHalf) };
+    let alphas = distinct(rows, figure, |r| r.alpha);
+    let values = alphas.into_iter().map(|alpha| cell(of.summary(alpha, 1, risk)));
+    std::iter::once(name.to_string()).chain(values).collect()
 }
 
 fn cell(summary: Option<Summary>) -> String {
     match summary {
         None => String::new(),
-        Some(s) if s.count == 1 => format!("{:.4}", s.mean).replace('-', "−"),
-        Some(s) => format!("{:.4} ± {:.4}", s.mean, s.deviation).replace('-', "−"),
+        Some(s) if s.count == 1 => number(&format!("{:.4}", s.mean)),
+        Some(s) => number(&format!("{:.4} ± {:.4}", s.mean, s.deviation)),
     }
+}
+
+/// With the sign that is as wide as a plus.
+pub fn number(text: &str) -> String {
+    text.replace('-', "−")
 }
 
 /// Cells with their columns aligned; the first row is the head.

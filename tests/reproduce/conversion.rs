@@ -2,7 +2,7 @@
 
 use guarantor::engine::log::{LogSource, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::reproduce::{Conversion, Examples, Labels, Logger, Supervised, true_risk};
+use guarantor::reproduce::{Conversion, Examples, Labels, Logger, Supervised, rewards, true_risk};
 use ndarray::Array2;
 
 use crate::fashion::Fashion;
@@ -74,7 +74,7 @@ fn a_conversion_is_what_the_paper_says() {
     assert_eq!((shape.contexts, shape.rows, shape.n_actions, shape.dim), (1948, 1948 * 3, 7, 20));
     assert!(shape.capabilities.full_propensities && shape.capabilities.multiple_interactions);
 
-    // Contexts are examples of the training set, each at most once, and none is one that trained μ0.
+    // Contexts are examples of the training set, each at most once.
     let key = |x: &[f32]| x.iter().map(|v| v.to_bits()).collect::<Vec<u32>>();
     let mut place = std::collections::HashMap::new();
     for i in 0..data.train.len() {
@@ -86,6 +86,19 @@ fn a_conversion_is_what_the_paper_says() {
         .map(|c| place.remove(&key(x.row(c).as_slice().unwrap())).expect("an example, once"))
         .collect();
     assert!(original.windows(2).any(|w| w[0] > w[1]), "the order is shuffled");
+
+    // None of them trained μ0: with all their labels changed it is the same, and with the others' it is not.
+    let relabelled = |logged: bool| {
+        let mut data = data.clone();
+        let label = |i: usize| match original.contains(&i) == logged {
+            true => vec![(i % 7) as u32],
+            false => data.train.labels.of(i).to_vec(),
+        };
+        data.train.labels = (0..2050).map(label).collect();
+        Logger::train(&data, 5).policy(alpha)
+    };
+    assert_eq!(relabelled(true), bandit.logging_policy);
+    assert_ne!(relabelled(false), bandit.logging_policy);
 
     // Costs, propensities, weights and the frequencies of actions, recomputed.
     let (mut expected, mut variance, mut seen) = ([0.0; 7], [0.0; 7], [0.0; 7]);
@@ -175,6 +188,7 @@ fn fashion_mnist_is_logged_as_published() {
         (fashion.data.train.len(), fashion.data.test.len(), fashion.logger.contexts()),
         (60_000, 10_000, 57_000)
     );
+    let contexts = fashion.logger.examples(&(0..57_000).collect::<Vec<_>>());
     for (alpha, r0, logged) in
         [("0.1", -0.2296, -0.2301), ("0.5", -0.6578, -0.6656), ("1.0", -0.7611, -0.7709)]
     {
@@ -184,9 +198,14 @@ fn fashion_mnist_is_logged_as_published() {
         assert!((mean_cost(&theirs) - logged).abs() < 5e-5, "α = {alpha}: {}", mean_cost(&theirs));
         let ours = fashion.logger.log(at, 1, None).unwrap();
         assert_eq!(ours.log.shape(), theirs.shape());
-        // Five standard errors of the mean of 57 000 costs that are −1 or 0.
-        let error = 5.0 * (r0.abs() * (1.0 - r0.abs()) / 57_000.0).sqrt();
-        assert!((mean_cost(&ours.log) - logged).abs() < 2.0 * error, "α = {alpha}: {}", mean_cost(&ours.log));
+        // On these contexts, whose labels are known, each cost is −1 with a known probability.
+        let rewards = rewards(&fashion.logging_policy(at), &contexts).unwrap();
+        let expected = -rewards.iter().sum::<f64>() / 57_000.0;
+        let error = rewards.iter().map(|p| p * (1.0 - p)).sum::<f64>().sqrt() / 57_000.0;
+        for log in [&theirs, &ours.log] {
+            let z = (mean_cost(log) - expected) / error;
+            assert!(z.abs() < 4.5, "α = {alpha}: {} is {z} standard errors from {expected}", mean_cost(log));
+        }
         let (a, b) = (theirs.chunk(7).unwrap(), ours.log.chunk(7).unwrap());
         assert_eq!(a.full, b.full);
         assert_ne!(a.actions, b.actions, "their draws are not ours");

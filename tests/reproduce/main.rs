@@ -1,5 +1,6 @@
 //! The reproduction's data: loaders on files that the tests write, the conversion against an
-//! independent recomputation, FashionMNIST as Debian has it, and `guarantor simulate`.
+//! independent recomputation, FashionMNIST as Debian has it, `guarantor simulate`, and what is made of
+//! results.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -8,4 +9,5 @@ mod fashion;
 
 mod conversion;
 mod loaders;
+mod shown;
 mod simulate;

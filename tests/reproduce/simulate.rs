@@ -212,7 +212,10 @@ fn what_cannot_be_written_is_refused() {
     assert!(refused("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
     assert!(refused("a.csv", &["--alpha", "nan"]).contains("--alpha"));
     assert!(refused("a.csv", &["--alpha=-1"]).contains("--alpha"));
-    let missing = folder.refused("a.csv", &["--dataset", "mediamill", "--dir", "/nowhere"]);
+    // A log that cannot be written leaves no policy behind either.
+    let policy = folder.path("policy.json");
+    assert!(refused("nowhere/a.csv", &["--policy-out", policy.to_str().unwrap()]).contains("nowhere"));
+    let missing = folder.refused("a.csv", &["--dataset", "mediamill", "--data-dir", "/nowhere"]);
     assert!(missing.contains("/nowhere") && missing.contains("Extreme Classification"), "{missing}");
     let many = folder.refused("a.csv", &["--dataset", "fashion-mnist", "--rows", "57001"]);
     assert!(many.contains("57000 contexts"), "{many}");

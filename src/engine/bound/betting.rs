@@ -151,11 +151,15 @@ fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) {
     for j in 0..actions.len() {
         let shift = -(kappa as f64) * costs[j];
         let logged = actions[j] as usize;
-        // ξ = 0: every action but the logged one has the same z.
-        let plain = (choice.control == Control::Constant(0.0)).then(|| (-lambda * shift).ln_1p());
+        // A constant ξ: actions that were not logged have the same z where ξ is 0 or π0 is not clipped.
+        let plain = match choice.control {
+            Control::Constant(xi) => Some((xi == 0.0, (-lambda * (shift + xi)).ln_1p())),
+            _ => None,
+        };
         for (a, h) in h.iter_mut().enumerate() {
             if a != logged
-                && let Some(plain) = plain
+                && let Some((everywhere, plain)) = plain
+                && (everywhere || full.is_some_and(|f| f[a] >= tau))
             {
                 *h += weights[j] * plain;
                 continue;

@@ -79,7 +79,7 @@ const EXP: [f64; 14] = [
 
 /// e^x for x ≤ 0 (clamped at −708, where it is 3e-308); relative error below 3e-16 + |x|·2^-53.
 #[inline(always)]
-fn exp_neg<const N: usize>(x: &[f64; N]) -> [f64; N] {
+pub fn exp_neg<const N: usize>(x: &[f64; N]) -> [f64; N] {
     const ROUND: f64 = 6_755_399_441_055_744.0; // 1.5·2^52: adding it rounds to an integer
     const LN2_HI: f64 = 6.931_471_803_691_238_16e-1;
     const LN2_LO: f64 = 1.908_214_929_270_587_70e-10;

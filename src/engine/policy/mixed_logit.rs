@@ -3,20 +3,34 @@
 //! N(φ(x)ᵀμ_a, σ²‖φ(x)‖²); the expectation over them is quasi-Monte Carlo on a fixed additive
 //! recurrence, so that it is smooth in the parameters and reproducible.
 
-use super::softmax::normalise_exp;
 use super::{Policy, Scratch};
-use crate::engine::numerics::special::{cdf, density};
+use crate::engine::numerics::dispatch;
+use crate::engine::numerics::special::{cdf, density, exp_neg};
+
+/// Draws that are worked on side by side.
+const LANES: usize = 8;
+pub(super) type Lane = [f64; LANES];
 
 #[derive(Debug, Clone)]
 pub struct MixedLogit {
     pub scale: f64,
-    /// Draws × K standard normals.
-    draws: Vec<f64>,
+    /// Standard normals: for each block of draws, for each action, a lane.
+    draws: Vec<Lane>,
 }
 
 impl MixedLogit {
+    /// At least `draws` draws: whole lanes, and as many in each quarter.
     pub fn new(scale: f64, n_actions: usize, draws: usize) -> Self {
-        MixedLogit { scale, draws: normal_points(n_actions, draws.max(2)) }
+        let points = normal_points(n_actions, draws.max(1).next_multiple_of(4 * LANES));
+        let of_block = |block: &[f64]| -> Vec<Lane> {
+            (0..n_actions).map(|a| std::array::from_fn(|l| block[l * n_actions + a])).collect()
+        };
+        MixedLogit { scale, draws: points.chunks_exact(n_actions * LANES).flat_map(of_block).collect() }
+    }
+
+    /// One draw's share of the mean.
+    fn weight(&self, n_actions: usize) -> f64 {
+        n_actions as f64 / (self.draws.len() * LANES) as f64
     }
 }
 
@@ -59,30 +73,22 @@ fn inverse_cdf(p: f64) -> f64 {
 }
 
 impl Policy for MixedLogit {
+    /// Leaves each draw's softmax for the gradient, and what the first quarter says for `coarse`.
     fn propensities(&self, scores: &[f64], norm: f64, scratch: &mut Scratch, pi: &mut [f64]) {
-        let (k, spread) = (scores.len(), self.scale * norm);
-        let weight = k as f64 / self.draws.len() as f64;
-        pi.fill(0.0);
-        // Each draw's softmax is kept for the gradient.
-        scratch.b.resize(self.draws.len(), 0.0);
-        for (noise, soft) in self.draws.chunks_exact(k).zip(scratch.b.chunks_exact_mut(k)) {
-            for a in 0..k {
-                soft[a] = noise[a].mul_add(spread, scores[a]);
-            }
-            normalise_exp(soft);
-            for a in 0..k {
-                pi[a] += weight * soft[a];
-            }
-        }
+        let (k, weight) = (scores.len(), self.weight(scores.len()));
+        scratch.lanes.resize(self.draws.len() + k, [0.0; LANES]);
+        scratch.a.resize(k, 0.0);
+        let (soft, sums) = scratch.lanes.split_at_mut(self.draws.len());
+        let quarter = self.draws.len() / 4;
+        sums.fill([0.0; LANES]);
+        average(scores, self.scale * norm, &self.draws[..quarter], &mut soft[..quarter], sums);
+        mean_of(sums, 4.0 * weight, &mut scratch.a);
+        average(scores, self.scale * norm, &self.draws[quarter..], &mut soft[quarter..], sums);
+        mean_of(sums, weight, pi);
     }
 
-    /// The first quarter of the draws.
-    fn coarse(&self, _: f64, scratch: &Scratch, pi: &[f64], out: &mut [f64]) {
-        let (k, draws) = (pi.len(), scratch.b.len() / pi.len() / 4);
-        out.fill(0.0);
-        for soft in scratch.b.chunks_exact(k).take(draws) {
-            out.iter_mut().zip(soft).for_each(|(out, q)| *out += q / draws as f64);
-        }
+    fn coarse(&self, _: f64, scratch: &Scratch, _: &[f64], out: &mut [f64]) {
+        out.copy_from_slice(&scratch.a);
     }
 
     fn gradient(
@@ -94,25 +100,128 @@ impl Policy for MixedLogit {
         h: &[f64],
         d_scores: &mut [f64],
     ) -> f64 {
-        let (k, spread) = (scores.len(), self.scale * norm);
-        let weight = k as f64 / self.draws.len() as f64;
-        let mut d_log_scale = 0.0;
-        d_scores.fill(0.0);
-        for (noise, soft) in self.draws.chunks_exact(k).zip(scratch.b.chunks_exact(k)) {
-            let mean: f64 = soft.iter().zip(h).map(|(q, h)| q * h).sum();
-            for a in 0..k {
-                let d = weight * soft[a] * (h[a] - mean);
-                d_scores[a] += d;
-                d_log_scale += d * noise[a] * spread;
+        let weight = self.weight(scores.len());
+        let (soft, sums) = scratch.lanes.split_at_mut(self.draws.len());
+        let mut d_spread = [0.0; LANES];
+        differentiate(&self.draws, soft, h, sums, &mut d_spread);
+        mean_of(sums, weight, d_scores);
+        weight * self.scale * norm * d_spread.iter().sum::<f64>()
+    }
+}
+
+fn mean_of(sums: &[Lane], weight: f64, out: &mut [f64]) {
+    for (sum, out) in sums.iter().zip(out) {
+        *out = weight * sum.iter().sum::<f64>();
+    }
+}
+
+dispatch! {
+    /// The softmax of each draw, and their sums added to `sums`.
+    fn average(scores: &[f64], spread: f64, draws: &[Lane], soft: &mut [Lane], sums: &mut [Lane]) = average_body
+}
+
+#[inline(always)]
+fn average_body(scores: &[f64], spread: f64, draws: &[Lane], soft: &mut [Lane], sums: &mut [Lane]) {
+    let k = scores.len();
+    for (noise, soft) in draws.chunks_exact(k).zip(soft.chunks_exact_mut(k)) {
+        let (mut max, mut total) = ([f64::NEG_INFINITY; LANES], [0.0f64; LANES]);
+        for a in 0..k {
+            for l in 0..LANES {
+                let score = noise[a][l].mul_add(spread, scores[a]);
+                soft[a][l] = score;
+                max[l] = if score > max[l] { score } else { max[l] };
             }
         }
-        d_log_scale
+        for soft in soft.iter_mut() {
+            let mut below = [0.0f64; LANES];
+            for l in 0..LANES {
+                below[l] = soft[l] - max[l];
+            }
+            *soft = exp_neg(&below);
+            for l in 0..LANES {
+                total[l] += soft[l];
+            }
+        }
+        for l in 0..LANES {
+            total[l] = 1.0 / total[l];
+        }
+        for (soft, sum) in soft.iter_mut().zip(sums.iter_mut()) {
+            for l in 0..LANES {
+                soft[l] *= total[l];
+                sum[l] += soft[l];
+            }
+        }
+    }
+}
+
+dispatch! {
+    /// Sums over draws of ∂/∂score_a Σ_b h_b q_b = q_a (h_a − Σ_b q_b h_b), and of the same times the
+    /// noise.
+    fn differentiate(
+        draws: &[Lane], soft: &[Lane], h: &[f64], sums: &mut [Lane], d_spread: &mut Lane,
+    ) = differentiate_body
+}
+
+#[inline(always)]
+fn differentiate_body(draws: &[Lane], soft: &[Lane], h: &[f64], sums: &mut [Lane], d_spread: &mut Lane) {
+    let k = h.len();
+    sums.fill([0.0; LANES]);
+    for (noise, soft) in draws.chunks_exact(k).zip(soft.chunks_exact(k)) {
+        let mut mean = [0.0f64; LANES];
+        for a in 0..k {
+            for l in 0..LANES {
+                mean[l] = soft[a][l].mul_add(h[a], mean[l]);
+            }
+        }
+        for a in 0..k {
+            for l in 0..LANES {
+                let d = soft[a][l] * (h[a] - mean[l]);
+                sums[a][l] += d;
+                d_spread[l] = d.mul_add(noise[a][l], d_spread[l]);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::policy::softmax::normalise_exp;
+
+    /// The same points one after another, each with libm's exponential.
+    #[test]
+    fn lanes_agree_with_a_plain_loop() {
+        for (k, draws, spread) in [(3, 64, 1.7), (10, 4096, 0.6), (5, 32, 400.0)] {
+            let scores: Vec<f64> = (0..k).map(|a| (a * a % 7) as f64 * 0.3 - 1.0).collect();
+            let h: Vec<f64> = (0..k).map(|a| ((a * 5 + 2) % 4) as f64 - 1.5).collect();
+            let points = normal_points(k, draws);
+            let (mut mean, mut quarter) = (vec![0.0; k], vec![0.0; k]);
+            let (mut d_scores, mut d_scale) = (vec![0.0; k], 0.0);
+            for (i, noise) in points.chunks_exact(k).enumerate() {
+                let mut soft: Vec<f64> = scores.iter().zip(noise).map(|(s, u)| s + spread * u).collect();
+                normalise_exp(&mut soft);
+                let value: f64 = soft.iter().zip(&h).map(|(q, h)| q * h).sum();
+                for a in 0..k {
+                    mean[a] += soft[a] / draws as f64;
+                    quarter[a] += if i < draws / 4 { 4.0 * soft[a] / draws as f64 } else { 0.0 };
+                    let d = soft[a] * (h[a] - value) / draws as f64;
+                    d_scores[a] += d;
+                    d_scale += d * noise[a] * spread;
+                }
+            }
+            let policy = MixedLogit::new(spread / 2.0, k, draws);
+            let (mut scratch, mut pi, mut coarse) = (Scratch::default(), vec![0.0; k], vec![0.0; k]);
+            policy.propensities(&scores, 2.0, &mut scratch, &mut pi);
+            policy.coarse(2.0, &scratch, &pi, &mut coarse);
+            let mut d = vec![0.0; k];
+            let scale = policy.gradient(&scores, 2.0, &mut scratch, &pi, &h, &mut d);
+            let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-13);
+            assert!(close(&pi, &mean), "{pi:?} {mean:?}");
+            assert!(close(&coarse, &quarter), "{coarse:?} {quarter:?}");
+            assert!(close(&d, &d_scores), "{d:?} {d_scores:?}");
+            assert!((scale - d_scale).abs() < 1e-13 * (1.0 + spread), "{scale} {d_scale}");
+        }
+    }
 
     #[test]
     fn inverse_cdf_inverts() {

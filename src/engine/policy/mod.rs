@@ -25,6 +25,7 @@ pub struct Scratch {
     z: Vec<f32>,
     hazards: Vec<[f32; 32]>,
     product: [f32; 32],
+    lanes: Vec<mixed_logit::Lane>,
 }
 
 pub trait Policy: Sync {

@@ -217,8 +217,12 @@ impl PolicyParams {
 
     /// π(·|x) of each context, at the resolution of certificates; sums to 1 or fails.
     pub fn propensities(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
+        self.propensities_by(&*self.link(Resolution::Fine), x)
+    }
+
+    /// The same with a link that was made before, for callers that come with many blocks of contexts.
+    pub fn propensities_by(&self, link: &dyn Policy, x: ArrayView2<f32>) -> Result<Array2<f64>> {
         let (scores, norms) = self.scores(x)?;
-        let link = self.link(Resolution::Fine);
         let mut scratch = Scratch::default();
         let mut out = Array2::zeros(scores.dim());
         for (c, mut pi) in out.rows_mut().into_iter().enumerate() {
