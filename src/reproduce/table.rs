@@ -79,7 +79,14 @@ fn lambdas(rows: &[Row]) -> String {
     let mut cells = vec![vec!["chosen λ (* at an end of the grid)".to_string()]];
     cells[0].extend(alphas.iter().map(|a| format!("α = {a}")));
     for (line, principle) in of_figure(5).into_iter().filter_map(|(l, _)| Some((l, l.related()?))) {
-        let shown = |lambda: f64| format!("{lambda}{}", if principle.at_an_end(lambda) { "*" } else { "" });
+        let shown = |lambda: f64| {
+            let end = if principle.at_an_end(lambda) { "*" } else { "" };
+            if (1e-300..1e-2).contains(&lambda) {
+                format!("{lambda:e}{end}")
+            } else {
+                format!("{lambda}{end}")
+            }
+        };
         let at = |&alpha: &f64| {
             let chosen = Of { rows, figure: 5, line }.at(alpha, 1).filter_map(|r| r.lambda);
             chosen.map(shown).collect::<Vec<_>>().join(", ")

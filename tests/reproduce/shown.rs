@@ -235,14 +235,12 @@ fn figure_4_has_the_bounds_own_rows_and_figure_5_the_chosen_lambda() {
         assert!(text.contains(line), "{line}\n{text}");
     }
     let text = tables(&with(one(5, Line::BayesianCrm, 1.0), |r| r.lambda = Some(1e-7)), 5);
-    assert!(
-        text.contains("| CRM/SVP                            |         10, 10 |              10, 10 |"),
-        "{text}"
-    );
-    assert!(
-        text.contains("| Bayesian CRM                       | 0.0001, 0.0001 | 0.0000001*, 0.0001 |"),
-        "{text}"
-    );
+    for line in [
+        "| CRM/SVP                            |     10, 10 |      10, 10 |",
+        "| Bayesian CRM                       | 1e-4, 1e-4 | 1e-7*, 1e-4 |",
+    ] {
+        assert!(text.contains(line), "{line}\n{text}");
+    }
 }
 
 #[test]
