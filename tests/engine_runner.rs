@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use guarantor::engine::certificate::Words;
 use guarantor::engine::control::unattended;
 use guarantor::engine::log::Outcome;
 use guarantor::engine::spec::{BoundKind, SpecContext, SpecRequest};
@@ -86,7 +87,9 @@ async fn a_log_becomes_a_certificate_that_verifies() {
         let fetched = StoredInputs::fetch(&store, &job.workspace, dataset.clone(), &job.spec).await;
         let inputs = fetched.unwrap();
         let control = unattended();
-        let verify = |inputs: &engine::Inputs| engine::verify(&certificate, &evidence, inputs, &control);
+        let verify = |inputs: &engine::Inputs| {
+            engine::verify(&certificate, Words::Compared, &evidence, inputs, &control)
+        };
         let verify = || inputs.with(&control, verify).unwrap();
         let verification = tokio::task::block_in_place(verify);
         assert!(verification.valid, "{verification:?}");

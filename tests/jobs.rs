@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guarantor::engine::certificate::{Certificate, Decision};
+use guarantor::engine::certificate::{Certificate, Decision, Words};
 use guarantor::engine::control::{Control, Progress, TerminationReason, unattended};
 use guarantor::engine::error::EngineError;
 use guarantor::engine::log::{Chunk, Columns, LogShape, LogSource, MemoryLog};
@@ -139,7 +139,9 @@ fn every_bound_learns_from_every_prior_and_verifies() {
             with_inputs(&log, |inputs| {
                 let finished = run(&spec, inputs, &unattended()).unwrap();
                 check_sound(&finished.certificate);
-                let again = verify(&finished.certificate, &finished.evidence, inputs, &unattended()).unwrap();
+                let again =
+                    verify(&finished.certificate, Words::Compared, &finished.evidence, inputs, &unattended())
+                        .unwrap();
                 assert!(again.valid, "{bound:?} {prior:?}: {:?}", again.checks);
             });
         }
@@ -192,7 +194,9 @@ fn a_changed_digit_is_caught() {
     let log = log(800);
     let finished = start(&log, &SpecRequest::default()).unwrap();
     let verified = |certificate: &Certificate, evidence| {
-        with_inputs(&log, |inputs| verify(certificate, evidence, inputs, &unattended()).unwrap().valid)
+        with_inputs(&log, |inputs| {
+            verify(certificate, Words::Compared, evidence, inputs, &unattended()).unwrap().valid
+        })
     };
     assert!(verified(&finished.certificate, &finished.evidence));
     let mut forged = finished.certificate.clone();
@@ -210,6 +214,31 @@ fn a_changed_digit_is_caught() {
     moved.dataset.digest = "sha256:other".into();
     moved.digest = moved.content_digest();
     assert!(!verified(&moved, &finished.evidence));
+}
+
+#[test]
+fn another_release_keeps_what_an_earlier_one_certified() {
+    let log = log(500);
+    let finished = start(&log, &SpecRequest::default()).unwrap();
+    let verified = |mut certificate: Certificate, words: Words| {
+        certificate.engine_version = "0.0.1".into();
+        certificate.digest = certificate.content_digest();
+        let again = with_inputs(&log, |inputs| {
+            verify(&certificate, words, &finished.evidence, inputs, &unattended()).unwrap()
+        });
+        let note = again.checks.iter().find(|check| check.name == "engine_version").unwrap();
+        assert!(note.ok && note.detail.contains("0.0.1"), "{note:?}");
+        again.valid
+    };
+    let issued = finished.certificate.clone();
+    assert!(verified(issued.clone(), Words::Compared) && verified(issued.clone(), Words::Vouched));
+    // Its words stand where something vouches for them, and only there; its numbers never do.
+    let mut worded = issued.clone();
+    worded.statement = "The same, said otherwise.".into();
+    assert!(!verified(worded.clone(), Words::Compared) && verified(worded, Words::Vouched));
+    let mut better = issued;
+    better.guaranteed_improvement += 1e-6;
+    assert!(!verified(better.clone(), Words::Compared) && !verified(better, Words::Vouched));
 }
 
 #[test]

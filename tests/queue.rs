@@ -14,6 +14,8 @@ use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{
     Claim, Dataset, Finish, Job, JobFailure, JobId, JobStatus, LeaseTerms, Store, StoreError, Workspace,
 };
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{Connection, SqliteConnection};
 use support::{dataset, finished, new_job, store, workspace};
 
 /// Far longer than any test takes: a test that gets here has failed.
@@ -128,6 +130,15 @@ impl Fixture {
         job
     }
 
+    /// As another hand would, past the store.
+    async fn sql(&self, statement: &'static str, id: JobId) {
+        let options = SqliteConnectOptions::new().filename(self.directory.path().join("guarantor.sqlite"));
+        let mut db = SqliteConnection::connect_with(&options).await.unwrap();
+        let changed = sqlx::query(statement).bind(id.to_string()).execute(&mut db).await.unwrap();
+        assert_eq!(changed.rows_affected(), 1);
+        db.close().await.unwrap();
+    }
+
     async fn kinds(&self, id: JobId) -> Vec<String> {
         let events = self.store.repository().job_events(self.workspace(), id, 0, 1000).await.unwrap();
         events.into_iter().map(|event| event.kind).filter(|kind| kind != "progress").collect()
@@ -233,8 +244,14 @@ async fn cancelling_from_another_process_is_noticed() {
 async fn a_queued_job_is_cancelled_without_a_worker() {
     let fixture = Fixture::new().await;
     let id = fixture.submit().await;
-    let job = fixture.queue.cancel(fixture.workspace(), id).await.unwrap();
-    assert_eq!(job.status, JobStatus::Cancelled);
+    let mut ends = fixture.queue.ended();
+    for _ in 0..3 {
+        let job = fixture.queue.cancel(fixture.workspace(), id).await.unwrap();
+        assert_eq!(job.status, JobStatus::Cancelled);
+    }
+    // It has ended once, however often that was asked for.
+    assert_eq!(ends.recv().await.unwrap().id, id);
+    assert!(ends.try_recv().is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,6 +283,40 @@ async fn the_engines_error_is_the_jobs() {
     assert_eq!((job.status, job.attempt), (JobStatus::Failed, 1));
     assert_eq!(job.failure, Some(JobFailure::new("engine_error", "numerical failure: a sum is NaN")));
     workers.shutdown(LONG).await;
+}
+
+/// Ahead of all others, waiting or left by a process that died, it would be chosen again for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_row_is_damaged_does_not_stop_the_queue() {
+    let fixture = Fixture::new().await;
+    let (waiting, running) = (fixture.submit().await, fixture.submit().await);
+    fixture.sql("UPDATE jobs SET spec = '{\"kind\":' WHERE id = $1", waiting).await;
+    fixture
+        .sql(
+            "UPDATE jobs SET status = 'running', attempt = 1, lease_token = 'x', lease_until = 0, \
+                 metadata = 'x' WHERE id = $1",
+            running,
+        )
+        .await;
+    let good = fixture.submit().await;
+    let workers = fixture.queue.start(script(|job, _| Ok(finished(&job.spec)))).unwrap();
+    assert_eq!(fixture.ended(good).await.status, JobStatus::Succeeded);
+    workers.shutdown(LONG).await;
+    for id in [waiting, running] {
+        // The row itself stays as it is, for whoever restores it.
+        let read = fixture.store.repository().job(fixture.workspace(), id).await;
+        assert!(matches!(read, Err(StoreError::Damaged(_))), "{read:?}");
+        assert_eq!(fixture.kinds(id).await.last().unwrap(), "failed");
+        fixture
+            .sql(
+                "UPDATE jobs SET spec = (SELECT spec FROM jobs WHERE status = 'succeeded'), \
+                     metadata = '{}' WHERE id = $1",
+                id,
+            )
+            .await;
+        let job = fixture.job(id).await;
+        assert_eq!((job.status, job.failure.unwrap().code.as_str()), (JobStatus::Failed, "job_unreadable"));
+    }
 }
 
 struct StoreAway;

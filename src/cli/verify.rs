@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use guarantor::engine::certificate::{
-    Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, check_signature,
+    Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, Words, check_signature,
 };
 use guarantor::engine::control::unattended;
 use guarantor::queue::{RunError, StoredInputs};
@@ -68,13 +68,18 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
     let read = serde_json::from_slice(bytes);
     let StrictJson(document) = read.map_err(|error| format!("{path}: {error}"))?;
     let mut checks = Vec::new();
+    let mut words = Words::Compared;
     if let Some(key) = &args.public_key {
-        checks.push(signature(&document, &public_keys(key)?));
+        let signature = signature(&document, &public_keys(key)?);
+        if signature.ok {
+            words = Words::Vouched;
+        }
+        checks.push(signature);
     }
     if let Some(log) = &args.log {
         let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
         let directory = tempfile::tempdir()?;
-        let again = runtime()?.block_on(compute_again(args, log, certificate, directory.path()))?;
+        let again = runtime()?.block_on(compute_again(args, log, certificate, words, directory.path()))?;
         checks.extend(again.checks);
     }
     Ok(Verification { valid: checks.iter().all(|check| check.ok), checks })
@@ -122,6 +127,7 @@ async fn compute_again(
     args: &VerifyArgs,
     log: &Path,
     certificate: Certificate,
+    words: Words,
     directory: &Path,
 ) -> Result<Verification, Failure> {
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
@@ -149,7 +155,7 @@ async fn compute_again(
         let control = unattended();
         inputs.with(&control, |inputs| {
             let finished = guarantor::engine::run(&certificate.spec, inputs, &control)?;
-            guarantor::engine::verify(&certificate, &finished.evidence, inputs, &control)
+            guarantor::engine::verify(&certificate, words, &finished.evidence, inputs, &control)
         })
     };
     Ok(tokio::task::spawn_blocking(again).await??)

@@ -6,7 +6,8 @@ use std::time::Duration;
 use ndarray::Array2;
 
 use super::certificate::{
-    Certificate, DirectEvidence, Evidence, LearningRecord, PriorEvidence, Verification, certified_policy,
+    Certificate, DirectEvidence, Evidence, LearningRecord, PriorEvidence, Verification, Words,
+    certified_policy,
 };
 use super::certify::{
     self, DIRECT_IMPROVEMENT, DIRECT_RISK, DIRECT_RISK_ALONE, certify, certify_part, split_of,
@@ -66,11 +67,12 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
 /// Computes a certificate's numbers again from the log and the evidence.
 pub fn verify(
     certificate: &Certificate,
+    words: Words,
     evidence: &Evidence,
     inputs: &Inputs,
     control: &Control,
 ) -> Result<Verification> {
-    super::certificate::verify(certificate, evidence, inputs, control)
+    super::certificate::verify(certificate, words, evidence, inputs, control)
 }
 
 /// After `auto` compared its two policies, the evidence names the better as the policy.

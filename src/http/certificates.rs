@@ -16,7 +16,7 @@ use super::jobs::require_success;
 use super::problem::Problem;
 use crate::engine::certificate::{
     Certificate, Check, Document, Issued, LedgerPlace, PublicKey, Signature, SignatureState, StrictJson,
-    Verification, check_signature,
+    Verification, Words, check_digest, check_signature, differing_fields,
 };
 use crate::engine::control::unattended;
 use crate::queue::{RunError, StoredInputs};
@@ -95,8 +95,9 @@ enum SignatureView {
     Invalid,
 }
 
-/// Check a certificate: its signature, its digest, its arithmetic, and its numbers, computed again
-/// from the stored log and policy. Send the document as `/v1/jobs/{id}/certificate` gave it.
+/// Check a certificate: its signature, its digest, whether the job issued it, and its numbers, computed
+/// again from the stored log and policy. Send the document as `/v1/jobs/{id}/certificate` gave it; one that
+/// differs from it is not computed.
 #[utoipa::path(post, path = "/v1/certificates/verify", tag = "Certificates", operation_id = "verify_certificate",
     request_body(content = Document),
     responses((status = 200, description = "What was checked; `valid` only where all of it holds", body = VerificationView),
@@ -116,17 +117,39 @@ async fn verify(
     require_success(&job)?;
     let stored = app.store.document(&job).await?;
     let stored = stored.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    let issued_digest = stored.certificate.digest.clone();
     let (signature, signature_check) = check_state(state, stored.signature.as_ref());
+    let mut verification = match differing(&sent.certificate, &stored.certificate)? {
+        None => recompute(&app, &workspace, &job, stored.certificate).await?,
+        Some(differing) => differing,
+    };
     let mut own = vec![
         check_issued(&sent.issued, &job),
-        check_stored(&sent.certificate, &stored.certificate),
+        check_stored(&sent.certificate, &issued_digest),
         check_place(sent.ledger.as_ref(), stored.ledger.as_ref()),
     ];
     own.extend(signature_check);
-    let mut verification = recompute(&app, &workspace, &job, sent.certificate).await?;
     verification.valid &= own.iter().all(|check| check.ok);
     verification.checks.extend(own);
     Ok(Json(VerificationView { verification, signature }))
+}
+
+/// None where the document is the one that the job issued. Any other is not computed: the numbers of
+/// another specification on these rows would be a look at them that no ledger has.
+fn differing(sent: &Certificate, stored: &Certificate) -> Result<Option<Verification>, Problem> {
+    let fields = differing_fields(sent, stored).map_err(Problem::internal)?;
+    if fields.is_empty() && sent.digest == stored.digest {
+        return Ok(None);
+    }
+    let mut checks = vec![check_digest(sent)];
+    checks.extend(fields.into_iter().map(|name| Check {
+        name,
+        ok: false,
+        detail: "is not what the job issued".into(),
+    }));
+    let detail = "only what the job issued is computed again".into();
+    checks.push(Check { name: "recomputation".into(), ok: false, detail });
+    Ok(Some(Verification { valid: false, checks }))
 }
 
 async fn recompute(
@@ -149,7 +172,9 @@ async fn recompute(
     };
     let again = move || {
         let control = unattended();
-        inputs.with(&control, |inputs| crate::engine::verify(&certificate, &evidence, inputs, &control))
+        inputs.with(&control, |inputs| {
+            crate::engine::verify(&certificate, Words::Vouched, &evidence, inputs, &control)
+        })
     };
     Ok(app.compute(again).await??)
 }
@@ -233,8 +258,8 @@ fn check_issued(issued: &Issued, job: &Job) -> Check {
 }
 
 /// Another specification, honestly computed, is a sound document too; only it is not this job's.
-fn check_stored(sent: &Certificate, stored: &Certificate) -> Check {
-    check(sent.digest == stored.digest, "stored", "the job issued", "this document", "another document")
+fn check_stored(sent: &Certificate, issued: &str) -> Check {
+    check(sent.digest == issued, "stored", "the job issued", "this document", "another document")
 }
 
 fn check_place(sent: Option<&LedgerPlace>, stored: Option<&LedgerPlace>) -> Check {

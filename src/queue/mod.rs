@@ -126,9 +126,13 @@ impl Queue {
     /// Cancels a queued job, or asks a running one to stop: at once where it runs in this process,
     /// by its next heartbeat where it runs in another.
     pub async fn cancel(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
-        let job = self.store().repository().cancel_job(workspace, id).await?;
+        let (job, changed) = self.store().repository().cancel_job(workspace, id).await?;
         if job.status.is_finished() {
-            self.announce_end(&job);
+            // Once, however often it is asked for.
+            if changed {
+                ending::record_end(&job, &[]);
+                self.announce_end(&job);
+            }
         } else {
             self.shared.raise_flag(id);
             self.shared.signals.notify(id);

@@ -176,13 +176,14 @@ impl Store {
     pub async fn document(&self, job: &Job) -> Result<Option<Document>> {
         let Some(certificate) = self.certificate(job).await? else { return Ok(None) };
         let look = self.repository.look_of_job(&job.workspace, job.id).await?;
+        let damaged = |why: &str| Err(StoreError::damaged(format!("jobs/{}", job.id), why));
         let (ledger, signature) = match look {
             Some(look) if look.digest.is_none() => (None, None),
             Some(look) if look.digest.as_ref() != Some(&certificate.digest) => {
-                return Err(StoreError::damaged("a certificate", "the ledger has another digest for it"));
+                return damaged("the ledger has another digest for its certificate");
             }
             Some(look) => (Some(look.place), look.signature),
-            None => return Err(StoreError::damaged("a certificate", "the ledger does not know it")),
+            None => return damaged("the ledger does not know its certificate"),
         };
         Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, signature }))
     }

@@ -195,7 +195,8 @@ pub struct JobResult {
 /// Why a job failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct JobFailure {
-    /// Stable: `engine_error`, `dataset_unreadable`, `policy_unreadable`, `panicked`, `attempts_exhausted`.
+    /// Stable: `engine_error`, `dataset_unreadable`, `policy_unreadable`, `job_unreadable`, `panicked`,
+    /// `attempts_exhausted`.
     pub code: String,
     pub message: String,
 }

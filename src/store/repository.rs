@@ -69,8 +69,9 @@ pub trait Jobs: Send + Sync {
     fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>>;
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>>;
     /// A queued job is cancelled at once; a running one is asked to stop. Cancelling a cancelled
-    /// job changes nothing; `Finished` where the job has succeeded or failed.
-    async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
+    /// job changes nothing; `Finished` where the job has succeeded or failed. Also says whether this
+    /// call changed it.
+    async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<(Job, bool)>;
     /// Events after the one with id `after`, oldest first, at most `limit`.
     async fn job_events(
         &self,
@@ -88,7 +89,8 @@ pub trait Leases: Send + Sync {
     /// Puts jobs whose lease has run out back into their places (or ends them: cancelled where that
     /// was asked, failed after the last attempt). Returns the jobs that changed.
     async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>>;
-    /// The next job, if one waits: of the workspace that was served least recently, the oldest.
+    /// The next job, if one waits: of the workspace that was served least recently, the oldest. One
+    /// whose row cannot be read is failed (`job_unreadable`) and passed over, here and above.
     async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>>;
     /// Keeps the job for another while, writes progress if there is some, and says whether
     /// cancellation was asked for.

@@ -78,6 +78,13 @@ impl Server {
         (self.child, self.base) = spawn(self.data.path(), &self.environment, self.log.as_deref());
     }
 
+    /// Another process on the same data, killed before anybody has waited for it to listen.
+    pub fn restart_and_kill(&mut self, after: std::time::Duration) {
+        self.child = serve(self.data.path(), &self.environment).spawn().unwrap();
+        std::thread::sleep(after);
+        self.kill();
+    }
+
     /// Of the process.
     pub fn id(&self) -> u32 {
         self.child.id()

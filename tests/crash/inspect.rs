@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use guarantor::engine::certificate::{SignatureState, check_signature};
 use guarantor::store::{DatasetId, JobId, JobStatus, PolicyId, Store, Workspace};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{Connection, Row, SqliteConnection};
@@ -11,8 +12,8 @@ use sqlx::{Connection, Row, SqliteConnection};
 use crate::common::Client;
 use crate::workload::{KnownDataset, Op, Worker};
 
-/// All jobs together must have ended by then: nothing takes so long here, so one that has not is stuck.
-const STUCK: Duration = Duration::from_secs(300);
+/// For so long no job changes its status, its attempt or its progress: those that are left are stuck.
+const STUCK: Duration = Duration::from_secs(180);
 
 pub struct Inspector {
     runtime: tokio::runtime::Runtime,
@@ -58,15 +59,7 @@ impl Inspector {
 
     /// The last look: every open request was answered, so the store holds what was answered, exactly.
     pub fn finish(&mut self, client: &Client, workers: &[Worker], kills: u64) {
-        let deadline = Instant::now() + STUCK;
-        for job in workers.iter().flat_map(|worker| worker.jobs.keys()) {
-            while Instant::now() < deadline {
-                let found = client.get(&format!("/v1/jobs/{job}?wait=5")).expect(200);
-                if !matches!(found["status"].as_str(), Some("queued" | "running")) {
-                    break;
-                }
-            }
-        }
+        self.wait_for_all(client, workers);
         let rows = self.runtime.block_on(read_rows(&self.directory));
         compare(&rows, workers, kills);
         self.check_jobs(&rows, kills);
@@ -84,6 +77,32 @@ impl Inspector {
         self.runtime.block_on(check_contents(&self.directory, &rows, &all, kills));
         let orphans = self.check_files(&rows, kills);
         assert!(orphans.is_empty(), "an idle server has files that no row names: {orphans:?}");
+    }
+
+    /// Until every job has ended, however long that takes, as long as something moves.
+    fn wait_for_all(&self, client: &Client, workers: &[Worker]) {
+        let mut open: BTreeMap<&String, String> =
+            workers.iter().flat_map(|worker| worker.jobs.keys()).map(|id| (id, String::new())).collect();
+        let mut moved = Instant::now();
+        while !open.is_empty() {
+            let mut wait = "?wait=1";
+            open.retain(|id, seen| {
+                let job = client.get(&format!("/v1/jobs/{id}{wait}")).expect(200);
+                wait = "";
+                // Without the time, which passes for a job that is stuck too.
+                let fraction = &job["progress"]["fraction"];
+                let now =
+                    format!("{} {} {} {fraction}", job["status"], job["attempt"], job["progress"]["epoch"]);
+                if now != *seen {
+                    (*seen, moved) = (now, Instant::now());
+                }
+                matches!(job["status"].as_str(), Some("queued" | "running"))
+            });
+            if moved.elapsed() > STUCK {
+                let rows = self.runtime.block_on(unfinished(&self.directory));
+                panic!("no job has moved for {} s: {}", STUCK.as_secs(), rows.join("; "));
+            }
+        }
     }
 
     /// An end is written once and never changed; its events and its policy are written with it.
@@ -177,6 +196,17 @@ async fn read_rows(directory: &Path) -> Rows {
     rows
 }
 
+/// What the store knows of the jobs that have not ended.
+async fn unfinished(directory: &Path) -> Vec<String> {
+    let options = SqliteConnectOptions::new().filename(directory.join("guarantor.sqlite")).read_only(true);
+    let mut db = SqliteConnection::connect_with(&options).await.unwrap();
+    let query = "SELECT id || ' ' || status || ', attempt ' || attempt || ', lease ' || \
+                 COALESCE(lease_until / 1000000.0 - unixepoch('subsec'), 'none') || ' s, ' || \
+                 COALESCE(progress, 'no progress') FROM jobs WHERE status IN ('queued', 'running')";
+    let rows = sqlx::query(query).fetch_all(&mut db).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
 fn job_row(row: &SqliteRow) -> JobRow {
     let status: String = row.get("status");
     let (ends, last): (i64, String) = (row.get("ends"), row.get("last"));
@@ -243,7 +273,7 @@ fn compare(rows: &Rows, workers: &[Worker], kill: u64) {
 /// Every log, every policy and the certificates of `jobs` read back with the digests they should have.
 async fn check_contents(directory: &Path, rows: &Rows, jobs: &[String], kill: u64) {
     let store = Store::open(directory).await.unwrap();
-    let ws = Workspace::default();
+    let (ws, keys) = (Workspace::default(), store.public_keys().await.unwrap());
     for id in rows.datasets.keys() {
         let dataset = store.repository().dataset(&ws, id.parse::<DatasetId>().unwrap()).await.unwrap();
         let decoded = store.fetch_log(&dataset).await.unwrap().decode();
@@ -256,7 +286,15 @@ async fn check_contents(directory: &Path, rows: &Rows, jobs: &[String], kill: u6
     }
     for id in jobs {
         let job = store.repository().job(&ws, id.parse::<JobId>().unwrap()).await.unwrap();
-        let certificate = store.certificate(&job).await.unwrap();
-        assert_eq!(certificate.map(|c| c.decision), job.result.map(|result| result.decision));
+        // As it is handed out: with the ledger's digest, its place and its signature.
+        let document =
+            store.document(&job).await.unwrap_or_else(|error| panic!("after kill {kill}: {error}"));
+        assert_eq!(
+            document.as_ref().map(|d| d.certificate.decision),
+            job.result.map(|result| result.decision)
+        );
+        let Some(document) = document else { continue };
+        let state = check_signature(&serde_json::to_value(&document).unwrap(), &keys);
+        assert!(matches!(state, SignatureState::Valid { .. }), "after kill {kill}: {id}: {state:?}");
     }
 }

@@ -37,7 +37,7 @@ pub enum Op {
     Upload { rows: String, n: u64 },
     Append { dataset: String, rows: String, n: u64 },
     Policy { body: Value },
-    Job { dataset: String },
+    Job { dataset: String, prior: &'static str },
     Cancel { job: String },
     DeleteDataset { dataset: String },
     DeletePolicy { policy: String },
@@ -148,7 +148,11 @@ impl Worker {
                 let n = 1 + self.random.below(40);
                 Op::Append { dataset: dataset.clone(), rows: self.rows(n), n }
             }
-            (25..55, Some(dataset), _) => Op::Job { dataset: dataset.clone() },
+            (25..55, Some(dataset), _) => {
+                // Most are done soon; the split learns twice and takes long enough to be hit.
+                let prior = if self.random.below(6) == 0 { "split" } else { "zero" };
+                Op::Job { dataset: dataset.clone(), prior }
+            }
             (55..63, _, Some(job)) => Op::Cancel { job: job.clone() },
             (63..70, Some(dataset), _) => Op::DeleteDataset { dataset: dataset.clone() },
             (70..80, ..) => {
@@ -269,9 +273,9 @@ fn send(client: &Client, pending: &Pending) -> Result<Answer, ureq::Error> {
             client.try_send("POST", &format!("/v1/datasets/{dataset}/rows"), &ndjson, Some(rows.as_bytes()))
         }
         Op::Policy { body } => post("/v1/policies", body.clone()),
-        Op::Job { dataset } => post(
+        Op::Job { dataset, prior } => post(
             "/v1/jobs",
-            json!({"dataset_id": dataset, "bound": "cbb",
+            json!({"dataset_id": dataset, "bound": "cbb", "prior": {"kind": prior},
             "optimizer": {"preset": "paper", "epochs": 4}}),
         ),
         Op::Cancel { job } => client.try_send("POST", &format!("/v1/jobs/{job}/cancel"), &[], Some(b"")),

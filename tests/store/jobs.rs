@@ -83,10 +83,11 @@ pub async fn a_queued_job_is_cancelled_at_once(repository: &dyn Repository) {
     let before = job(repository, &dataset).await;
     let foreign = repository.cancel_job(&workspace("b"), before.id).await;
     assert!(matches!(foreign, Err(StoreError::NotFound(Resource::Job, _))), "{foreign:?}");
-    let cancelled = repository.cancel_job(&workspace("a"), before.id).await.unwrap();
+    let (cancelled, changed) = repository.cancel_job(&workspace("a"), before.id).await.unwrap();
+    assert!(changed);
     assert_eq!(cancelled.status, JobStatus::Cancelled);
     assert!(cancelled.finished_at.is_some() && cancelled.revision > before.revision);
-    assert_eq!(repository.cancel_job(&workspace("a"), before.id).await.unwrap(), cancelled);
+    assert_eq!(repository.cancel_job(&workspace("a"), before.id).await.unwrap(), (cancelled, false));
     assert!(repository.claim_job(&TERMS).await.unwrap().is_none());
 }
 
@@ -95,7 +96,8 @@ pub async fn a_running_job_is_asked_to_stop(repository: &dyn Repository) {
     let id = job(repository, &dataset).await.id;
     let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
     assert!(!repository.cancel_requested(id, claim.token).await.unwrap());
-    let asked = repository.cancel_job(&workspace("a"), id).await.unwrap();
+    let (asked, changed) = repository.cancel_job(&workspace("a"), id).await.unwrap();
+    assert!(changed);
     assert_eq!((asked.status, asked.cancel_requested), (JobStatus::Running, true));
     assert!(repository.cancel_requested(id, claim.token).await.unwrap());
     assert!(repository.heartbeat(id, claim.token, &TERMS, None).await.unwrap());

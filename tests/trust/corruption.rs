@@ -208,6 +208,27 @@ fn a_kept_job_cannot_be_edited_into_a_deployment() {
     assert_damaged(&client.get(&format!("/v1/jobs/{job}/gate")), &job);
 }
 
+/// A certificate that is sound by itself, and another job's.
+#[test]
+fn another_jobs_certificate_opens_no_gate() {
+    let mut it = Certified::new();
+    let other = it.learn();
+    assert_eq!(other["result"]["decision"], "deploy");
+    it.server.kill();
+    let file = it.server.data.path().join("guarantor.sqlite");
+    let swap = "UPDATE jobs SET certificate = (SELECT certificate FROM jobs WHERE id = $2) WHERE id = $1";
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = SqliteConnectOptions::new().filename(file);
+        let mut db = SqliteConnection::connect_with(&options).await.unwrap();
+        sqlx::query(swap).bind(&it.job).bind(id_of(&other)).execute(&mut db).await.unwrap();
+        db.close().await.unwrap();
+    });
+    it.server.restart();
+    assert_damaged(&it.client().get(&format!("/v1/jobs/{}/gate", it.job)), &it.job);
+    assert_eq!(it.client().get(&format!("/v1/jobs/{}/gate", id_of(&other))).status, 200);
+}
+
 #[test]
 fn a_damaged_database_stops_the_start() {
     let mut it = Certified::new();

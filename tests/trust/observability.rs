@@ -82,6 +82,24 @@ fn a_slow_job_says_whether_it_waited_or_computed() {
 }
 
 #[test]
+fn a_job_that_is_cancelled_before_it_starts_ends_once() {
+    let (server, file) = logging();
+    let client = server.client();
+    let dataset = client.dataset(400);
+    let running = client.submit_endless(&dataset);
+    let waiting = client.submit(json!({"dataset_id": dataset}));
+    for _ in 0..3 {
+        client.post(&format!("/v1/jobs/{waiting}/cancel"), &json!({})).expect(200);
+    }
+    client.post(&format!("/v1/jobs/{running}/cancel"), &json!({})).expect(200);
+    client.finish(&running);
+    assert_eq!(ended(file.path(), &waiting)["status"], "cancelled");
+    // Counted in the order in which they ended: after the last one all of them are.
+    counted(&client, "guarantor_job_wait_seconds_count", 1.0);
+    counted(&client, "guarantor_jobs_total{status=\"cancelled\"}", 2.0);
+}
+
+#[test]
 fn a_failed_job_says_why_and_on_what() {
     let (server, file) = logging();
     let client = server.client();

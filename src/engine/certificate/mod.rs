@@ -24,7 +24,7 @@ pub use document::*;
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use strict::StrictJson;
 pub use types::*;
-pub use verify::verify;
+pub use verify::{Words, check_digest, differing_fields, verify};
 
 /// SHA-256 over the canonical JSON (RFC 8785) of a value, as `sha256:` and hex.
 pub fn digest_of<T: Serialize>(value: &T) -> String {

@@ -206,7 +206,7 @@ impl Jobs for Sqlite {
         Ok(Page::from_extra(jobs, page.limit, place))
     }
 
-    async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+    async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<(Job, bool)> {
         let mut write = self.write().await?;
         let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
             .bind(id.to_string())
@@ -217,8 +217,8 @@ impl Jobs for Sqlite {
         let (status, finished_at) = match before.status {
             JobStatus::Succeeded => return Err(StoreError::Finished("succeeded")),
             JobStatus::Failed => return Err(StoreError::Finished("failed")),
-            JobStatus::Cancelled => return Ok(before),
-            JobStatus::Running if before.cancel_requested => return Ok(before),
+            JobStatus::Cancelled => return Ok((before, false)),
+            JobStatus::Running if before.cancel_requested => return Ok((before, false)),
             JobStatus::Running => (JobStatus::Running, None),
             JobStatus::Queued => (JobStatus::Cancelled, Some(write.now.0)),
         };
@@ -235,7 +235,7 @@ impl Jobs for Sqlite {
         let after = job(&row)?;
         write.append_event(id, kind, &json!({})).await?;
         write.commit().await?;
-        Ok(after)
+        Ok((after, true))
     }
 
     async fn job_events(

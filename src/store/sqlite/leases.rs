@@ -7,7 +7,7 @@ use sqlx::Row;
 
 use super::jobs::job;
 use super::policies::insert_policy;
-use super::rows::{count, parsed, to_json};
+use super::rows::{count, to_json};
 use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
 use crate::store::ids::{JobId, LeaseToken};
@@ -133,6 +133,53 @@ impl Write {
         Ok(())
     }
 
+    /// Ends a job whose row cannot be read, so that it is not met again: the jobs behind it must run.
+    async fn fail_unreadable(&mut self, id: &str, error: &StoreError) -> Result<()> {
+        tracing::error!(job_id = id, %error, "a job's row is damaged; the job is failed");
+        let failure = JobFailure::new("job_unreadable", "what is stored of the job is damaged");
+        sqlx::query(
+            "UPDATE jobs SET status = 'failed', failure = $2, finished_at = $3, lease_token = NULL, \
+             lease_until = NULL, revision = revision + 1 WHERE id = $1",
+        )
+        .bind(id)
+        .bind(to_json(&failure)?)
+        .bind(self.now.0)
+        .execute(self.connection())
+        .await?;
+        match id.parse() {
+            Ok(id) => self.append_event(id, "failed", &json!(failure)).await,
+            Err(_) => Ok(()),
+        }
+    }
+
+    async fn next_queued(&mut self) -> Result<Option<String>> {
+        let next = sqlx::query(
+            "SELECT j.id FROM jobs j JOIN workspaces w ON w.id = j.workspace WHERE j.status = 'queued' \
+             ORDER BY w.last_served, j.seq LIMIT 1",
+        )
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(next.map(|row| row.try_get("id")).transpose()?)
+    }
+
+    async fn claim(&mut self, id: &str, terms: &LeaseTerms) -> Result<Claim> {
+        let (now, token) = (self.now.0, LeaseToken::new());
+        let row = sqlx::query(
+            "UPDATE jobs SET status = 'running', attempt = attempt + 1, started_at = $2, lease_token = $3, \
+             lease_until = $4, progress = NULL, revision = revision + 1 WHERE id = $1 RETURNING *",
+        )
+        .bind(id)
+        .bind(now)
+        .bind(token.to_string())
+        .bind(now + micros(terms.duration))
+        .fetch_one(self.connection())
+        .await?;
+        let job = job(&row)?;
+        self.serve_workspace(&job).await?;
+        self.append_event(job.id, "started", &json!({ "attempt": job.attempt })).await?;
+        Ok(Claim { job, token })
+    }
+
     async fn serve_workspace(&mut self, job: &Job) -> Result<()> {
         sqlx::query(
             "UPDATE workspaces SET last_served = (SELECT MAX(last_served) + 1 FROM workspaces) WHERE id = $1",
@@ -168,7 +215,14 @@ impl Leases for Sqlite {
                 .await?;
         let mut changed = Vec::with_capacity(rows.len());
         for row in &rows {
-            let (job, token) = (job(row)?, row.try_get::<String, _>("lease_token")?);
+            let job = match job(row) {
+                Ok(job) => job,
+                Err(error) => {
+                    write.fail_unreadable(&row.try_get::<String, _>("id")?, &error).await?;
+                    continue;
+                }
+            };
+            let token: String = row.try_get("lease_token")?;
             let message = "the process that ran it stopped answering";
             let parting = Parting::after_fault(&job, terms, JobFailure::new("attempts_exhausted", message));
             changed.push(write.part(job.id, &token, parting).await?);
@@ -185,30 +239,20 @@ impl Leases for Sqlite {
             return Ok(None);
         }
         let mut write = self.write().await?;
-        let next = sqlx::query(
-            "SELECT j.id FROM jobs j JOIN workspaces w ON w.id = j.workspace WHERE j.status = 'queued' \
-             ORDER BY w.last_served, j.seq LIMIT 1",
-        )
-        .fetch_optional(write.connection())
-        .await?;
-        let Some(next) = next else { return Ok(None) };
-        let (id, token): (JobId, _) = (parsed(&next, "id")?, LeaseToken::new());
-        let now = write.now.0;
-        let row = sqlx::query(
-            "UPDATE jobs SET status = 'running', attempt = attempt + 1, started_at = $2, lease_token = $3, \
-             lease_until = $4, progress = NULL, revision = revision + 1 WHERE id = $1 RETURNING *",
-        )
-        .bind(id.to_string())
-        .bind(now)
-        .bind(token.to_string())
-        .bind(now + micros(terms.duration))
-        .fetch_one(write.connection())
-        .await?;
-        let job = job(&row)?;
-        write.serve_workspace(&job).await?;
-        write.append_event(id, "started", &json!({ "attempt": job.attempt })).await?;
-        write.commit().await?;
-        Ok(Some(Claim { job, token }))
+        loop {
+            let Some(next) = write.next_queued().await? else {
+                write.commit().await?;
+                return Ok(None);
+            };
+            match write.claim(&next, terms).await {
+                Err(error @ StoreError::Damaged(_)) => write.fail_unreadable(&next, &error).await?,
+                claim => {
+                    let claim = claim?;
+                    write.commit().await?;
+                    return Ok(Some(claim));
+                }
+            }
+        }
     }
 
     async fn heartbeat(
