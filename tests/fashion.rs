@@ -6,7 +6,7 @@ mod fashion;
 use std::collections::BTreeMap;
 
 use fashion::Fashion;
-use guarantor::engine::certificate::Decision;
+use guarantor::engine::certificate::{Decision, Words};
 use guarantor::engine::control::unattended;
 use guarantor::engine::log::LogSource;
 use guarantor::engine::policy::{PolicyKind, PolicyParams};
@@ -28,7 +28,8 @@ fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: 
         dataset_digest: "sha256:fashion",
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap();
-    let again = verify(&finished.certificate, &finished.evidence, &inputs, &unattended()).unwrap();
+    let again =
+        verify(&finished.certificate, Words::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
     assert!(again.valid, "{:?}", again.checks);
     finished
 }

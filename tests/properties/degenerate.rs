@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use guarantor::engine::baseline::{lower_bound, mean_cost};
 use guarantor::engine::bound::{Betting, GivenBetting};
-use guarantor::engine::certificate::{Certificate, Decision};
+use guarantor::engine::certificate::{Certificate, Decision, Words};
 use guarantor::engine::control::unattended;
 use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
 use guarantor::engine::log::{Columns, LogSource, MemoryLog};
@@ -169,7 +169,8 @@ fn certified(what: &str, columns: Columns) -> Certificate {
         dataset_digest: "degenerate",
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let verification = verify(&finished.certificate, &finished.evidence, &inputs, &unattended()).unwrap();
+    let verification =
+        verify(&finished.certificate, Words::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
     assert!(verification.valid, "{what}: {verification:?}");
     finished.certificate
 }
