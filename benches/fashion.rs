@@ -75,7 +75,14 @@ fn main() {
             }
             if std::env::var("VERIFY").is_ok() {
                 let start = Instant::now();
-                let v = verify(c, &finished.evidence, &inputs, &unattended()).unwrap();
+                let v = verify(
+                    c,
+                    guarantor::engine::certificate::Words::Compared,
+                    &finished.evidence,
+                    &inputs,
+                    &unattended(),
+                )
+                .unwrap();
                 println!("      verify {} in {:.2} s", v.valid, start.elapsed().as_secs_f64());
             }
         }
