@@ -248,6 +248,35 @@ async fn what_was_issued_before_is_reported_as_unsigned() {
     assert!(said.contains("unsigned") && said.contains("NOT VALID"), "{said}");
 }
 
+/// Another release may word a place otherwise; what was signed is what is shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_place_is_shown_in_the_words_that_were_signed() {
+    let mut server = Server::start();
+    let mut document = certificate(&server.client(), &server.client().dataset(400), 0.05);
+    server.kill();
+    document["ledger"]["statement"] = json!("In the words of another release.");
+    let file: Value = serde_json::from_slice(&std::fs::read(key_file(&server)).unwrap()).unwrap();
+    let seed: [u8; 32] = BASE64.decode(file["secret_key"].as_str().unwrap()).unwrap().try_into().unwrap();
+    let key = ed25519_dalek::SigningKey::from_bytes(&seed);
+    let signature = ed25519_dalek::Signer::sign(&key, &signed_bytes(&document).unwrap());
+    document["signature"]["value"] = json!(BASE64.encode(signature.to_bytes()));
+    let url = format!("sqlite://{}", server.data.path().join("guarantor.sqlite").display());
+    let pool = sqlx::SqlitePool::connect(&url).await.unwrap();
+    sqlx::query("UPDATE ledger SET place = $1, signature = $2")
+        .bind(document["ledger"].to_string())
+        .bind(document["signature"].to_string())
+        .execute(&pool)
+        .await
+        .unwrap();
+    pool.close().await;
+    server.restart();
+    let client = server.client();
+    let job = document["issued"]["job_id"].as_str().unwrap();
+    assert_eq!(client.get(&format!("/v1/jobs/{job}/certificate")).expect(200), document);
+    let checked = client.post("/v1/certificates/verify", &document).expect(200);
+    assert_eq!((&checked["valid"], &checked["signature"]), (&json!(true), &json!("valid")), "{checked}");
+}
+
 fn verify(args: &[&str]) -> (Option<i32>, String) {
     let output = Command::new(BINARY).arg("verify").args(args).output().unwrap();
     let said =

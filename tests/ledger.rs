@@ -59,10 +59,11 @@ fn every_certificate_knows_its_place() {
         assert_eq!(checked["valid"], true, "{checked}");
         places.push(place);
     }
-    // A job that ends without a certificate is no look.
+    // A job that ends before it has shown anything is no look.
     let endless = client.submit_endless(&dataset);
-    client.post(&format!("/v1/jobs/{endless}/cancel"), &json!({}));
-    assert_eq!(client.finish(&endless)["status"], "cancelled");
+    let waiting = client.submit(with(evaluation(&dataset, &policy), json!({"bound": "catoni", "tau": 0.5})));
+    cancel(&client, &waiting);
+    client.delete(&format!("/v1/datasets/{dataset}")).problem(409, "in_use");
 
     let ledger = client.get(&format!("/v1/datasets/{dataset}/ledger?limit=2")).expect(200);
     assert_eq!((&ledger["looks"], &ledger["spent"]), (&json!(3), &json!(spent)));
@@ -79,8 +80,50 @@ fn every_certificate_knows_its_place() {
         assert_eq!((&look["bound"], &look["candidates"]), (&json!("catoni"), &json!(1)));
         assert_eq!((&look["kind"], &look["dataset_version"]), (&json!("evaluate"), &json!(1)));
     }
+    cancel(&client, &endless);
     client.get(&format!("/v1/datasets/{dataset}/ledger?after=x")).problem(400, "invalid_cursor");
     client.get(&format!("/v1/datasets/{}/ledger", id_of(&json!({"id": policy})))).problem(404, "not_found");
+}
+
+/// Rows with a name for the context of each.
+fn named(rows: &str, prefix: &str) -> String {
+    let row = |(i, line): (usize, &str)| {
+        let mut row: Value = serde_json::from_str(line).unwrap();
+        row["context_id"] = json!(format!("{prefix}{i}"));
+        format!("{row}\n")
+    };
+    rows.lines().enumerate().map(row).collect()
+}
+
+fn cancel(client: &Client, job: &str) {
+    client.post(&format!("/v1/jobs/{job}/cancel"), &json!({})).expect(200);
+    assert_eq!(client.finish(job)["status"], "cancelled");
+}
+
+/// Trying one τ after the other, reading the bound of each while it runs, and letting the best finish.
+#[test]
+fn a_bound_that_was_read_before_the_job_was_cancelled_was_a_look() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = client.dataset(300);
+    let spec = |tau: f64| {
+        json!({"dataset_id": dataset, "bound": "cbb", "prior": {"kind": "zero"}, "tau": tau,
+            "family": {"delta": 0.06, "looks": 2},
+            "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 3600.0}})
+    };
+    for (look, tau) in [(1, 0.2), (2, 0.3)] {
+        let job = client.submit(spec(tau));
+        client.follow(&job, &[], |event| event.data["data"]["bound"].is_number());
+        let running = client.get(&format!("/v1/jobs/{job}")).expect(200);
+        assert!(running["progress"]["bound"].is_number(), "{running}");
+        cancel(&client, &job);
+        let ledger = client.get(&format!("/v1/datasets/{dataset}/ledger")).expect(200);
+        assert_eq!(ledger["looks"], look, "{ledger}");
+        let entry = &ledger["data"][0];
+        assert_eq!((&entry["decision"], &entry["certificate_digest"]), (&Value::Null, &Value::Null));
+        assert_eq!((&entry["job_id"], &entry["cost"]), (&json!(job), &json!(0.03)));
+    }
+    client.post("/v1/jobs", &spec(0.4)).problem(422, "family_exhausted");
 }
 
 /// How the second of two looks with one specification was counted, rows having been appended between.
@@ -139,14 +182,6 @@ fn looking_again_after_an_append_is_free_where_the_bound_allows_it() {
     }
 
     // The second batch logs a context of the first again, under the same id.
-    let named = |rows: &str, prefix: &str| -> String {
-        let row = |(i, line): (usize, &str)| {
-            let mut row: Value = serde_json::from_str(line).unwrap();
-            row["context_id"] = json!(format!("{prefix}{i}"));
-            format!("{row}\n")
-        };
-        rows.lines().enumerate().map(row).collect()
-    };
     let repeated = named(rows.lines().next().unwrap(), "a") + &named(&more, "b");
     let costly: [(&str, Value); 5] = [
         ("auto", second_look(&client, &rows, &more, |dataset| json!({"dataset_id": dataset}))),
@@ -236,6 +271,29 @@ fn a_family_shares_one_delta() {
     assert_eq!(ledger["looks"], 3);
 }
 
+/// What costs nothing takes nothing, and so is let in where nothing is left.
+#[test]
+fn a_free_look_needs_no_place_in_its_family() {
+    let server = Server::start();
+    let client = server.client();
+    let policy = policy(&client);
+    let dataset = id_of(&client.upload("?outcome=reward", &named(&log(200), "a")).expect(201));
+    let spec = |more: Value| {
+        with(with(evaluation(&dataset, &policy), json!({"family": {"delta": 0.05, "looks": 1}})), more)
+    };
+    certify(&client, spec(json!({})));
+    append(&client, &dataset, &named(&log(100), "b"));
+    let again = certify(&client, spec(json!({})));
+    assert_eq!(again["ledger"]["shares"], json!({"look": 1, "why": "anytime"}));
+    assert_eq!(again["ledger"]["family"]["taken"], 1);
+    // Any other question is not, nor is this one where its bound holds at one number of rows only.
+    for more in [json!({"tau": 0.2}), json!({"bound": "catoni"})] {
+        client.post("/v1/jobs", &spec(more)).problem(422, "family_exhausted");
+    }
+    append(&client, &dataset, &named(log(1).trim(), "a"));
+    client.post("/v1/jobs", &spec(json!({}))).problem(422, "family_exhausted");
+}
+
 /// However often the process dies, a certificate is entered once, and none is missing.
 #[test]
 fn a_crash_neither_loses_nor_doubles_a_look() {
@@ -291,7 +349,42 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
     let refused = client.post("/v1/jobs", &prior);
     refused.problem(422, "policy_learned_here");
     assert_eq!(refused.json["errors"][0]["field"], "prior.policy_id");
+    // Nor does one that comes from it by way of other rows.
+    let other = client.dataset(250);
+    let heir = |prior: &Value, dataset: &str| {
+        let done = client.finish(&client.submit(json!({"dataset_id": dataset, "bound": "betting",
+            "optimizer": {"epochs": 2}, "prior": {"kind": "policy", "policy_id": prior}})));
+        assert_eq!(done["status"], "succeeded", "{done}");
+        done["result"]["policy_id"].clone()
+    };
+    let child = heir(&learned, &other);
+    let grandchild = heir(&child, &client.dataset(240));
+    for policy in [&child, &grandchild] {
+        client.post("/v1/jobs", &evaluation(&dataset, policy)).problem(422, "policy_learned_here");
+    }
+    client.post("/v1/jobs", &evaluation(&other, &grandchild)).problem(422, "policy_learned_here");
+    let logged = client.upload(
+        &format!("?outcome=reward&logging_policy_id={}", child.as_str().unwrap()),
+        &unlogged(&log(200)),
+    );
+    let logged = id_of(&logged.expect(201));
+    let by_log = client.finish(&client.submit(json!({"dataset_id": logged, "bound": "betting",
+        "prior": {"kind": "zero"}, "optimizer": {"epochs": 2}})))["result"]["policy_id"]
+        .clone();
+    for dataset in [&dataset, &other, &logged] {
+        client.post("/v1/jobs", &evaluation(dataset, &by_log)).problem(422, "policy_learned_here");
+    }
     // Other rows may.
     let fresh = certify(&client, evaluation(&client.dataset(200), &learned));
     assert_eq!(fresh["ledger"]["look"], 1);
+}
+
+/// Without propensities: those of the policy that logged are taken.
+fn unlogged(rows: &str) -> String {
+    let row = |line: &str| {
+        let mut row: Value = serde_json::from_str(line).unwrap();
+        row.as_object_mut().unwrap().remove("propensities");
+        format!("{row}\n")
+    };
+    rows.lines().map(row).collect()
 }

@@ -84,6 +84,7 @@ macro_rules! every_test {
                 the_same_certificate_again_is_free,
                 a_family_has_so_many_looks,
                 only_success_is_a_look,
+                a_bound_that_was_shown_is_a_look,
                 a_look_outlives_its_job_and_its_dataset,
                 other_workspaces_do_not_see_looks,
                 a_look_is_signed_as_it_will_be_shown,

@@ -100,8 +100,8 @@ pub fn upload(bytes: u64, rows: u64) {
 /// Wait, compute time, how it ended and what was decided.
 pub fn job_ended(job: &Job) {
     counter!("guarantor_jobs_total", "status" => job.status.name()).increment(1);
-    if let Some(started) = job.started_at {
-        histogram!("guarantor_job_wait_seconds").record(started.seconds_since(job.created_at));
+    if let (Some(started), Some(waited)) = (job.started_at, job.wait_seconds()) {
+        histogram!("guarantor_job_wait_seconds").record(waited);
         if let Some(finished) = job.finished_at {
             histogram!("guarantor_job_compute_seconds").record(finished.seconds_since(started));
         }

@@ -132,7 +132,7 @@ pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
         let codes: Vec<&str> = result.reasons.iter().map(|reason| reason.code.as_str()).collect();
         codes.join(",")
     });
-    let began = job.started_at.unwrap_or(job.created_at);
+    let began = job.started_at.or(job.finished_at).unwrap_or(job.queued_at);
     tracing::info!(
         job_id = %job.id,
         workspace = %job.workspace,
@@ -145,7 +145,7 @@ pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
         guaranteed_improvement = job.result.as_ref().map(|result| result.guaranteed_improvement),
         error_code = job.failure.as_ref().map(|failure| failure.code.as_str()),
         error = job.failure.as_ref().map(|failure| failure.message.as_str()),
-        wait_seconds = began.seconds_since(job.created_at),
+        wait_seconds = began.seconds_since(job.queued_at),
         run_seconds = job.finished_at.map(|end| end.seconds_since(began)),
         phases = spent.join(", "),
         "job ended"

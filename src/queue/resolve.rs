@@ -27,7 +27,7 @@ pub async fn resolve(
     let mut shapes: BTreeMap<String, PolicyShape> = BTreeMap::new();
     for (field, id) in named_policies(request) {
         if let Some(policy) = find_policy(store, workspace, &id).await? {
-            check_origin(store, &policy, dataset, field).await?;
+            check_origin(&policy, dataset, field)?;
             shapes.insert(id, policy.shape());
         }
     }
@@ -56,23 +56,17 @@ fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
 }
 
 /// Neither candidates nor priors may depend on the rows of the bound; the caller's word for it does
-/// not stand where the ledger knows better.
-async fn check_origin(
-    store: &Store,
-    policy: &Policy,
-    dataset: &Dataset,
-    field: String,
-) -> Result<(), ResolveError> {
-    let Some(job) = policy.source_job_id else { return Ok(()) };
-    let look = store.repository().look_of_job(&policy.workspace, job).await?;
-    if look.is_none_or(|look| look.dataset_id != dataset.id) {
+/// not stand where the store knows better.
+fn check_origin(policy: &Policy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
+    if !policy.origins.contains(&dataset.id) {
         return Ok(());
     }
+    let job = policy.source_job_id.map(|job| format!(", by the job {job}")).unwrap_or_default();
     let message = format!(
-        "the policy was learned from rows of this dataset, by the job {job}, whose certificate speaks of it; to \
-         certify it on other rows, upload those as a dataset of their own"
+        "the policy was learned{job}, from rows of this dataset or from others that a policy learned from it has \
+         logged or started; to certify it on other rows, upload those as a dataset of their own"
     );
-    Err(SpecError::new("policy_learned_here", field, message).into())
+    Err(SpecError::new("policy_learned_here", field, message))
 }
 
 async fn find_policy(store: &Store, workspace: &Workspace, id: &str) -> Result<Option<Policy>, StoreError> {

@@ -118,7 +118,7 @@ impl Worker {
 
     async fn see_through(&self, claim: Claim) {
         let job = &claim.job;
-        let wait_seconds = job.started_at.map(|start| start.seconds_since(job.created_at));
+        let wait_seconds = job.wait_seconds();
         tracing::info!(job_id = %job.id, workspace = %job.workspace, attempt = job.attempt, wait_seconds, "job started");
         self.queue.shared.signals.notify(job.id);
         let attempt = Attempt::new(&self.queue, &claim);

@@ -1,6 +1,7 @@
 //! The store's records: what callers give and get. `revision` grows with every change of a record,
 //! so that it can serve as an ETag.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,6 +123,9 @@ pub struct Policy {
     pub dim: usize,
     pub digest: String,
     pub source_job_id: Option<JobId>,
+    /// The datasets whose rows it depends on, as far as the store knows: of the job that learned it
+    /// and of every policy that this job read.
+    pub origins: BTreeSet<DatasetId>,
     pub params: BlobRef,
 }
 
@@ -230,8 +234,13 @@ pub struct Job {
     pub spec: JobSpec,
     pub metadata: serde_json::Value,
     pub created_at: Timestamp,
+    /// Since when it waits, or waited for the attempt that runs: put back, a job waits anew.
+    pub queued_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+    /// Whether any attempt has shown a bound on the rows of the certificate. That is a look at them
+    /// even where no certificate follows.
+    pub shown: bool,
     /// How many times the job was started, this time included; 0 while it waits for the first.
     pub attempt: u32,
     pub cancel_requested: bool,
@@ -244,6 +253,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// How long it waited before the attempt that ran last.
+    pub fn wait_seconds(&self) -> Option<f64> {
+        self.started_at.map(|start| start.seconds_since(self.queued_at))
+    }
+
     /// What its certificate says of the job.
     pub fn issued(&self) -> Issued {
         Issued {
@@ -330,7 +344,7 @@ pub struct Success {
     pub signing_key: Option<Arc<SigningKey>>,
 }
 
-/// A certificate as the ledger of its dataset has it.
+/// A look at a dataset's rows: a certificate, or a bound that a job showed before it ended without one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerEntry {
     pub place: LedgerPlace,
@@ -342,9 +356,10 @@ pub struct LedgerEntry {
     pub bound: BoundKind,
     /// How many candidates shared its δ; 0 for kind `learn`.
     pub candidates: u64,
-    pub decision: Decision,
-    /// The certificate's; None where it was issued before there was a ledger, and so does not name
-    /// its place.
+    /// None where there is no certificate.
+    pub decision: Option<Decision>,
+    /// The certificate's; None where there is none, or where it was issued before there was a ledger
+    /// and so does not name its place.
     pub digest: Option<String>,
     pub signature: Option<Signature>,
 }

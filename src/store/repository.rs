@@ -114,8 +114,8 @@ pub trait Leases: Send + Sync {
     async fn end_all_leases(&self) -> Result<()>;
 }
 
-/// Every certificate that was drawn from a dataset's rows. `finish_job` enters it, in its own
-/// transaction.
+/// Every look at a dataset's rows: each certificate, and each job that showed a bound and ended without
+/// one. What ends the job enters it, in its own transaction.
 #[async_trait]
 pub trait Ledger: Send + Sync {
     /// The newest look first.

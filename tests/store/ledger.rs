@@ -4,7 +4,8 @@ use std::time::Duration;
 use guarantor::engine::certificate::{
     Certificate, Document, PublicKey, SharedLook, SharedWhy, SignatureState, SigningKey, check_signature,
 };
-use guarantor::engine::spec::{Family, JobSpec};
+use guarantor::engine::control::Progress;
+use guarantor::engine::spec::{Family, JobSpec, Prior, PriorKind};
 use guarantor::store::*;
 
 use crate::support::{NO_LIMITS, dataset, finished, new_job, spec, workspace};
@@ -152,6 +153,58 @@ pub async fn only_success_is_a_look(repository: &dyn Repository) {
     }
     let (summary, _) = repository.ledger(&dataset.workspace, dataset.id, &page(9)).await.unwrap();
     assert_eq!(summary.looks, 1);
+}
+
+/// Running and cancelled jobs show their bounds; who looks and cancels has looked.
+pub async fn a_bound_that_was_shown_is_a_look(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let ws = dataset.workspace.clone();
+    let family = Family { delta: 0.06, looks: 2 };
+    let zero = Prior { kind: PriorKind::Zero, policy_id: None, fraction: None, scale: 1.0 };
+    let of_family = |tau: f64| JobSpec {
+        delta: 0.03,
+        family: Some(family),
+        tau,
+        prior: Some(zero.clone()),
+        ..spec(&dataset)
+    };
+    let shown = async |tau: f64, bound: Option<f64>| {
+        let id = submit(repository, &dataset, of_family(tau)).await.unwrap().id;
+        let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+        assert_eq!(claim.job.id, id);
+        let progress = Progress { bound, ..Progress::phase("learning", 0.5) };
+        let progress = JobProgress { progress, elapsed_seconds: 1.0 };
+        repository.heartbeat(id, claim.token, &TERMS, Some(&progress)).await.unwrap();
+        claim
+    };
+    let finish = async |claim: &Claim, finish: Finish| {
+        repository.finish_job(claim.job.id, claim.token, &TERMS, finish).await.unwrap();
+        repository.look_of_job(&ws, claim.job.id).await.unwrap()
+    };
+    // Nothing was shown, nothing is counted.
+    assert_eq!(finish(&shown(0.1, None).await, Finish::Cancelled).await, None);
+    let first = finish(&shown(0.2, Some(-0.4)).await, Finish::Cancelled).await.unwrap();
+    assert_eq!((first.place.look, first.place.cost, first.place.family.unwrap().taken), (1, 0.03, 1));
+    assert_eq!((first.decision, first.digest, first.signature), (None, None, None));
+    // The same question again is the same look, whether it is answered or not.
+    let again =
+        finish(&shown(0.2, Some(-0.4)).await, Finish::Failed(JobFailure::new("engine_error", "no"))).await;
+    assert_eq!(again.unwrap().place.shares, Some(SharedLook { look: 1, why: SharedWhy::Asked }));
+    let claim = shown(0.2, Some(-0.4)).await;
+    let certificate = finished(&claim.job.spec).certificate;
+    let answered =
+        finish(&claim, Finish::Succeeded(Box::new(success(&claim, certificate, None)))).await.unwrap();
+    assert_eq!((answered.place.look, answered.place.cost), (3, 0.0));
+    assert_eq!(answered.place.shares, Some(SharedLook { look: 1, why: SharedWhy::Asked }));
+    // Shown by an attempt that was put back, and cancelled while it waits.
+    let claim = shown(0.3, Some(-0.4)).await;
+    assert_eq!(finish(&claim, Finish::Released).await, None);
+    let (cancelled, _) = repository.cancel_job(&ws, claim.job.id).await.unwrap();
+    assert_eq!(cancelled.status, JobStatus::Cancelled);
+    let last = repository.look_of_job(&ws, claim.job.id).await.unwrap().unwrap();
+    assert_eq!((last.place.look, last.place.spent, last.place.family.unwrap().taken), (4, 0.06, 2));
+    let exhausted = submit(repository, &dataset, of_family(0.4)).await;
+    assert!(matches!(exhausted, Err(StoreError::FamilyExhausted { taken: 2, held: 0, .. })), "{exhausted:?}");
 }
 
 pub async fn a_look_outlives_its_job_and_its_dataset(repository: &dyn Repository) {

@@ -1,6 +1,8 @@
-//! Data directories of earlier releases. `tests/trust/v1` was written by the release whose schema had
-//! version 1, and is never changed: its database as SQL, its files, and what was answered about them.
+//! Data directories of earlier releases. `tests/trust/v1` and `v2` were written by the releases whose
+//! schema had that version, and are never changed: the database as SQL, the files, and what was answered
+//! about them. The second was killed while a job ran that had shown its bound.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::common::Server;
@@ -8,7 +10,7 @@ use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Row, SqliteConnection};
 
-const V1: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/trust/v1");
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/trust");
 
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
@@ -30,18 +32,23 @@ async fn database(directory: &Path) -> SqliteConnection {
     SqliteConnection::connect_with(&options).await.unwrap()
 }
 
-/// The old data directory, put together in `directory`; returns what was answered about it.
-fn old_directory(directory: &Path) -> Value {
-    copy(&Path::new(V1).join("blobs"), &directory.join("blobs"));
-    let sql = std::fs::read_to_string(Path::new(V1).join("database.sql")).unwrap();
+/// The data directory of schema `version`, put together in `directory`; returns what was answered about it.
+fn old_directory(version: i64, directory: &Path) -> Value {
+    let fixture = Path::new(FIXTURES).join(format!("v{version}"));
+    copy(&fixture.join("blobs"), &directory.join("blobs"));
+    let key = directory.join("signing-key.json");
+    if std::fs::copy(fixture.join("signing-key.json"), &key).is_ok() {
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let sql = std::fs::read_to_string(fixture.join("database.sql")).unwrap();
     run(async {
         let mut db = database(directory).await;
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut db).await.unwrap();
         let row = sqlx::query("SELECT MAX(version) FROM schema_version").fetch_one(&mut db).await.unwrap();
-        assert_eq!(row.get::<i64, _>(0), 1);
+        assert_eq!(row.get::<i64, _>(0), version);
         db.close().await.unwrap();
     });
-    serde_json::from_str(&std::fs::read_to_string(Path::new(V1).join("facts.json")).unwrap()).unwrap()
+    serde_json::from_str(&std::fs::read_to_string(fixture.join("facts.json")).unwrap()).unwrap()
 }
 
 fn run(work: impl Future<Output = ()>) {
@@ -51,7 +58,7 @@ fn run(work: impl Future<Output = ()>) {
 #[test]
 fn a_directory_of_schema_version_1_is_found_whole() {
     let directory = tempfile::tempdir().unwrap();
-    let facts = old_directory(directory.path());
+    let facts = old_directory(1, directory.path());
     let text = |name: &str| facts[name].as_str().unwrap().to_owned();
     let server = Server::start_on(directory.path(), &[]);
     assert_eq!(server.client().get("/v1/datasets").status, 401, "the old keys still close the server");
@@ -79,14 +86,70 @@ fn a_directory_of_schema_version_1_is_found_whole() {
     let kind = [("content-type", "application/x-ndjson")];
     let path = format!("/v1/datasets/{}/rows", text("dataset"));
     assert_eq!(client.send("POST", &path, &kind, Some(row)).expect(201)["rows"], 401);
+    // What was certified then was looked at twice; the next look is the third, at its own cost.
+    let ledger_path = format!("/v1/datasets/{}/ledger", text("dataset"));
+    let before = client.get(&ledger_path).expect(200);
+    assert_eq!((&before["looks"], &before["spent"]), (&json!(2), &json!(0.05 + 0.05)), "{before}");
     let done = client.finish(&client.submit(json!({"dataset_id": text("dataset")})));
     assert_eq!(done["status"], "succeeded", "{done}");
+    let next = client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200);
+    let place = &next["ledger"];
+    assert_eq!((&place["look"], &place["spent_before"]), (&json!(3), &before["spent"]), "{place}");
+    let checked = client.post("/v1/certificates/verify", &certificate).expect(200);
+    assert_eq!((&checked["valid"], &checked["signature"]), (&json!(true), &json!("unsigned")), "{checked}");
+    // The policy that was learned then still cannot certify itself.
+    let learned = deployed["result"]["policy_id"].clone();
+    let itself = json!({"dataset_id": text("dataset"), "independent_of_log": true,
+        "candidates": [{"kind": "policy", "policy_id": learned}]});
+    client.post("/v1/jobs", &itself).problem(422, "policy_learned_here");
+}
+
+#[test]
+fn a_directory_of_schema_version_2_keeps_its_ledger() {
+    let directory = tempfile::tempdir().unwrap();
+    let facts = old_directory(2, directory.path());
+    let text = |name: &str| facts[name].as_str().unwrap().to_owned();
+    let server = Server::start_on(directory.path(), &[]);
+    let client = server.client();
+    // Byte for byte what was signed, and so still signed.
+    for (which, document) in facts["certificates"].as_object().unwrap() {
+        let job = document["issued"]["job_id"].as_str().unwrap();
+        assert_eq!(&client.get(&format!("/v1/jobs/{job}/certificate")).expect(200), document, "{which}");
+        let checked = client.post("/v1/certificates/verify", document).expect(200);
+        assert_eq!((&checked["valid"], &checked["signature"]), (&json!(true), &json!("valid")), "{checked}");
+    }
+    let ledger_path = format!("/v1/datasets/{}/ledger", text("dataset"));
+    let before = client.get(&ledger_path).expect(200);
+    assert_eq!((&before["looks"], &before["spent"]), (&json!(3), &json!(0.02 + 0.05)), "{before}");
+    // The job that ran when the process died had shown its bound.
+    let unfinished = text("unfinished");
+    client.post(&format!("/v1/jobs/{unfinished}/cancel"), &json!({})).expect(200);
+    assert_eq!(client.finish(&unfinished)["status"], "cancelled");
+    let after = client.get(&ledger_path).expect(200);
+    let look = &after["data"][0];
+    assert_eq!((&look["look"], &look["job_id"]), (&json!(4), &json!(unfinished)), "{after}");
+    assert_eq!((&look["decision"], &look["cost"]), (&Value::Null, &json!(0.05)), "{after}");
+    // What the old release had counted of the family, the new one does.
+    let candidate = |policy: &str, more: Value| {
+        let mut spec = json!({"dataset_id": text("dataset"), "independent_of_log": true,
+            "candidates": [{"kind": "policy", "policy_id": policy}]});
+        spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        spec
+    };
+    let family = json!({"family": {"delta": 0.06, "looks": 3}, "tau": 0.2});
+    let done = client.finish(&client.submit(candidate(&text("policy"), family)));
+    let place = &client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200)["ledger"];
+    assert_eq!((&place["look"], &place["family"]["taken"]), (&json!(5), &json!(2)), "{place}");
+    // Where policies come from is worked out from the jobs that made them.
+    for policy in ["learned", "descendant"] {
+        client.post("/v1/jobs", &candidate(&text(policy), json!({}))).problem(422, "policy_learned_here");
+    }
 }
 
 #[test]
 fn a_directory_of_a_newer_release_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
-    old_directory(directory.path());
+    old_directory(1, directory.path());
     run(async {
         let mut db = database(directory.path()).await;
         sqlx::query("INSERT INTO schema_version (version) VALUES (99)").execute(&mut db).await.unwrap();

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::{Certificate, digest_of};
 use crate::engine::bound::LAMBDA_POINTS;
+use crate::engine::certify::split_of;
 use crate::engine::log::Outcome;
 use crate::engine::spec::{BaselineKind, BoundKind, JobKind, JobSpec, PriorKind};
 
@@ -38,11 +39,8 @@ pub fn anytime_event(certificate: &Certificate) -> Option<String> {
     if !each_context_once || !is_fixed(&c.spec) || !c.bounds.iter().all(|record| betting(&record.bound)) {
         return None;
     }
-    // What the event does not depend on: what is asked of the improvement, how Q is searched (the
-    // bound holds for all Q), and how δ was arrived at.
-    let spec = JobSpec { family: None, min_improvement: 0.0, optimizer: None, ..c.spec.clone() };
     Some(digest_of(&Event {
-        spec,
+        spec: of_event(&c.spec),
         claims: (c.bounds.iter()).map(|r| (&*r.event, &*r.bound, r.delta, r.terms.grid_size)).collect(),
         lambda_points: LAMBDA_POINTS,
         prior_digest: c.prior_digest.as_deref(),
@@ -52,6 +50,31 @@ pub fn anytime_event(certificate: &Certificate) -> Option<String> {
         outcome: c.user_units.outcome,
         engine_version: &c.engine_version,
     }))
+}
+
+/// The specification without what no event depends on: what is asked of the improvement, how Q is
+/// searched (the bound holds for all Q), and how δ was arrived at.
+fn of_event(spec: &JobSpec) -> JobSpec {
+    JobSpec { family: None, min_improvement: 0.0, optimizer: None, ..spec.clone() }
+}
+
+/// A name for what a specification asks. On one dataset the same name means the same event: on more
+/// rows too where `holds_at_every_n`, and on the same rows where `prior_is_fixed`. Unlike the event's
+/// own name it is known before anything is computed.
+pub fn asked(spec: &JobSpec) -> String {
+    digest_of(&(of_event(spec), crate::engine::VERSION))
+}
+
+/// Whether the event that the specification asks about holds at every number of rows, as long as each
+/// context was logged once.
+pub fn holds_at_every_n(spec: &JobSpec) -> bool {
+    is_fixed(spec)
+}
+
+/// Whether rows of the dataset have no part in the prior. With a split they do, and by a time budget
+/// they may differently each time.
+pub fn prior_is_fixed(spec: &JobSpec) -> bool {
+    split_of(spec).is_none()
 }
 
 /// Whether all that the bounds minimise over was fixed before the first row was seen.

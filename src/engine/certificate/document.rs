@@ -78,6 +78,8 @@ pub enum SharedWhy {
     Repeat,
     /// The same bound, which holds at every number of rows at once.
     Anytime,
+    /// The same question to the same rows, whose bound one of the two jobs showed while it ran.
+    Asked,
 }
 
 /// The place in a family that was announced beforehand.

@@ -19,7 +19,7 @@ use super::job::Inputs;
 use super::policy::PolicyParams;
 use super::spec::{JobKind, JobSpec};
 
-pub use anytime::anytime_event;
+pub use anytime::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
 pub use document::*;
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use strict::StrictJson;

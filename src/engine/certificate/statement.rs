@@ -123,6 +123,9 @@ pub(super) fn ledger(place: &LedgerPlace) -> String {
         Some(shared) if shared.why == SharedWhy::Repeat => {
             format!(" It is the certificate of look {} again and costs nothing.", shared.look)
         }
+        Some(shared) if shared.why == SharedWhy::Asked => {
+            format!(" It asks what look {} asked of the same rows, and costs nothing.", shared.look)
+        }
         Some(shared) => format!(
             " It rests on the same event as look {}, which holds at every number of rows at once, and costs \
              nothing.",

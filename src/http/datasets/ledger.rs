@@ -18,7 +18,7 @@ use crate::store::{DatasetId, JobId, LedgerEntry, LedgerSummary, Timestamp};
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Ledger)]
 pub struct LedgerView {
-    /// How many certificates were drawn, from whatever version.
+    /// How many looks were taken, at whatever version.
     looks: u64,
     /// The sum of what they cost.
     spent: f64,
@@ -28,7 +28,7 @@ pub struct LedgerView {
     page: List<LookView>,
 }
 
-/// One certificate. It stays here when its job is deleted.
+/// One certificate, or one bound that was shown. It stays here when its job is deleted.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Look)]
 pub struct LookView {
@@ -43,8 +43,10 @@ pub struct LookView {
     bound: BoundKind,
     /// How many candidates shared its δ; 0 for kind `learn`.
     candidates: u64,
-    decision: Decision,
-    /// Null where it was issued before there was a ledger.
+    /// Null where the job ended without a certificate, after its bound had been shown.
+    #[schema(required)]
+    decision: Option<Decision>,
+    /// Null where there is no certificate, or where it was issued before there was a ledger.
     #[schema(required)]
     certificate_digest: Option<String>,
 }

@@ -27,6 +27,8 @@ pub fn job(row: &SqliteRow) -> Result<Job> {
         spec,
         metadata: json_column(row, "metadata")?,
         created_at: time(row, "created_at")?,
+        queued_at: time(row, "queued_at")?,
+        shown: count::<i64>(row, "shown")? != 0,
         started_at: time_option(row, "started_at")?,
         finished_at: time_option(row, "finished_at")?,
         attempt: count(row, "attempt")?,
@@ -102,8 +104,8 @@ impl Write {
         let now = self.now.0;
         let inserted = sqlx::query(
             "INSERT INTO jobs (id, workspace, seq, dataset_id, dataset_version, status, spec, metadata, created_at, \
-             attempt, cancel_requested, revision) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, $3, $4, 'queued', $5, $6, \
-             $7, 0, 0, 1 FROM jobs RETURNING *",
+             queued_at, attempt, cancel_requested, revision) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, $3, $4, \
+             'queued', $5, $6, $7, $7, 0, 0, 1 FROM jobs RETURNING *",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
@@ -233,6 +235,9 @@ impl Jobs for Sqlite {
         .await?;
         let kind = if finished_at.is_some() { "cancelled" } else { "cancel_requested" };
         let after = job(&row)?;
+        if after.status.is_finished() {
+            write.enter_shown(&after).await?;
+        }
         write.append_event(id, kind, &json!({})).await?;
         write.commit().await?;
         Ok((after, true))

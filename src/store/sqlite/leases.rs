@@ -60,6 +60,7 @@ impl Write {
             "UPDATE jobs SET status = $3, failure = $4, attempt = attempt - $5, finished_at = $6, \
              started_at = CASE WHEN $6 IS NULL THEN NULL ELSE started_at END, \
              progress = CASE WHEN $6 IS NULL THEN NULL ELSE progress END, \
+             queued_at = CASE WHEN $6 IS NULL THEN $7 ELSE queued_at END, \
              lease_token = NULL, lease_until = NULL, revision = revision + 1 \
              WHERE id = $1 AND lease_token = $2 RETURNING *",
         )
@@ -69,9 +70,13 @@ impl Write {
         .bind(failure)
         .bind(uncounted)
         .bind(finished_at)
+        .bind(now)
         .fetch_optional(self.connection())
         .await?;
         let after = job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)?;
+        if after.status.is_finished() {
+            self.enter_shown(&after).await?;
+        }
         let (kind, data) = match parting {
             Parting::Requeued { reason, .. } => ("requeued", json!({ "reason": reason })),
             Parting::Failed(failure) => ("failed", json!(failure)),
@@ -98,7 +103,8 @@ impl Write {
         .await?;
         let after = job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)?;
         if let Some(policy) = success.policy {
-            insert_policy(self, policy).await?;
+            let origins = self.origins_of(&after).await?;
+            insert_policy(self, policy, &origins).await?;
         }
         self.enter_look(&after, &success.drawn, success.signing_key.as_deref()).await?;
         self.name_blobs(&id.to_string(), &[success.certificate, success.evidence]).await?;
@@ -113,11 +119,13 @@ impl Write {
     async fn report(&mut self, id: JobId, token: LeaseToken, progress: &JobProgress) -> Result<()> {
         let text = to_json(progress)?;
         sqlx::query(
-            "UPDATE jobs SET progress = $3, revision = revision + 1 WHERE id = $1 AND lease_token = $2",
+            "UPDATE jobs SET progress = $3, shown = MAX(shown, $4), revision = revision + 1 \
+             WHERE id = $1 AND lease_token = $2",
         )
         .bind(id.to_string())
         .bind(token.to_string())
         .bind(&text)
+        .bind(i64::from(progress.progress.bound.is_some()))
         .execute(self.connection())
         .await?;
         let data: Value = serde_json::from_str(&text).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The ledger: one entry a certificate, written in the transaction that ends its job, so that the
-//! two cannot come apart.
+//! The ledger: one entry a look, written in the transaction that ends its job, so that the two cannot
+//! come apart. A look is a certificate, or a bound that was shown while a job ran that got none.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -10,7 +10,8 @@ use sqlx::sqlite::SqliteRow;
 use super::rows::{count, json, json_option, parsed, time, to_json};
 use super::{Sqlite, Write};
 use crate::engine::certificate::{
-    Certificate, Document, LedgerPlace, PublicKey, SharedLook, SharedWhy, SigningKey, anytime_event,
+    Certificate, Document, LedgerPlace, PublicKey, SharedLook, SharedWhy, Signature, SigningKey,
+    anytime_event, asked, holds_at_every_n, prior_is_fixed,
 };
 use crate::engine::spec::{Family, JobSpec};
 use crate::store::error::{Resource, Result, StoreError};
@@ -20,39 +21,34 @@ use crate::store::records::{Job, LedgerEntry, LedgerSummary, NewJob};
 use crate::store::repository::Ledger;
 
 fn entry(row: &SqliteRow) -> Result<LedgerEntry> {
-    let shares = match row.try_get::<Option<i64>, _>("shares_look")? {
-        Some(_) => Some(SharedLook { look: count(row, "shares_look")?, why: named(row, "shares_why")? }),
-        None => None,
-    };
-    let family = match json_option::<Family>(row, "family")? {
-        // The place counts this look by itself, where it cost anything.
-        Some(family) => {
-            let taken: u64 = count(row, "family_taken")?;
-            Some((family, taken.saturating_sub(u64::from(shares.is_none()))))
-        }
-        None => None,
-    };
-    let (look, delta, spent) = (count(row, "look")?, row.try_get("delta")?, row.try_get("spent_before")?);
     Ok(LedgerEntry {
-        place: LedgerPlace::new(look, delta, shares, spent, family),
+        place: json(row, "place")?,
         job_id: parsed(row, "job_id")?,
         dataset_id: parsed(row, "dataset_id")?,
         dataset_version: count(row, "dataset_version")?,
         created_at: time(row, "created_at")?,
-        kind: named(row, "kind")?,
-        bound: named(row, "bound")?,
+        kind: named(row.try_get("kind")?)?,
+        bound: named(row.try_get("bound")?)?,
         candidates: count(row, "candidates")?,
-        decision: named(row, "decision")?,
+        decision: row.try_get::<Option<&str>, _>("decision")?.map(named).transpose()?,
         digest: row.try_get("digest")?,
         signature: json_option(row, "signature")?,
     })
 }
 
+/// What is entered: a certificate, or a bound that a job showed before it ended without one.
+struct Look<'a> {
+    job: &'a Job,
+    certificate: Option<&'a Certificate>,
+    event: Option<String>,
+    asked: String,
+    every_n: bool,
+}
+
 /// An enumeration by the name that JSON has for it.
-fn named<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<T> {
-    let name: String = row.try_get(column)?;
-    T::deserialize(name.as_str().into_deserializer())
-        .map_err(|error: serde::de::value::Error| StoreError::damaged(column, error))
+fn named<T: DeserializeOwned>(name: &str) -> Result<T> {
+    T::deserialize(name.into_deserializer())
+        .map_err(|error: serde::de::value::Error| StoreError::damaged(name, error))
 }
 
 fn name_of<T: Serialize>(value: T) -> Result<String> {
@@ -64,6 +60,15 @@ fn name_of<T: Serialize>(value: T) -> Result<String> {
 
 const SAME_DIGEST: &str = "SELECT MIN(look) AS look FROM ledger WHERE dataset_id = $1 AND digest = $2";
 const SAME_EVENT: &str = "SELECT MIN(look) AS look FROM ledger WHERE dataset_id = $1 AND event = $2";
+/// A dataset's looks and what they cost, in the last of them.
+const LAST: &str = "SELECT look, spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1";
+
+fn summary(last: Option<SqliteRow>) -> Result<LedgerSummary> {
+    match last {
+        Some(row) => Ok(LedgerSummary { looks: count(&row, "look")?, spent: row.try_get("spent")? }),
+        None => Ok(LedgerSummary::default()),
+    }
+}
 
 impl Write {
     /// Enters a job's certificate as the next look at its dataset, signed as it will be shown.
@@ -74,7 +79,9 @@ impl Write {
         key: Option<&SigningKey>,
     ) -> Result<()> {
         let event = anytime_event(certificate);
-        let place = self.place(job, certificate, event.as_deref()).await?;
+        let every_n = event.is_some();
+        let look = Look { job, certificate: Some(certificate), event, asked: asked(&job.spec), every_n };
+        let place = self.place(&look).await?;
         let signature = match key {
             Some(key) => {
                 let (issued, ledger) = (Some(job.issued()), Some(place.clone()));
@@ -85,12 +92,32 @@ impl Write {
             }
             None => None,
         };
-        let family = job.spec.family.as_ref().map(to_json).transpose()?;
+        self.insert_look(&look, &place, signature.as_ref()).await
+    }
+
+    /// Enters a job that has ended without a certificate, where it had shown a bound before.
+    pub async fn enter_shown(&mut self, job: &Job) -> Result<()> {
+        if !job.shown {
+            return Ok(());
+        }
+        let every_n = self.asks_at_every_n(job.dataset_id, job.dataset_version, &job.spec).await?;
+        let look = Look { job, certificate: None, event: None, asked: asked(&job.spec), every_n };
+        let place = self.place(&look).await?;
+        self.insert_look(&look, &place, None).await
+    }
+
+    async fn insert_look(
+        &mut self,
+        look: &Look<'_>,
+        place: &LedgerPlace,
+        signature: Option<&Signature>,
+    ) -> Result<()> {
+        let job = look.job;
+        let decision = look.certificate.map(|certificate| name_of(certificate.decision)).transpose()?;
         sqlx::query(
             "INSERT INTO ledger (dataset_id, look, workspace, job_id, dataset_version, created_at, kind, bound, \
-             candidates, decision, delta, spent_before, cost, shares_look, shares_why, family, family_taken, digest, \
-             event, signature) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)",
+             candidates, decision, cost, spent, family, digest, event, asked, every_n, place, signature) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
         )
         .bind(job.dataset_id.to_string())
         .bind(place.look as i64)
@@ -101,50 +128,78 @@ impl Write {
         .bind(name_of(job.kind)?)
         .bind(name_of(job.spec.bound)?)
         .bind(job.spec.candidates.len() as i64)
-        .bind(name_of(certificate.decision)?)
-        .bind(place.delta)
-        .bind(place.spent_before)
+        .bind(decision)
         .bind(place.cost)
-        .bind(place.shares.map(|shared| shared.look as i64))
-        .bind(place.shares.map(|shared| name_of(shared.why)).transpose()?)
-        .bind(family)
-        .bind(place.family.map(|family| family.taken as i64))
-        .bind(&certificate.digest)
-        .bind(event)
-        .bind(signature.as_ref().map(to_json).transpose()?)
+        .bind(place.spent)
+        .bind(job.spec.family.as_ref().map(to_json).transpose()?)
+        .bind(look.certificate.map(|certificate| &certificate.digest))
+        .bind(&look.event)
+        .bind(&look.asked)
+        .bind(i64::from(look.every_n))
+        .bind(to_json(place)?)
+        .bind(signature.map(to_json).transpose()?)
         .execute(self.connection())
         .await?;
         Ok(())
     }
 
-    async fn place(
-        &mut self,
-        job: &Job,
-        certificate: &Certificate,
-        event: Option<&str>,
-    ) -> Result<LedgerPlace> {
-        let dataset = job.dataset_id.to_string();
-        let last = sqlx::query(
-            "SELECT look, spent_before + cost AS spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1",
-        )
-        .bind(&dataset)
-        .fetch_optional(self.connection())
-        .await?;
-        let (look, spent) = match last {
-            Some(row) => (count::<u64>(&row, "look")?, row.try_get("spent")?),
-            None => (0, 0.0),
-        };
-        let repeated = self.earliest_look(SAME_DIGEST, &dataset, Some(&certificate.digest)).await?;
-        let shares = match repeated {
+    async fn place(&mut self, look: &Look<'_>) -> Result<LedgerPlace> {
+        let (job, dataset) = (look.job, look.job.dataset_id.to_string());
+        let last = sqlx::query(LAST).bind(&dataset).fetch_optional(self.connection()).await?;
+        let LedgerSummary { looks, spent } = summary(last)?;
+        let digest = look.certificate.map(|certificate| certificate.digest.as_str());
+        let shares = match self.earliest_look(SAME_DIGEST, &dataset, digest).await? {
             Some(look) => Some(SharedLook { look, why: SharedWhy::Repeat }),
-            None => (self.earliest_look(SAME_EVENT, &dataset, event).await?)
-                .map(|look| SharedLook { look, why: SharedWhy::Anytime }),
+            None => match self.earliest_look(SAME_EVENT, &dataset, look.event.as_deref()).await? {
+                Some(look) => Some(SharedLook { look, why: SharedWhy::Anytime }),
+                None => self.asked_before(look).await?,
+            },
         };
         let family = match &job.spec.family {
             Some(family) => Some((*family, self.family_looks(&dataset, family).await?)),
             None => None,
         };
-        Ok(LedgerPlace::new(look + 1, job.spec.delta, shares, spent, family))
+        Ok(LedgerPlace::new(looks + 1, job.spec.delta, shares, spent, family))
+    }
+
+    /// A bound that was shown has no digest and no event by which it could be known again, but what
+    /// was asked is known: where that fixes the event, asking it again is no other look.
+    async fn asked_before(&mut self, look: &Look<'_>) -> Result<Option<SharedLook>> {
+        let shown = look.certificate.is_none();
+        let row = sqlx::query(
+            "SELECT look, every_n AND $3 AS anytime FROM ledger WHERE dataset_id = $1 AND asked = $2 \
+             AND ((every_n AND $3) OR (dataset_version = $4 AND $5)) AND (decision IS NULL OR $6) \
+             ORDER BY look LIMIT 1",
+        )
+        .bind(look.job.dataset_id.to_string())
+        .bind(&look.asked)
+        .bind(look.every_n)
+        .bind(look.job.dataset_version as i64)
+        .bind(prior_is_fixed(&look.job.spec))
+        .bind(shown)
+        .fetch_optional(self.connection())
+        .await?;
+        let Some(row) = row else { return Ok(None) };
+        let why = match count::<i64>(&row, "anytime")? {
+            0 => SharedWhy::Asked,
+            _ => SharedWhy::Anytime,
+        };
+        Ok(Some(SharedLook { look: count(&row, "look")?, why }))
+    }
+
+    /// Whether the specification's event holds at every number of rows of this dataset.
+    async fn asks_at_every_n(&mut self, dataset: DatasetId, version: u64, spec: &JobSpec) -> Result<bool> {
+        if !holds_at_every_n(spec) {
+            return Ok(false);
+        }
+        let once = sqlx::query(
+            "SELECT 1 FROM dataset_versions WHERE dataset_id = $1 AND version = $2 AND row_count = context_count",
+        )
+        .bind(dataset.to_string())
+        .bind(i64::try_from(version).unwrap_or(i64::MAX))
+        .fetch_optional(self.connection())
+        .await?;
+        Ok(once.is_some())
     }
 
     async fn earliest_look(
@@ -171,9 +226,12 @@ impl Write {
     }
 
     /// Whether the family has a look left for one more job. One that is not finished holds its place:
-    /// so no job can end and find that there is none.
+    /// so no job can end and find that there is none. One that will cost nothing needs none.
     pub async fn check_family(&mut self, new: &NewJob) -> Result<()> {
         let Some(family) = &new.spec.family else { return Ok(()) };
+        if self.will_be_free(new).await? {
+            return Ok(());
+        }
         let dataset = new.dataset_id.to_string();
         let rows =
             sqlx::query("SELECT spec FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')")
@@ -190,6 +248,20 @@ impl Write {
             return Ok(());
         }
         Err(StoreError::FamilyExhausted { looks: family.looks, taken, held })
+    }
+
+    /// Whether an earlier look rests on the event that the job asks about, for this many rows and any.
+    async fn will_be_free(&mut self, new: &NewJob) -> Result<bool> {
+        if !self.asks_at_every_n(new.dataset_id, new.dataset_version, &new.spec).await? {
+            return Ok(false);
+        }
+        let known =
+            sqlx::query("SELECT 1 FROM ledger WHERE dataset_id = $1 AND asked = $2 AND every_n LIMIT 1")
+                .bind(new.dataset_id.to_string())
+                .bind(asked(&new.spec))
+                .fetch_optional(self.connection())
+                .await?;
+        Ok(known.is_some())
     }
 }
 
@@ -209,16 +281,8 @@ impl Ledger for Sqlite {
             .fetch_optional(&mut *tx)
             .await?;
         known.ok_or_else(|| StoreError::not_found(Resource::Dataset, dataset))?;
-        let last = sqlx::query(
-            "SELECT look, spent_before + cost AS spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1",
-        )
-        .bind(dataset.to_string())
-        .fetch_optional(&mut *tx)
-        .await?;
-        let summary = match last {
-            Some(row) => LedgerSummary { looks: count(&row, "look")?, spent: row.try_get("spent")? },
-            None => LedgerSummary::default(),
-        };
+        let last = sqlx::query(LAST).bind(dataset.to_string()).fetch_optional(&mut *tx).await?;
+        let summary = summary(last)?;
         // Looks count up by one, so they order the list; the cursor carries one in the place of a time.
         let rows = sqlx::query(
             "SELECT * FROM ledger WHERE dataset_id = $1 AND look < $2 ORDER BY look DESC LIMIT $3",

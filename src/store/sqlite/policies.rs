@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -5,9 +7,9 @@ use sqlx::sqlite::SqliteRow;
 use super::rows::{count, is_taken, json, parsed, parsed_option, time, to_json};
 use super::{Sqlite, Write};
 use crate::store::error::{Resource, Result, StoreError};
-use crate::store::ids::{PolicyId, Workspace};
+use crate::store::ids::{DatasetId, PolicyId, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
-use crate::store::records::{NewPolicy, Policy};
+use crate::store::records::{Job, NewPolicy, Policy};
 use crate::store::repository::Policies;
 
 fn policy(row: &SqliteRow) -> Result<Policy> {
@@ -21,15 +23,38 @@ fn policy(row: &SqliteRow) -> Result<Policy> {
         dim: count(row, "dim")?,
         digest: row.try_get("digest")?,
         source_job_id: parsed_option(row, "source_job_id")?,
+        origins: json(row, "origins")?,
         params: json(row, "params")?,
     })
 }
 
+impl Write {
+    /// The datasets whose rows have a part in what the job learned: its own, and those behind every
+    /// policy that it read, be it a prior or the one that logged.
+    pub async fn origins_of(&mut self, job: &Job) -> Result<BTreeSet<DatasetId>> {
+        let rows = sqlx::query(
+            "SELECT p.origins FROM job_policies j JOIN policies p ON p.id = j.policy_id WHERE j.job_id = $1",
+        )
+        .bind(job.id.to_string())
+        .fetch_all(self.connection())
+        .await?;
+        let mut origins = BTreeSet::from([job.dataset_id]);
+        for row in &rows {
+            origins.extend(json::<BTreeSet<DatasetId>>(row, "origins")?);
+        }
+        Ok(origins)
+    }
+}
+
 /// Also how a finishing job stores the policy that it learned.
-pub async fn insert_policy(write: &mut Write, new: NewPolicy) -> Result<Policy> {
+pub async fn insert_policy(
+    write: &mut Write,
+    new: NewPolicy,
+    origins: &BTreeSet<DatasetId>,
+) -> Result<Policy> {
     let inserted = sqlx::query(
         "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, source_job_id, \
-         params) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9) RETURNING *",
+         params, origins) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10) RETURNING *",
     )
     .bind(new.id.to_string())
     .bind(new.workspace.as_str())
@@ -40,6 +65,7 @@ pub async fn insert_policy(write: &mut Write, new: NewPolicy) -> Result<Policy> 
     .bind(&new.digest)
     .bind(new.source_job_id.map(|id| id.to_string()))
     .bind(to_json(&new.params)?)
+    .bind(to_json(origins)?)
     .fetch_one(write.connection())
     .await;
     match inserted {
@@ -82,7 +108,7 @@ pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> 
 impl Policies for Sqlite {
     async fn create_policy(&self, new: NewPolicy) -> Result<Policy> {
         let mut write = self.write().await?;
-        let policy = insert_policy(&mut write, new).await?;
+        let policy = insert_policy(&mut write, new, &BTreeSet::new()).await?;
         write.commit().await?;
         Ok(policy)
     }

@@ -114,6 +114,8 @@ mod tests {
             spec,
             metadata: serde_json::Value::Null,
             created_at: Timestamp(0),
+            queued_at: Timestamp(0),
+            shown: false,
             started_at: None,
             finished_at: None,
             attempt: 0,

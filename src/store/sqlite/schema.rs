@@ -1,12 +1,17 @@
 //! Schema migrations: each is applied once, in order, in a transaction of its own.
 
+mod places;
+
 use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::store::error::{Result, StoreError};
 
 /// Never edit one that was released; add the next.
-const MIGRATIONS: &[&str] =
-    &[include_str!("schema/0001_initial.sql"), include_str!("schema/0002_ledger.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/0001_initial.sql"),
+    include_str!("schema/0002_ledger.sql"),
+    include_str!("schema/0003_looks.sql"),
+];
 
 pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -28,6 +33,9 @@ pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found) {
         let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
         sqlx::raw_sql(*migration).execute(&mut *tx).await?;
+        if index + 1 == 3 {
+            places::move_ledger(&mut tx).await?;
+        }
         sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
             .bind(index as i64 + 1)
             .execute(&mut *tx)
