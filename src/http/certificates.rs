@@ -1,6 +1,9 @@
 //! `POST /v1/certificates/verify`: computes a certificate again from the stored log.
 //! `GET /v1/certificates/key`: what its signature is checked with, here or anywhere.
 
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -8,17 +11,17 @@ use serde_json::{Map, Value};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::App;
 use super::auth::Caller;
 use super::codes::Code;
 use super::extract::{JsonBody, Nothing, Params, field_problem};
 use super::jobs::require_success;
 use super::problem::Problem;
+use super::{App, compute_with};
 use crate::engine::certificate::{
     Certificate, Check, Document, Issued, LedgerPlace, PublicKey, Signature, SignatureState, StrictJson,
     Verification, Words, check_digest, check_signature, differing_fields,
 };
-use crate::engine::control::unattended;
+use crate::engine::control::Control;
 use crate::queue::{RunError, StoredInputs};
 use crate::store::{Job, JobId, StoreError, Workspace};
 
@@ -103,6 +106,8 @@ enum SignatureView {
     responses((status = 200, description = "What was checked; `valid` only where all of it holds", body = VerificationView),
               (status = 409, description = "`job_unfinished`: the job that is named has issued nothing yet",
                headers(("retry-after" = u32, description = "Seconds"))),
+              (status = 429, description = "`too_many_verifications`: as many as are computed at a time are under way",
+               headers(("retry-after" = u32, description = "Seconds"))),
               (status = 424, description = "`job_failed` or `job_cancelled`: the job that is named issued nothing")))]
 async fn verify(
     State(app): State<App>,
@@ -158,6 +163,11 @@ async fn recompute(
     job: &Job,
     certificate: Certificate,
 ) -> Result<Verification, Problem> {
+    let permit = app.verifications.clone().try_acquire_owned().map_err(|_| {
+        let detail =
+            "As many certificates as this server computes again at a time are being verified; try again.";
+        Problem::new(Code::TooManyVerifications, detail).retry_after(Duration::from_secs(5))
+    })?;
     let evidence = app.store.evidence(job).await?;
     let evidence = evidence.ok_or_else(|| Problem::internal("a job succeeded without evidence"))?;
     let dataset = app.store.repository().dataset_version(workspace, job.dataset_id, job.dataset_version);
@@ -170,13 +180,13 @@ async fn recompute(
         Err(RunError::Failed(failure)) => return Ok(gone("inputs", &failure.message)),
         Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
     };
-    let again = move || {
-        let control = unattended();
+    let again = move |cancelled: &AtomicBool| {
+        let control = Control::new(cancelled, &|_| {});
         inputs.with(&control, |inputs| {
             crate::engine::verify(&certificate, Words::Vouched, &evidence, inputs, &control)
         })
     };
-    Ok(app.compute(again).await??)
+    Ok(compute_with(permit, again).await??)
 }
 
 /// A document in its parts.

@@ -57,7 +57,7 @@ codes! {
     InvalidFile 422 "invalid_file" "The file is not what its content type says; nothing is stored";
     InvalidPolicy 422 "invalid_policy" "The policy's parameters cannot be used";
     InvalidContexts 422 "invalid_contexts" "The contexts do not fit the policy";
-    TooLarge 422 "too_large" "More actions or features than this server accepts";
+    TooLarge 422 "too_large" "More actions, features or contexts than this server accepts";
     UnknownDataset 422 "unknown_dataset" "There is no such dataset";
     UnknownPolicy 422 "unknown_policy" "There is no such policy";
     UnknownJob 422 "unknown_job" "There is no such job";
@@ -79,6 +79,7 @@ codes! {
     JobFailed 424 "job_failed" "The job failed";
     JobCancelled 424 "job_cancelled" "The job was cancelled";
     TooManyUploads 429 "too_many_uploads" "As many uploads as this server reads at a time are under way";
+    TooManyVerifications 429 "too_many_verifications" "As many certificates as this server computes again at a time are being verified";
     QueueFull 429 "queue_full" "The queue is full";
     Internal 500 "internal" "Something went wrong on our side";
     Damaged 500 "damaged" "Stored data is damaged";

@@ -12,8 +12,12 @@ use super::auth::Caller;
 use super::codes::Code;
 use super::extract::{Id, JsonBody, Nothing, Params};
 use super::problem::Problem;
+use crate::engine::EngineError;
 use crate::engine::policy::PolicyParams;
 use crate::store::{PolicyId, Workspace};
+
+/// Contexts × K of one request: each pair takes memory several times over, however short the request.
+const MOST_PAIRS: usize = 1 << 21;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(propensities)).routes(routes!(actions))
@@ -58,7 +62,8 @@ pub struct Actions {
 #[utoipa::path(post, path = "/v1/policies/{id}/propensities", tag = "Policies", operation_id = "propensities",
     params(("id" = String, Path, format = "uuid")),
     request_body(content = Contexts, example = json!({"contexts": [[0.2, 1.0], [0.7, 0.1]]})),
-    responses((status = 200, description = "A list of K propensities for each context", body = Propensities)))]
+    responses((status = 200, description = "A list of K propensities for each context", body = Propensities),
+              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K is more than 2097152")))]
 async fn propensities(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -67,7 +72,7 @@ async fn propensities(
     body: JsonBody<Contexts>,
 ) -> Result<Json<Propensities>, Problem> {
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
-    let pi = app.compute(move || params.propensities(x.view())).await??;
+    let pi = app.compute(move || params.propensities(x.view())).await?.map_err(unfit)?;
     let propensities = pi.rows().into_iter().map(|row| row.to_vec()).collect();
     Ok(Json(Propensities { propensities }))
 }
@@ -76,7 +81,8 @@ async fn propensities(
 #[utoipa::path(post, path = "/v1/policies/{id}/actions", tag = "Policies", operation_id = "actions",
     params(("id" = String, Path, format = "uuid")),
     request_body(content = ActionsRequest, example = json!({"contexts": [[0.2, 1.0]], "seed": 7})),
-    responses((status = 200, description = "An action and its propensity for each context", body = Actions)))]
+    responses((status = 200, description = "An action and its propensity for each context", body = Actions),
+              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K is more than 2097152")))]
 async fn actions(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -87,7 +93,7 @@ async fn actions(
     // 64 of the 74 random bits of a fresh UUID make a seed that no client can foresee.
     let seed = body.value.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
-    let drawn = app.compute(move || params.sample(x.view(), seed)).await??;
+    let drawn = app.compute(move || params.sample(x.view(), seed)).await?.map_err(unfit)?;
     let actions = drawn.into_iter().map(|(action, propensity)| Action { action, propensity }).collect();
     Ok(Json(Actions { actions }))
 }
@@ -100,6 +106,12 @@ async fn prepare(
     contexts: Vec<Vec<f64>>,
 ) -> Result<(PolicyParams, ndarray::Array2<f32>), Problem> {
     let policy = app.store.repository().policy(workspace, id).await?;
+    let (n, k) = (contexts.len(), policy.n_actions);
+    if n.saturating_mul(k) > MOST_PAIRS {
+        let most = MOST_PAIRS / k.max(1);
+        let message = format!("are {n}; of a policy over {k} actions ask for at most {most} at a time");
+        return Err(Problem::field(Code::TooLarge, "contexts", message));
+    }
     for (i, x) in contexts.iter().enumerate() {
         if x.len() != policy.dim {
             let message = format!("has {} numbers; the policy has {} features", x.len(), policy.dim);
@@ -114,4 +126,16 @@ async fn prepare(
     let x = ndarray::Array2::from_shape_vec(shape, contexts.iter().flatten().map(|v| *v as f32).collect())
         .map_err(Problem::internal)?;
     Ok((app.store.policy_params(&policy).await?, x))
+}
+
+/// A policy was checked when it was stored, so arithmetic that fails here is that of these contexts.
+fn unfit(error: EngineError) -> Problem {
+    match error {
+        EngineError::Numerical(why) => {
+            let message =
+                format!("the policy has no propensities there: {why}; the numbers are too large for it");
+            Problem::field(Code::InvalidContexts, "contexts", message)
+        }
+        other => other.into(),
+    }
 }

@@ -28,11 +28,12 @@ mod tls;
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::metrics::counter;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::config::Config;
 use crate::queue::Queue;
@@ -59,7 +60,11 @@ pub struct Shared {
     metrics: PrometheusHandle,
     answers: jobs::Answers,
     /// Permits of uploads.
-    uploads: Semaphore,
+    uploads: Arc<Semaphore>,
+    /// Permits of what is computed for one request.
+    computations: Arc<Semaphore>,
+    /// Permits of certificates that are computed again.
+    verifications: Arc<Semaphore>,
     draining: watch::Receiver<bool>,
 }
 
@@ -95,12 +100,14 @@ impl App {
         Duration::from_secs(self.config.request_seconds)
     }
 
-    /// Runs arithmetic where it cannot hold up other requests.
+    /// Runs arithmetic where it cannot hold up other requests, once it is its turn: a client that
+    /// hangs up leaves the line, but not the processor.
     async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        tokio::task::spawn_blocking(work).await.map_err(Problem::internal)
+        let permit = self.computations.clone().acquire_owned().await.map_err(Problem::internal)?;
+        compute_with(permit, |_| work()).await
     }
 
     /// Counts jobs as they end, for as long as there is a queue.
@@ -118,5 +125,57 @@ impl App {
                 }
             }
         });
+    }
+}
+
+/// Runs `work` on a thread that may block. The permit is held until it has ended, whoever still waits
+/// for it; where nobody does, it is told so by the flag.
+async fn compute_with<T: Send + 'static>(
+    permit: OwnedSemaphorePermit,
+    work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let cancelled = Arc::new(AtomicBool::new(false));
+    let _waiting = Waiting(cancelled.clone());
+    let work = move || {
+        let _permit = permit;
+        work(&cancelled)
+    };
+    tokio::task::spawn_blocking(work).await.map_err(Problem::internal)
+}
+
+/// Somebody who waits for an answer; dropped with their request.
+struct Waiting(Arc<AtomicBool>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::sync::mpsc::sync_channel;
+
+    #[tokio::test]
+    async fn work_that_nobody_waits_for_is_told_so_and_keeps_its_permit_until_it_ends() {
+        let permits = Arc::new(Semaphore::new(1));
+        let (started, has_started) = sync_channel(0);
+        let (dropped, was_dropped) = sync_channel(0);
+        let (seen, cancelled) = sync_channel(1);
+        let work = move |cancel: &AtomicBool| {
+            started.send(()).unwrap();
+            was_dropped.recv().unwrap();
+            seen.send(cancel.load(Ordering::Relaxed)).unwrap();
+        };
+        let mut answer = Box::pin(compute_with(permits.clone().try_acquire_owned().unwrap(), work));
+        assert!(answer.as_mut().now_or_never().is_none());
+        has_started.recv().unwrap();
+        drop(answer);
+        assert_eq!(permits.available_permits(), 0);
+        dropped.send(()).unwrap();
+        assert!(cancelled.recv().unwrap());
+        permits.acquire().await.unwrap().forget();
     }
 }

@@ -2,8 +2,8 @@
 //! the metrics; every problem gets its body; every panic becomes a 500 that reveals nothing.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::{MatchedPath, Request, State};
@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::Instrument;
 
 use super::codes::Code;
@@ -116,20 +116,25 @@ async fn enter(door: &Door, next: Next, mut request: Request, route: &str) -> Re
         let caller = auth::identify(&door.app, request.headers()).await?;
         request.extensions_mut().insert(caller);
     }
-    let _permit = match request.method() == Method::POST && takes_uploads(route) {
-        true => Some(upload_permit(&door.app)?),
-        false => None,
-    };
+    if request.method() == Method::POST && takes_uploads(route) {
+        let permit = upload_permit(&door.app)?;
+        request.extensions_mut().insert(permit);
+    }
     Ok(next.run(request).await)
 }
 
-/// Each upload takes memory and a thread, so only so many are read at a time.
-fn upload_permit(app: &App) -> Result<SemaphorePermit<'_>, Problem> {
-    app.uploads.try_acquire().map_err(|_| {
+/// Each upload takes memory and a thread, so only so many are read at a time. Its work goes on when the
+/// client hangs up, so it is the work that holds the permit.
+#[derive(Clone)]
+pub struct UploadPermit(#[allow(dead_code)] Arc<OwnedSemaphorePermit>);
+
+fn upload_permit(app: &App) -> Result<UploadPermit, Problem> {
+    let permit = app.uploads.clone().try_acquire_owned().map_err(|_| {
         let most = app.config.max_concurrent_uploads;
         let detail = format!("{most} uploads are being read already; try again.");
         Problem::new(Code::TooManyUploads, detail).retry_after(Duration::from_secs(2))
-    })
+    })?;
+    Ok(UploadPermit(Arc::new(permit)))
 }
 
 /// What a panic said, for the log only.

@@ -25,6 +25,15 @@ use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 /// Files that no row names are older than any upload could be before they are removed.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
+/// Certificates that are computed again at a time. Each takes as much as the job that issued it took to
+/// certify, and has no place in the queue.
+const VERIFICATIONS: usize = 2;
+
+/// Answers that are computed at a time: more would only be slower, and take more memory.
+fn computations() -> usize {
+    std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8)
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(transparent)]
@@ -65,7 +74,9 @@ impl Server {
         let app = App(Arc::new(Shared {
             auth: auth::Auth::new(keys_exist),
             metrics: metrics::install(),
-            uploads: Semaphore::new(config.max_concurrent_uploads as usize),
+            uploads: Arc::new(Semaphore::new(config.max_concurrent_uploads as usize)),
+            computations: Arc::new(Semaphore::new(computations())),
+            verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
             config,
             queue: queue.clone(),
             answers: jobs::Answers::default(),
@@ -164,4 +175,53 @@ async fn method_not_allowed(method: Method) -> Problem {
         Code::MethodNotAllowed,
         format!("This path does not take {method}; /docs says what it takes."),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::body::{Body, Bytes};
+    use futures_util::stream;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use tokio::sync::mpsc;
+
+    const ROW: &str = "{\"x\":[0.5],\"action\":1,\"propensity\":0.5,\"cost\":-1}\n";
+
+    async fn server(directory: &std::path::Path, more: &[(&'static str, &str)]) -> Server {
+        let mut flags = vec![("listen", "127.0.0.1:0".into())];
+        flags.push(("data_dir", directory.to_str().unwrap().into()));
+        flags.extend(more.iter().map(|(name, value)| (*name, value.to_string())));
+        Server::start(Config::load(None, &flags).unwrap()).await.unwrap()
+    }
+
+    fn upload(body: Body) -> axum::http::Request<Body> {
+        let request = axum::http::Request::post("/v1/datasets");
+        request.header("content-type", "application/x-ndjson").body(body).unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_upload_whose_client_hung_up_counts_until_it_ends() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = server(directory.path(), &[("max_concurrent_uploads", "1")]).await;
+        let service = TowerToHyperService::new(router(server.app.clone()));
+        let (rows, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
+        let body = stream::unfold(body, |mut body| async { body.recv().await.map(|row| (row, body)) });
+        let mut answer = Box::pin(service.call(upload(Body::from_stream(body))));
+        // There is room for one, so the second was put where the work had taken the first away.
+        let under_way = async {
+            rows.send(Ok(ROW.into())).await.unwrap();
+            rows.send(Ok(ROW.into())).await.unwrap();
+        };
+        tokio::select! {
+            _ = &mut answer => panic!("an answer before the body's end"),
+            () = under_way => {}
+        }
+        drop(answer);
+        assert_eq!(server.app.uploads.available_permits(), 0);
+        let refused = service.call(upload(Body::from(ROW))).await.unwrap();
+        assert_eq!(refused.status(), 429);
+        drop(rows);
+        server.app.uploads.acquire().await.unwrap().forget();
+    }
 }

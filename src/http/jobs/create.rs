@@ -33,6 +33,7 @@ pub async fn create(
     headers: HeaderMap,
     body: JsonBody<JobRequest>,
 ) -> Result<Response, Problem> {
+    body.value.check_metadata()?;
     let request: SpecRequest = serde_path_to_error::deserialize(body.value.spec).map_err(|error| {
         let path = error.path().to_string();
         field_problem(Code::InvalidValue, &path, &error.into_inner().to_string())

@@ -7,7 +7,13 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Type};
 
+use crate::engine::certificate::StrictJson;
 use crate::engine::spec::SpecRequest;
+use crate::http::codes::Code;
+use crate::http::problem::Problem;
+
+/// It is kept with the job, shown in every list and never looked at: a few labels, not a document.
+const MOST_METADATA: usize = 16 << 10;
 
 #[derive(Debug)]
 pub struct JobRequest {
@@ -19,7 +25,11 @@ pub struct JobRequest {
 
 impl<'de> Deserialize<'de> for JobRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let mut fields = Map::deserialize(deserializer)?;
+        // Of a member that is there twice, somebody who reads the request may have meant either.
+        let mut fields = match StrictJson::deserialize(deserializer)?.0 {
+            Value::Object(fields) => fields,
+            _ => return Err(D::Error::custom("expected an object")),
+        };
         let dataset_id = match fields.remove("dataset_id") {
             Some(Value::String(id)) => id,
             Some(_) => return Err(D::Error::custom("dataset_id: expected a string")),
@@ -31,6 +41,17 @@ impl<'de> Deserialize<'de> for JobRequest {
             Some(_) => return Err(D::Error::custom("metadata: expected an object")),
         };
         Ok(JobRequest { dataset_id, metadata, spec: Value::Object(fields) })
+    }
+}
+
+impl JobRequest {
+    pub fn check_metadata(&self) -> Result<(), Problem> {
+        let length = serde_json::to_vec(&self.metadata).map_err(Problem::internal)?.len();
+        if length > MOST_METADATA {
+            let message = format!("has {length} bytes of JSON; at most {MOST_METADATA} can be");
+            return Err(Problem::field(Code::InvalidValue, "metadata", message));
+        }
+        Ok(())
     }
 }
 
@@ -49,7 +70,7 @@ impl utoipa::PartialSchema for JobRequest {
         let metadata = ObjectBuilder::new()
             .schema_type(Type::Object)
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-            .description(Some("Anything; shown with the job"));
+            .description(Some("Anything, in 16384 bytes at most; shown with the job"));
         object.properties.insert("dataset_id".into(), id.into());
         object.properties.insert("metadata".into(), metadata.into());
         object.required.push("dataset_id".into());
