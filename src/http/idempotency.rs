@@ -113,7 +113,8 @@ impl Creation {
     }
 
     /// Does the work and keeps its answer under the key. A failure frees the key: nothing was
-    /// created, and the same request may succeed later.
+    /// created, and the same request may succeed later. But for a body that is not the first one's:
+    /// the key stays that one's, and once the patience with this request is over it may come again.
     pub async fn finish<W>(self, app: &App, work: W) -> Result<Response, Problem>
     where
         W: Future<Output = Result<Created, Problem>> + Send + 'static,
@@ -124,7 +125,8 @@ impl Creation {
                 Ok(done) => done,
                 Err(panic) => Err(Problem::internal(panic_message(&*panic))),
             };
-            if let Some(key) = self.key {
+            let ours = !matches!(&done, Err(problem) if problem.code == Code::IdempotencyMismatch);
+            if let Some(key) = self.key.filter(|_| ours) {
                 let answer = done.as_ref().ok().map(|created| created.answer.clone());
                 settle(app, Settlement { workspace: self.workspace, key, answer }, self.patience).await;
             }
@@ -190,7 +192,7 @@ fn answer(stored: StoredAnswer, replayed: bool) -> Response {
     response
 }
 
-fn mismatch() -> Problem {
+pub fn mismatch() -> Problem {
     let detail = "This Idempotency-Key was used with another request in the last 24 hours; use a new key.";
     Problem::new(Code::IdempotencyMismatch, detail)
 }

@@ -5,6 +5,17 @@ use crate::store::StoreError;
 
 /// How many refused rows are named.
 const NAMED: usize = 20;
+/// Of a text that may quote what was sent.
+const MOST_BYTES: usize = 400;
+
+/// The beginning of a text, on its way into an answer: a name or a value in it may be megabytes long.
+pub fn shortened(mut text: String) -> String {
+    if text.len() > MOST_BYTES {
+        text.truncate(text.floor_char_boundary(MOST_BYTES));
+        text.push('…');
+    }
+    text
+}
 
 /// The first refused rows, one error each, in the order of the file, and how many there are.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -16,6 +27,8 @@ pub struct RowErrors {
 impl RowErrors {
     pub fn add(&mut self, error: RowError) {
         self.total += 1;
+        let error =
+            RowError { row: error.row, field: shortened(error.field), message: shortened(error.message) };
         // Some checks look at whole batches, so errors come almost but not quite in order.
         let at = self.first.partition_point(|other| other.row <= error.row);
         if at < NAMED {
@@ -63,6 +76,9 @@ pub enum IngestError {
     Body(#[from] BodyError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// An attempt of the same request, by its idempotency key, has stored other rows.
+    #[error("the request was sent before with another body")]
+    AnotherBody,
     #[error("the upload could not be decoded because of an internal error")]
     Crashed,
 }

@@ -28,6 +28,7 @@ mod plain;
 mod records;
 mod row;
 mod rules;
+mod thrift;
 pub mod write;
 
 use std::io::Read;
@@ -40,8 +41,8 @@ use uuid::Uuid;
 use crate::engine::log::Outcome;
 use crate::engine::policy::PolicyParams;
 use crate::store::{
-    Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Store, StoreError, StoredLog, Workspace,
-    dataset_part_key,
+    Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Resource, Store, StoreError, StoredLog,
+    Workspace, dataset_part_key,
 };
 
 pub use decompress::Encoding;
@@ -51,6 +52,7 @@ pub use health::{Fit, Health, Warning};
 
 use check::Checker;
 use decompress::Decoded;
+use errors::shortened;
 use row::{FormatError, Notes, Visit};
 use rules::Rules;
 
@@ -117,6 +119,8 @@ pub struct IngestLimits {
     /// p.
     pub dim: usize,
     pub line_bytes: usize,
+    /// Of what is kept to compare ids with: see `identity.rs`.
+    pub identity_bytes: u64,
     /// Of one message of an Arrow stream, which is held whole.
     pub message_bytes: usize,
     /// What may come out of a compressed body or file, in bytes and in multiples of what went in.
@@ -133,7 +137,8 @@ impl Default for IngestLimits {
             rows: 1 << 30,
             actions: 10_000,
             dim: 100_000,
-            line_bytes: 32 << 20,
+            line_bytes: 4 << 20,
+            identity_bytes: 2 << 30,
             message_bytes: 256 << 20,
             decoded_bytes: 64 << 30,
             decoded_ratio: 500,
@@ -167,7 +172,8 @@ pub struct Append {
     pub limits: IngestLimits,
 }
 
-/// Reads `body` to its end and stores the dataset, or refuses it and stores nothing.
+/// Reads `body` to its end and stores the dataset, or refuses it and stores nothing. Where an attempt of
+/// the same request has stored it already, and died before it could answer, that is what it stored.
 pub async fn upload<S>(store: &Store, upload: Upload, body: S) -> Result<Dataset, IngestError>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
@@ -178,14 +184,27 @@ where
     let part = dataset_part_key(upload.id, upload.id.into());
     let content = receive(store, part, coded, Checker::new(rules), Vec::new(), body).await?;
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
+    let digest = content.digest.clone();
+    let (id, workspace) = (upload.id, upload.workspace.clone());
     let new = NewDataset {
-        id: upload.id,
+        id,
         workspace: upload.workspace,
         name: upload.name,
         logging_policy_id: policy_id,
         content,
     };
-    keep_or_delete(store, &parts, store.repository().create_dataset(new).await).await
+    match store.repository().create_dataset(new).await {
+        Err(StoreError::Exists(Resource::Dataset, _)) => {
+            store.blobs().delete(&parts).await;
+            the_same(store.repository().dataset_version(&workspace, id, 1).await?, &digest)
+        }
+        stored => keep_or_delete(store, &parts, stored).await,
+    }
+}
+
+/// What the first attempt stored, if it was this.
+fn the_same(stored: Dataset, digest: &str) -> Result<Dataset, IngestError> {
+    if stored.content.digest == digest { Ok(stored) } else { Err(IngestError::AnotherBody) }
 }
 
 /// The same for rows that follow those of an earlier version.
@@ -193,27 +212,45 @@ pub async fn append<S>(store: &Store, append: Append, body: S) -> Result<Dataset
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
-    let before = append.dataset;
+    let Append { dataset, request, .. } = append;
+    let (workspace, id) = (dataset.workspace.clone(), dataset.id);
+    let done = store.appended(&workspace, id, request).await?;
+    let before = match &done {
+        Some(done) => {
+            store.repository().dataset_version(&workspace, id, done.version.saturating_sub(1)).await?
+        }
+        None => dataset,
+    };
     let (k, outcome) = (before.content.n_actions, before.content.outcome);
     let rules = Rules::new(Some(k), outcome, append.logging_policy, append.limits)?;
     let stored = store.fetch_log(&before).await?;
     let checker = on_blocking_thread(move || after(stored, Checker::new(rules))).await??;
     let kept = before.content.parts.clone();
     let coded = (append.format, append.encoding);
-    let part = dataset_part_key(before.id, append.request);
+    let part = dataset_part_key(id, request);
     let content = receive(store, part, coded, checker, kept, body).await?;
     let first_new = before.content.parts.len();
     let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
-    let added =
-        store.repository().add_dataset_version(&before.workspace, before.id, before.version, content).await;
+    let digest = content.digest.clone();
+    if let Some(done) = done {
+        store.blobs().delete(&parts).await;
+        return the_same(done, &digest);
+    }
+    let added = store.repository().add_dataset_version(&workspace, id, before.version, content).await;
+    if let Err(StoreError::InUse { .. }) = &added
+        // Another append came first; it may be one of this very request that was given up.
+        && let Some(done) = store.appended(&workspace, id, request).await?
+    {
+        store.blobs().delete(&parts).await;
+        // Behind still others its rows have another digest than these here, whatever they are.
+        let comparable = done.version == before.version + 1;
+        return if comparable { the_same(done, &digest) } else { Ok(done) };
+    }
     keep_or_delete(store, &parts, added).await
 }
 
 fn after(stored: StoredLog, mut checker: Checker) -> Result<Checker, IngestError> {
-    let digest = stored.each_batch(|layout, rows| {
-        checker.remember(layout, &rows);
-        Ok::<(), StoreError>(())
-    })?;
+    let digest = stored.each_batch(|layout, rows| checker.remember(layout, rows))?;
     checker.follow(digest);
     Ok(checker)
 }
@@ -258,7 +295,7 @@ fn decode(
     format.check(&limits)?;
     let known = checker.known();
     let visit: &mut Visit = &mut |number, row| checker.accept(number, row, &mut sink);
-    let mut source = Decoded::new(encoding, reader, &limits).map_err(StoreError::Io)?;
+    let mut source = Decoded::new(encoding, reader, &limits).map_err(StoreError::from)?;
     let refusal = source.refusal();
     let read = match format {
         Format::Ndjson => ndjson::read(&mut source, &limits, visit).map(|()| Notes::default()),
@@ -272,7 +309,7 @@ fn decode(
     refusal.check()?;
     let notes = match read {
         Ok(notes) => notes,
-        Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(message)),
+        Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(shortened(message))),
         Err(FormatError::Stopped(error)) => return Err(error),
     };
     let (mut content, part) = checker.finish(sink, notes).map_err(|error| format.in_its_words(error))?;

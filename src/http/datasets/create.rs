@@ -15,10 +15,11 @@ use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
-use crate::http::idempotency::{Created, Creation, Start, replay};
+use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
 use crate::http::problem::{Fault, Problem};
+use crate::http::request::UploadPermit;
 use crate::ingest::{self, Append, BodyError, Encoding, Format, IngestError, Upload};
-use crate::store::{Dataset, DatasetId, Resource, StoreError, Workspace};
+use crate::store::{Dataset, DatasetId, Workspace};
 
 /// Bytes of a form that are neither manifest nor data: boundaries and headers.
 const AROUND_PARTS: u64 = 64 << 10;
@@ -69,6 +70,7 @@ pub async fn create(
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
+    let permit = request.extensions().get::<UploadPermit>().cloned();
     let incoming = receive(&app, request).await?;
     let parts: [&[u8]; 2] = [b"POST /v1/datasets", &incoming.description];
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
@@ -85,6 +87,7 @@ pub async fn create(
     let worker = app.clone();
     let (options, format, encoding) = (incoming.options, incoming.format, incoming.encoding);
     let work = async move {
+        let _permit = permit;
         let upload = Upload {
             id,
             name: options.name()?,
@@ -94,17 +97,11 @@ pub async fn create(
             outcome: options.outcome()?,
             logging_policy: options.logging_policy(&worker, &workspace).await?,
             limits: limits(&worker),
-            workspace: workspace.clone(),
+            workspace,
         };
-        let stored = ingest::upload(&worker.store, upload, data).await;
-        let dataset = match stored {
-            // An attempt of this very request stored it and died before it could answer.
-            Err(IngestError::Store(StoreError::Exists(Resource::Dataset, _))) => {
-                worker.store.repository().dataset(&workspace, id).await?
-            }
-            stored => stored.map_err(refusal)?,
-        };
-        answer(dataset, &passed)
+        let dataset = ingest::upload(&worker.store, upload, data).await.map_err(refusal)?;
+        let rows = dataset.content.rows;
+        answer(dataset, rows, &passed)
     };
     creation.finish(&app, work).await
 }
@@ -134,9 +131,10 @@ pub async fn append(
     request: Request,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
+    let permit = request.extensions().get::<UploadPermit>().cloned();
     let dataset = app.store.repository().dataset(&workspace, id).await?;
     let format = options.format(content_type(&headers), &dataset)?;
-    check_length(&app, &headers)?;
+    check_length(&headers, app.config.max_upload_bytes)?;
     let (encoding, expected) = (encoding_of(&headers)?, Expected::of(&headers)?);
     let path = format!("POST /v1/datasets/{id}/rows");
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
@@ -154,23 +152,13 @@ pub async fn append(
     };
     let worker = app.clone();
     let work = async move {
-        let done = worker.store.appended(&workspace, id, request).await?;
-        if let Some(stored) = done {
-            // An attempt of this very request stored the rows and died before it could answer.
-            drain(data).await.map_err(body_problem)?;
-            return answer(stored, &passed);
-        }
+        let _permit = permit;
+        let rows_before = dataset.content.rows;
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
         let append = Append { dataset, request, format, encoding, logging_policy, limits: limits(&worker) };
-        let stored = match ingest::append(&worker.store, append, data).await {
-            // Another append came first; it may be one of this very request that was given up.
-            Err(error @ IngestError::Store(StoreError::InUse { .. })) => {
-                let done = worker.store.appended(&workspace, id, request).await?;
-                done.ok_or_else(|| refusal(error))?
-            }
-            stored => stored.map_err(refusal)?,
-        };
-        answer(stored, &passed)
+        let stored = ingest::append(&worker.store, append, data).await.map_err(refusal)?;
+        let new_rows = stored.content.rows.saturating_sub(rows_before);
+        answer(stored, new_rows, &passed)
     };
     creation.finish(&app, work).await
 }
@@ -185,8 +173,8 @@ async fn logging_policy(
     Ok(Some(app.store.policy_params(&policy).await?))
 }
 
-fn answer(dataset: Dataset, passed: &Passed) -> Result<Created, Problem> {
-    crate::http::metrics::upload(passed.bytes(), dataset.content.rows);
+fn answer(dataset: Dataset, new_rows: u64, passed: &Passed) -> Result<Created, Problem> {
+    crate::http::metrics::upload(passed.bytes(), new_rows);
     tracing::info!(dataset_id = %dataset.id, version = dataset.version, rows = dataset.content.rows, "dataset stored");
     let location = [(header::LOCATION, format!("/v1/datasets/{}", dataset.id))];
     let created = Created::json(StatusCode::CREATED, &location, &DatasetView::from(dataset))?;
@@ -194,12 +182,12 @@ fn answer(dataset: Dataset, passed: &Passed) -> Result<Created, Problem> {
 }
 
 async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
-    check_length(app, request.headers())?;
     let kind = content_type(request.headers()).to_owned();
     let expected = Expected::of(request.headers())?;
     if kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data") {
         return receive_form(app, request, expected).await;
     }
+    check_length(request.headers(), app.config.max_upload_bytes)?;
     let encoding = encoding_of(request.headers())?;
     let (parts, body) = request.into_parts();
     let Params(options) = Params::<UploadOptions>::of(&parts)?;
@@ -214,10 +202,11 @@ async fn receive_form(app: &App, request: Request, expected: Expected) -> Result
         let detail = "A form is read as it is; put Content-Encoding on its part `data`.";
         return Err(Problem::new(Code::UnsupportedEncoding, detail));
     }
-    let (parts, body) = request.into_parts();
-    let Params(Nothing {}) = Params::of(&parts)?;
     let (json_bytes, data_bytes) = (app.config.max_json_bytes, app.config.max_upload_bytes);
     let most = data_bytes.saturating_add(json_bytes as u64).saturating_add(AROUND_PARTS);
+    check_length(request.headers(), most)?;
+    let (parts, body) = request.into_parts();
+    let Params(Nothing {}) = Params::of(&parts)?;
     let body = limited(verified(chunks(body), expected), most);
     let mut form = Form::new(body, content_type(&parts.headers)).map_err(body_problem)?;
     let manifest = form.part("manifest").await.map_err(body_problem)?;
@@ -252,11 +241,11 @@ fn content_type(headers: &HeaderMap) -> &str {
 }
 
 /// What can be refused before a byte of the body is read.
-fn check_length(app: &App, headers: &HeaderMap) -> Result<(), Problem> {
+fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     match length {
-        Some(length) if length > app.config.max_upload_bytes => Err(too_large(app.config.max_upload_bytes)),
+        Some(length) if length > most => Err(too_large(most)),
         _ => Ok(()),
     }
 }
@@ -295,6 +284,7 @@ fn refusal(error: IngestError) -> Problem {
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
         IngestError::Expands(message) => Problem::new(Code::BodyTooLarge, message),
+        IngestError::AnotherBody => mismatch(),
         IngestError::Body(error) => body_problem(error),
         IngestError::Store(error) => error.into(),
         IngestError::Crashed => Problem::internal("an upload's decoder crashed"),
