@@ -129,6 +129,7 @@ impl LogFile<'_> {
             limits: IngestLimits {
                 decoded_bytes: u64::MAX,
                 decoded_ratio: u64::MAX,
+                identity_bytes: u64::MAX,
                 ..IngestLimits::default()
             },
         };

@@ -16,6 +16,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
 use super::row::{FIELDS, Fault, FormatError, List, RawRow, Visit};
+use super::rules::{MAX_ID_BYTES, wrong_id};
 
 const CANDIDATE_PREFIX: &str = "candidate.";
 
@@ -79,7 +80,9 @@ impl Columns {
             }
         }
         let number = |column: &Option<Numbers>| column.as_ref().and_then(|c| c.number(i));
-        let text = |column: &Option<Texts>| column.as_ref().and_then(|c| c.text(i));
+        let text = |column: &Option<Texts>, field: &str| {
+            column.as_ref().map_or(Ok(None), |c| c.text(i)).map_err(|TooLong| wrong_id(field))
+        };
         Ok(RawRow {
             x: list(&self.x, "x", i)?,
             action: self.action.as_ref().and_then(|c| c.integer(i)),
@@ -87,8 +90,8 @@ impl Columns {
             propensities: list(&self.propensities, "propensities", i)?,
             cost: number(&self.cost),
             reward: number(&self.reward),
-            context_id: text(&self.context_id),
-            event_id: text(&self.event_id),
+            context_id: text(&self.context_id, "context_id")?,
+            event_id: text(&self.event_id, "event_id")?,
             candidates,
         })
     }
@@ -190,7 +193,12 @@ enum Texts {
     Unsigned(ArrayRef),
     Integers(Integers),
     Dictionary(Integers, Box<Texts>),
+    /// Of a dictionary, which may be long: each is converted where a row names it.
+    Entries(ArrayRef),
 }
+
+/// A text that cannot be an id. It is not copied: a dictionary may have it once and every row name it.
+struct TooLong;
 
 impl Texts {
     fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
@@ -205,7 +213,11 @@ impl Texts {
                 let nulls = keys.nulls().cloned();
                 let keys = keys.slice(0, keys.len());
                 let values_of = integers(&keys).ok_or_else(|| wrong(name, array, "a text or an integer"))?;
-                Texts::Dictionary(Integers { values: values_of, nulls }, Box::new(Texts::of(name, values)?))
+                let values = match Texts::of(name, &values.slice(0, 0))? {
+                    Texts::Integers(_) => Texts::Entries(values.clone()),
+                    _ => Texts::of(name, values)?,
+                };
+                Texts::Dictionary(Integers { values: values_of, nulls }, Box::new(values))
             }
             _ => match integers(array) {
                 Some(values) => Texts::Integers(Integers { values, nulls: array.nulls().cloned() }),
@@ -214,18 +226,34 @@ impl Texts {
         })
     }
 
-    fn text(&self, i: usize) -> Option<String> {
-        match self {
-            Texts::Plain(array) | Texts::Unsigned(array) if i >= array.len() || array.is_null(i) => None,
-            Texts::Plain(array) => Some(match array.data_type() {
-                DataType::Utf8 => array.as_string::<i32>().value(i).to_owned(),
-                DataType::LargeUtf8 => array.as_string::<i64>().value(i).to_owned(),
-                _ => array.as_string_view().value(i).to_owned(),
-            }),
+    fn text(&self, i: usize) -> Result<Option<String>, TooLong> {
+        Ok(match self {
+            Texts::Plain(array) | Texts::Unsigned(array) | Texts::Entries(array)
+                if i >= array.len() || array.is_null(i) =>
+            {
+                None
+            }
+            Texts::Plain(array) => {
+                let text = match array.data_type() {
+                    DataType::Utf8 => array.as_string::<i32>().value(i),
+                    DataType::LargeUtf8 => array.as_string::<i64>().value(i),
+                    _ => array.as_string_view().value(i),
+                };
+                if text.len() > MAX_ID_BYTES {
+                    return Err(TooLong);
+                }
+                Some(text.to_owned())
+            }
             Texts::Unsigned(array) => Some(array.as_primitive::<UInt64Type>().value(i).to_string()),
             Texts::Integers(integers) => integers.integer(i).map(|id| id.to_string()),
-            Texts::Dictionary(keys, values) => values.text(usize::try_from(keys.integer(i)?).ok()?),
-        }
+            Texts::Entries(array) => {
+                integers(&array.slice(i, 1)).and_then(|id| id.first().map(i64::to_string))
+            }
+            Texts::Dictionary(keys, values) => match keys.integer(i).map(usize::try_from) {
+                Some(Ok(key)) => values.text(key)?,
+                _ => None,
+            },
+        })
     }
 }
 

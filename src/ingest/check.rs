@@ -1,6 +1,6 @@
 //! The checks that make rows a log, and the batches that are stored of it.
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::ArrayView2;
 
 use super::IngestLimits;
 use super::errors::{IngestError, RowErrors};
@@ -15,6 +15,7 @@ use crate::store::{BlobRef, DatasetContent, LogDigest, LogLayout, LogRows, Store
 
 /// Bytes of features and propensities in a batch, about.
 const BATCH_BYTES: usize = 4 << 20;
+const LEAST_ROWS: usize = 64;
 
 pub struct Checker {
     rules: Rules,
@@ -25,6 +26,8 @@ pub struct Checker {
     numbers: Vec<u64>,
     batch_rows: usize,
     rows: u64,
+    /// Rows of earlier versions and of this file, those that were refused among them.
+    seen: u64,
     largest_action: u32,
     identities: Identities,
     /// Of the rows that were remembered.
@@ -42,6 +45,7 @@ impl Checker {
             numbers: Vec::new(),
             batch_rows: 0,
             rows: 0,
+            seen: 0,
             largest_action: 0,
             identities: Identities::default(),
             digest: LogDigest::default(),
@@ -64,7 +68,7 @@ impl Checker {
     }
 
     /// Takes note of rows that are stored already and that this upload follows.
-    pub fn remember(&mut self, layout: &LogLayout, rows: &LogRows) {
+    pub fn remember(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<(), IngestError> {
         self.fix_layout(layout.clone());
         let (p, k) = (layout.dim, layout.full.unwrap_or(0));
         for i in 0..rows.len() {
@@ -77,8 +81,11 @@ impl Checker {
                 let _ = self.identities.context(id, Place::Stored, x, full);
             }
         }
-        let filled = self.policy_propensities(layout, rows).unwrap_or_default();
-        self.count(layout, rows, filled.as_ref());
+        self.check_identities()?;
+        self.ask_policy(layout, &mut rows, &[])?;
+        self.count(layout, &rows);
+        self.seen += rows.len() as u64;
+        Ok(())
     }
 
     /// The digest goes on from that of the rows that were remembered.
@@ -93,10 +100,11 @@ impl Checker {
         row: Result<RawRow, Fault>,
         part: &mut Part,
     ) -> Result<(), IngestError> {
-        if self.rows + self.numbers.len() as u64 >= self.rules.limits.rows {
+        if self.seen >= self.rules.limits.rows {
             let message = format!("a dataset has at most {} rows; send fewer", self.rules.limits.rows);
             return Err(IngestError::TooLarge(message));
         }
+        self.seen += 1;
         let first = row.as_ref().ok().filter(|_| self.layout.is_none()).map(layout_of);
         let lists = (self.batch.x.len(), self.batch.full.len());
         let checked = row.and_then(|row| {
@@ -111,6 +119,7 @@ impl Checker {
                     self.fix_layout(layout);
                 }
                 self.push(number, checked);
+                self.check_identities()?;
             }
             Err(fault) => {
                 self.batch.x.truncate(lists.0);
@@ -178,10 +187,22 @@ impl Checker {
         Ok(())
     }
 
+    fn check_identities(&self) -> Result<(), IngestError> {
+        let most = self.rules.limits.identity_bytes;
+        if self.identities.bytes() <= most {
+            return Ok(());
+        }
+        let message = format!(
+            "to compare the log's event_ids, and its contexts' propensities, takes more than {most} bytes of memory; \
+             send fewer rows, or leave context_id out where no context comes twice"
+        );
+        Err(IngestError::TooLarge(message))
+    }
+
     fn fix_layout(&mut self, layout: LogLayout) {
         if self.layout.is_none() {
             let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 64;
-            self.batch_rows = (BATCH_BYTES / row_bytes).clamp(64, 8192);
+            self.batch_rows = (BATCH_BYTES / row_bytes).clamp(LEAST_ROWS, 8192);
             self.layout = Some(layout);
         }
     }
@@ -204,57 +225,71 @@ impl Checker {
     fn flush(&mut self, part: &mut Part) -> Result<(), IngestError> {
         let (mut rows, numbers) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.numbers));
         let Some(layout) = self.layout.clone().filter(|_| !rows.is_empty()) else { return Ok(()) };
-        let filled = self.policy_propensities(&layout, &rows)?;
-        if let Some(pi) = &filled {
-            self.fill(&mut rows, &numbers, pi);
-        }
+        self.ask_policy(&layout, &mut rows, &numbers)?;
         if !self.errors.is_empty() {
             part.discard();
             return Ok(());
         }
-        self.count(&layout, &rows, filled.as_ref());
+        self.count(&layout, &rows);
         part.write(&layout, &self.digest, rows)
     }
 
-    fn count(&mut self, layout: &LogLayout, rows: &LogRows, filled: Option<&Array2<f64>>) {
+    fn count(&mut self, layout: &LogLayout, rows: &LogRows) {
         self.rows += rows.len() as u64;
         self.largest_action = rows.actions.iter().copied().fold(self.largest_action, u32::max);
-        let full = match (layout.full, filled) {
-            (Some(k), _) => Some((k, &rows.full[..])),
-            (None, Some(pi)) => pi.as_slice().map(|all| (pi.ncols(), all)),
-            (None, None) => None,
-        };
-        self.health.update(rows, full);
+        self.health.update(rows);
+        match layout.full {
+            Some(k) => self.health.expect_all(k, &rows.full),
+            None if self.rules.policy.is_none() => self.health.judge(&rows.propensities),
+            // `ask_policy` has told it.
+            None => {}
+        }
     }
 
-    /// π0(·|x) by the logging policy, where there is one.
-    fn policy_propensities(
-        &self,
+    /// Where a policy logged: fills propensities that the rows leave out and compares those that they
+    /// have. A few rows at a time, because π0(·|x) of all of them may be large.
+    fn ask_policy(
+        &mut self,
         layout: &LogLayout,
-        rows: &LogRows,
-    ) -> Result<Option<Array2<f64>>, IngestError> {
-        let Some(policy) = &self.rules.policy else { return Ok(None) };
+        rows: &mut LogRows,
+        numbers: &[u64],
+    ) -> Result<(), IngestError> {
+        let Some(policy) = &self.rules.policy else { return Ok(()) };
         let fault = |message: String| IngestError::Option { field: "logging_policy_id", message };
-        let x =
-            ArrayView2::from_shape((rows.len(), layout.dim), &rows.x).map_err(|e| fault(e.to_string()))?;
-        policy.propensities(x).map(Some).map_err(|error| fault(error.to_string()))
-    }
-
-    /// Fills propensities that the rows leave out and compares those that they have.
-    fn fill(&mut self, rows: &mut LogRows, numbers: &[u64], pi: &Array2<f64>) {
-        for (i, &number) in numbers.iter().enumerate() {
-            let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
-            let given = pi[(i, action as usize)];
-            if logged.is_nan() {
-                *logged = given;
+        let (p, k) = (layout.dim, policy.n_actions());
+        // Scores and propensities, in double precision.
+        let most = (BATCH_BYTES / (16 * k.max(1))).max(LEAST_ROWS);
+        for from in (0..rows.len()).step_by(most) {
+            let to = rows.len().min(from + most);
+            let x = ArrayView2::from_shape((to - from, p), &rows.x[from * p..to * p])
+                .map_err(|error| fault(error.to_string()))?;
+            let pi = policy.propensities(x).map_err(|error| fault(error.to_string()))?;
+            if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none()) {
+                self.health.expect_all(k, all);
             }
-            if given <= 0.0 {
-                let message = format!("the logging policy gives action {action} probability 0 here");
-                self.refuse(number, Fault::new("action", message));
-            } else if (given - *logged).abs() > AGREEMENT_TOLERANCE * *logged {
-                let message = format!("{logged} but the logging policy says {given}");
-                self.refuse(number, Fault::new("propensity", message));
+            for (i, &number) in (from..to).zip(numbers.iter().skip(from)) {
+                let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
+                if let Err(Fault { field, message }) = agree(action, logged, pi[(i - from, action as usize)])
+                {
+                    self.errors.add(RowError { row: number, field, message });
+                }
             }
         }
+        Ok(())
+    }
+}
+
+/// Whether the logging policy says what was logged, which it fills in where nothing was.
+fn agree(action: u32, logged: &mut f64, given: f64) -> Result<(), Fault> {
+    if logged.is_nan() {
+        *logged = given;
+    }
+    if given <= 0.0 {
+        let message = format!("the logging policy gives action {action} probability 0 here");
+        Err(Fault::new("action", message))
+    } else if (given - *logged).abs() > AGREEMENT_TOLERANCE * *logged {
+        Err(Fault::new("propensity", format!("{logged} but the logging policy says {given}")))
+    } else {
+        Ok(())
     }
 }

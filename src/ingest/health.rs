@@ -64,8 +64,8 @@ pub struct HealthBuilder {
 }
 
 impl HealthBuilder {
-    /// `full` is K and π0(·|x) of each row.
-    pub fn update(&mut self, rows: &LogRows, full: Option<(usize, &[f64])>) {
+    /// With each rows' π0 told by `expect_all`, or by `judge` where only the taken action's is known.
+    pub fn update(&mut self, rows: &LogRows) {
         self.rows += rows.len() as u64;
         for (&action, &propensity) in rows.actions.iter().zip(&rows.propensities) {
             let action = action as usize;
@@ -78,13 +78,16 @@ impl HealthBuilder {
             self.weight += weight;
             self.weight_squared += weight * weight;
         }
-        match full {
-            Some((k, full)) => full.chunks_exact(k).for_each(|pi| self.expect(pi)),
-            None => {
-                let certain = |p: &&f64| **p >= NEAR_DETERMINISTIC;
-                self.near_deterministic += rows.propensities.iter().filter(certain).count() as u64;
-            }
-        }
+    }
+
+    /// π0(·|x) of some rows, K numbers each.
+    pub fn expect_all(&mut self, k: usize, full: &[f64]) {
+        full.chunks_exact(k).for_each(|pi| self.expect(pi));
+    }
+
+    pub fn judge(&mut self, propensities: &[f64]) {
+        let certain = |p: &&f64| **p >= NEAR_DETERMINISTIC;
+        self.near_deterministic += propensities.iter().filter(certain).count() as u64;
     }
 
     fn expect(&mut self, pi: &[f64]) {

@@ -4,6 +4,10 @@ use super::row::Fault;
 use crate::engine::log::agree;
 use crate::store::{Mark, Marks, mark};
 
+const EVENT_BYTES: u64 = 32;
+/// Without its π0.
+const CONTEXT_BYTES: u64 = 48;
+
 /// Where something was first seen: a row of the file, or the version before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
@@ -87,6 +91,12 @@ impl Identities {
             return differs("propensities");
         }
         Ok(())
+    }
+
+    /// The memory that it takes, about.
+    pub fn bytes(&self) -> u64 {
+        let (events, contexts) = (self.events.count() as u64, self.contexts.count() as u64);
+        EVENT_BYTES * events + CONTEXT_BYTES * contexts + 8 * self.full.len() as u64
     }
 
     pub fn contexts(&self) -> u64 {

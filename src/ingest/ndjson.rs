@@ -74,7 +74,11 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
                 "reward" => set(&mut row.reward, &mut map)?,
                 "context_id" => row.context_id = id(&row.context_id, &mut map)?,
                 "event_id" => row.event_id = id(&row.event_id, &mut map)?,
-                "candidates" => set::<BTreeMap<String, f64>, _>(&mut row.candidates, &mut map)?,
+                "candidates" => {
+                    let mut members = row.candidates.take().map(Members);
+                    set(&mut members, &mut map)?;
+                    row.candidates = members.map(|members| members.0);
+                }
                 _ => return Err(A::Error::custom(format!("is not a field of a row; those are {FIELDS}"))),
             }
         }
@@ -140,6 +144,34 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
+/// The candidates by name, each named once: of two propensities neither is to be preferred.
+struct Members(BTreeMap<String, f64>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object of numbers")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = BTreeMap::new();
+                while let Some((name, value)) = map.next_entry::<String, f64>()? {
+                    if members.contains_key(&name) {
+                        return Err(A::Error::custom(format!("the candidate {name} is there twice")));
+                    }
+                    members.insert(name, value);
+                }
+                Ok(Members(members))
+            }
+        }
+        json.deserialize_map(MembersVisitor)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,7 +192,7 @@ mod tests {
         for line in [
             r#"{"x": [0.5, -1, 2e-3, 1E+5, -0.0, 0, 123456789012345678901234567890], "action": 3, "cost": -1}"#,
             r#" { "x" : [ ] , "action":0,"reward":0.30000000000000004,"propensity":1.7976931348623157e308 } "#,
-            r#"{"propensities":[0.1,0.2,0.7],"event_id":"é","context_id":12,"candidates":{"b":0.5,"a":1,"b":0}}"#,
+            r#"{"propensities":[0.1,0.2,0.7],"event_id":"é","context_id":12,"candidates":{"b":0.5,"a":1}}"#,
             "{\"action\":-7,\"cost\":4.9406564584124654e-324,\"context_id\":-12}\r\n",
             r#"{"x":[9007199254740992,9007199254740993,0.1234567890123456789012,5e-324,2.2250738585072011e-308]}"#,
         ] {
@@ -193,12 +225,26 @@ mod tests {
             "{\"event_id\":\"\t\"}",
             r#"{"event_id":1.5}"#,
             r#"{"candidates":{}}"#,
+            r#"{"candidates":{"b":0.5,"a":1,"b":0.5}}"#,
             r#"{"cost":1,}"#,
             r#"{,"cost":1}"#,
             r#"[1]"#,
             r#"{"cost":"1"}"#,
         ] {
             assert!(!agree(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_candidate_that_is_named_twice_is_refused_by_both_readers() {
+        for line in [
+            r#"{"action":0,"candidates":{"b":0.5,"a":1,"b":0}}"#,
+            r#"{"action":0,"candidates":{"b":0.5,"\u0062":0.5}}"#,
+        ] {
+            assert!(plain::parse(line.as_bytes()).is_none());
+            let fault = parse(line.as_bytes()).unwrap_err();
+            assert_eq!(fault.field, "candidates");
+            assert!(fault.message.contains("b is there twice"), "{}", fault.message);
         }
     }
 

@@ -16,7 +16,6 @@ use super::arrow::{check_schema, each_row, guarded};
 use super::errors::IngestError;
 use super::parquet_sizes::{check_footer, check_pages};
 use super::row::{FormatError, Visit};
-use crate::store::StoreError;
 
 const BATCH_ROWS: usize = 1024;
 
@@ -57,7 +56,7 @@ fn with_views(schema: &Schema) -> Schema {
 
 /// A file without a name, so that nothing is left of it whatever happens.
 pub fn spool(mut source: impl Read, limits: &IngestLimits) -> Result<File, FormatError> {
-    let ours = |error: io::Error| FormatError::Stopped(IngestError::Store(StoreError::Io(error)));
+    let ours = |error: io::Error| FormatError::Stopped(IngestError::Store(error.into()));
     let file = match &limits.spool {
         Some(directory) => tempfile::tempfile_in(directory),
         None => tempfile::tempfile(),

@@ -1,6 +1,6 @@
 //! What a Parquet file says of its sizes, read before it is decoded: the library sets memory aside
 //! and recurses as the file tells it to, and a file that tells it lies must not take the process down.
-//! The index and the pages' headers are Thrift's compact protocol, walked here with bounds.
+//! The index and the pages' headers are walked with bounds (`thrift.rs`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,12 +12,9 @@ use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use super::IngestLimits;
 use super::errors::IngestError;
 use super::row::FormatError;
+use super::thrift::{Page, Thrift};
 
 const MOST_FOOTER: u64 = 16 << 20;
-/// Nested values of the index, in all and inside each other.
-const MOST_VALUES: u32 = 4_000_000;
-const MOST_DEPTH: u32 = 32;
-const MOST_COLUMNS: u64 = 100_000;
 /// Groups inside groups; a list in a struct has four.
 const MOST_NESTING: usize = 8;
 const MOST_PAGE: i64 = 128 << 20;
@@ -84,11 +81,12 @@ fn is_tree(children: &[i64]) -> bool {
 /// Checks what the pages claim, one header after the other, against the limits and each other.
 pub fn check_pages(file: &File, index: &ParquetMetaData, limits: &IngestLimits) -> Result<(), FormatError> {
     let length = file.metadata().map_err(|error| FormatError::Unreadable(error.to_string()))?.len();
+    let growth = Growth { length, limits };
     let declared = index.row_groups().iter().map(|group| group.total_byte_size());
-    let mut decoded = declared.fold(0u64, |sum, n| sum.saturating_add(u64::try_from(n).unwrap_or(0)));
+    growth.check(declared.fold(0u64, |sum, n| sum.saturating_add(u64::try_from(n).unwrap_or(0))))?;
     let mut held = 0u64;
     for column in index.row_groups().iter().flat_map(|group| group.columns()) {
-        let chunk = walk(file, length, column)?;
+        let chunk = walk(file, &growth, held, column)?;
         if column.column_descr().max_rep_level() > 0 && chunk.values > MOST_LISTED {
             return Err(FormatError::Unreadable(format!(
                 "the column {} has {} numbers in a row group, at most {MOST_LISTED} can be; write smaller row groups (row_group_size)",
@@ -99,21 +97,33 @@ pub fn check_pages(file: &File, index: &ParquetMetaData, limits: &IngestLimits) 
         // A page of repeated values is short, and its numbers take eight bytes each once decoded.
         let values = u64::try_from(chunk.values).unwrap_or(0).saturating_mul(8);
         held = held.saturating_add(chunk.bytes.max(values));
-    }
-    decoded = decoded.max(held);
-    if decoded > limits.decoded_bytes {
-        return Err(expands(format!(
-            "The file has {decoded} bytes once it is decoded; this server's limit is {}.",
-            limits.decoded_bytes
-        )));
-    }
-    if decoded > RATIO_FROM && decoded / limits.decoded_ratio > length {
-        return Err(expands(format!(
-            "The file grows to more than {} times its size when it is decoded; write it without compression.",
-            limits.decoded_ratio
-        )));
+        growth.check(held)?;
     }
     Ok(())
+}
+
+/// How large a file is, and what it may come to.
+struct Growth<'a> {
+    length: u64,
+    limits: &'a IngestLimits,
+}
+
+impl Growth<'_> {
+    /// Looked at with every page: any number of columns may name the same one, and each is unpacked.
+    fn check(&self, decoded: u64) -> Result<(), FormatError> {
+        let IngestLimits { decoded_bytes, decoded_ratio, .. } = *self.limits;
+        if decoded > decoded_bytes {
+            return Err(expands(format!(
+                "The file has more than {decoded_bytes} bytes once it is decoded, this server's limit."
+            )));
+        }
+        if decoded > RATIO_FROM && decoded / decoded_ratio > self.length {
+            return Err(expands(format!(
+                "The file grows to more than {decoded_ratio} times its size when it is decoded; write it without compression."
+            )));
+        }
+        Ok(())
+    }
 }
 
 fn expands(message: String) -> FormatError {
@@ -127,18 +137,21 @@ struct Chunk {
     values: i64,
 }
 
-fn walk(file: &File, length: u64, column: &ColumnChunkMetaData) -> Result<Chunk, FormatError> {
+/// `held` is what the columns before come to.
+fn walk(file: &File, growth: &Growth, held: u64, column: &ColumnChunkMetaData) -> Result<Chunk, FormatError> {
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let bounds = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
     let bounds = bounds.and_then(|(start, size)| Some((start, start.checked_add(size)?)));
-    let Some((mut at, end)) = bounds.filter(|(_, end)| *end <= length) else {
+    let Some((mut at, end)) = bounds.filter(|(_, end)| *end <= growth.length) else {
         return Err(damaged("a column lies outside of the file"));
     };
     let mut chunk = Chunk::default();
     while at < end {
         let page = page_at(file, at, end).ok_or_else(|| damaged("a page's header cannot be read"))?;
-        check_page(file, at, &page, column)?;
+        check_page(&page, column)?;
         chunk.bytes = chunk.bytes.saturating_add(page.uncompressed as u64);
+        growth.check(held.saturating_add(chunk.bytes))?;
+        check_packed(file, at, &page, column)?;
         chunk.values = chunk.values.saturating_add(page.values);
         at += page.header + page.compressed;
     }
@@ -149,7 +162,7 @@ fn walk(file: &File, length: u64, column: &ColumnChunkMetaData) -> Result<Chunk,
     Ok(chunk)
 }
 
-fn check_page(file: &File, at: u64, page: &Page, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
+fn check_page(page: &Page, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
     let name = column.column_path().string();
     if page.uncompressed > MOST_PAGE || page.compressed > MOST_PAGE as u64 {
         return Err(FormatError::Unreadable(format!(
@@ -171,6 +184,12 @@ fn check_page(file: &File, at: u64, page: &Page, column: &ColumnChunkMetaData) -
         Compression::LZ4 if page.compressed > MOST_LZ4_PAGE => Err(FormatError::Unreadable(format!(
             "a page of the column {name} has more than {MOST_LZ4_PAGE} bytes of LZ4; write smaller pages, or LZ4_RAW"
         ))),
+        _ => Ok(()),
+    }
+}
+
+fn check_packed(file: &File, at: u64, page: &Page, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
+    match column.compression() {
         // These two are decoded to wherever they lead.
         Compression::GZIP(_) | Compression::BROTLI(_) if page.packed => {
             let mut bytes = vec![0; page.compressed as usize];
@@ -196,21 +215,6 @@ fn unpacked(codec: Compression, bytes: &[u8], most: u64) -> io::Result<u64> {
     io::copy(&mut bytes.take(most + 1), &mut io::sink())
 }
 
-/// What a page's header says.
-struct Page {
-    header: u64,
-    compressed: u64,
-    uncompressed: i64,
-    /// Of a data page; a dictionary's are no rows' values.
-    values: i64,
-    /// Of a dictionary.
-    entries: i64,
-    encoding: i64,
-    /// Bytes before what is compressed, and whether anything is.
-    levels: i64,
-    packed: bool,
-}
-
 fn page_at(file: &File, at: u64, end: u64) -> Option<Page> {
     let room = usize::try_from(end - at).ok()?.min(MOST_HEADER);
     for size in [room.min(1 << 10), room] {
@@ -223,208 +227,56 @@ fn page_at(file: &File, at: u64, end: u64) -> Option<Page> {
     None
 }
 
-/// Where a walk through a compact-protocol struct stands.
-struct Thrift<'a> {
-    rest: &'a [u8],
-    seen: u32,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::parquet::arrow::ArrowWriter;
+    use ::parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+    use ::parquet::file::properties::WriterProperties;
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch};
+    use std::sync::Arc;
 
-const STOP: u8 = 0;
-const STRUCT: u8 = 12;
-const LIST: u8 = 9;
-
-impl<'a> Thrift<'a> {
-    fn new(bytes: &'a [u8]) -> Self {
-        Thrift { rest: bytes, seen: 0 }
+    /// A million zeros in one page, and the file's index.
+    fn file() -> (File, ParquetMetaData) {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![0; 1_000_000]));
+        let batch = RecordBatch::try_from_iter([("action", column)]).unwrap();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::GZIP(Default::default()))
+            .set_dictionary_enabled(false);
+        let file = tempfile::tempfile().unwrap();
+        let writer = file.try_clone().unwrap();
+        let mut writer = ArrowWriter::try_new(writer, batch.schema(), Some(properties.build())).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        let index = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).unwrap();
+        (file, index.metadata().as_ref().clone())
     }
 
-    fn byte(&mut self) -> Option<u8> {
-        let (&byte, rest) = self.rest.split_first()?;
-        self.rest = rest;
-        Some(byte)
-    }
-
-    fn bytes(&mut self, n: u64) -> Option<()> {
-        self.rest = self.rest.get(usize::try_from(n).ok()?..)?;
-        Some(())
-    }
-
-    fn varint(&mut self) -> Option<u64> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
-        }
-        None
-    }
-
-    fn integer(&mut self) -> Option<i64> {
-        let value = self.varint()?;
-        Some((value >> 1) as i64 ^ -((value & 1) as i64))
-    }
-
-    /// The next field's number and type; a type of STOP ends the struct.
-    fn field(&mut self, last: i64) -> Option<(i64, u8)> {
-        let byte = self.byte()?;
-        let (delta, kind) = (i64::from(byte >> 4), byte & 0x0f);
-        match (kind, delta) {
-            (STOP, _) => Some((last, STOP)),
-            (_, 0) => Some((self.integer()?, kind)),
-            _ => Some((last.wrapping_add(delta), kind)),
-        }
-    }
-
-    /// Walks a struct's fields; `visit` reads those that it knows and leaves the others with false.
-    fn fields(&mut self, mut visit: impl FnMut(&mut Self, i64, u8) -> Option<bool>) -> Option<()> {
-        let mut last = 0;
-        loop {
-            let (id, kind) = self.field(last)?;
-            if kind == STOP {
-                return Some(());
-            }
-            if !visit(self, id, kind)? {
-                self.skip(kind, 0, false)?;
-            }
-            last = id;
-        }
-    }
-
-    fn list(&mut self) -> Option<(u64, u8)> {
-        let byte = self.byte()?;
-        let size = if byte >> 4 == 15 { self.varint()? } else { u64::from(byte >> 4) };
-        Some((size, byte & 0x0f))
-    }
-
-    fn skip(&mut self, kind: u8, depth: u32, in_list: bool) -> Option<()> {
-        self.seen += 1;
-        if depth > MOST_DEPTH || self.seen > MOST_VALUES {
-            return None;
-        }
-        match kind {
-            // In a struct a boolean is its type, in a list a byte.
-            1 | 2 if !in_list => Some(()),
-            1..=3 => self.byte().map(drop),
-            4..=6 => self.varint().map(drop),
-            7 => self.bytes(8),
-            8 => {
-                let n = self.varint()?;
-                self.bytes(n)
-            }
-            9 | 10 => {
-                let (size, kind) = self.list()?;
-                (0..size).try_for_each(|_| self.skip(kind, depth + 1, true))
-            }
-            11 => match self.varint()? {
-                0 => Some(()),
-                size => {
-                    let kinds = self.byte()?;
-                    (0..size).try_for_each(|_| {
-                        self.skip(kinds >> 4, depth + 1, true)?;
-                        self.skip(kinds & 0x0f, depth + 1, true)
-                    })
-                }
-            },
-            STRUCT => {
-                let mut last = 0;
-                loop {
-                    let (id, kind) = self.field(last)?;
-                    if kind == STOP {
-                        return Some(());
-                    }
-                    self.skip(kind, depth + 1, false)?;
-                    last = id;
-                }
-            }
-            13 => self.bytes(16),
-            _ => None,
-        }
-    }
-
-    /// How many children each element of the schema has. Walks the whole index on the way.
-    fn schema_children(&mut self) -> Option<Vec<i64>> {
-        let mut children = Vec::new();
-        self.fields(|this, id, kind| {
-            if (id, kind) != (2, LIST) {
-                return Some(false);
-            }
-            let (size, kind) = this.list()?;
-            if kind != STRUCT || !children.is_empty() || size > MOST_COLUMNS {
-                return None;
-            }
-            for _ in 0..size {
-                let mut n = 0;
-                this.fields(|this, id, kind| match (id, kind) {
-                    (5, 5) => {
-                        n = this.integer()?;
-                        Some(true)
-                    }
-                    _ => Some(false),
-                })?;
-                children.push(n);
-            }
-            Some(true)
-        })?;
-        Some(children)
-    }
-
-    fn page_header(&mut self) -> Option<Page> {
-        let before = self.rest.len();
-        let mut page = Page {
-            header: 0,
-            compressed: 0,
-            uncompressed: -1,
-            values: 0,
-            entries: 0,
-            encoding: 0,
-            levels: 0,
-            packed: true,
+    /// The same column again and again, the last time as one that is not in the file: whoever looks at
+    /// the limits only once everything was unpacked gets that far.
+    #[test]
+    fn one_page_that_many_columns_name_is_unpacked_until_the_limit_only() {
+        let (file, index) = file();
+        let group = index.row_group(0).clone();
+        let column = group.column(0).clone().into_builder().set_data_page_offset(1 << 40).build().unwrap();
+        let wrong = group.clone().into_builder().set_column_metadata(vec![column]).build().unwrap();
+        let silent = group.into_builder().set_total_byte_size(0).build().unwrap();
+        let mut groups = vec![silent; 20];
+        groups.push(wrong);
+        let many = ParquetMetaData::new(index.file_metadata().clone(), groups);
+        let limits = |decoded_bytes, decoded_ratio| IngestLimits {
+            decoded_bytes,
+            decoded_ratio,
+            ..IngestLimits::default()
         };
-        let mut compressed = -1;
-        self.fields(|this, id, kind| match (id, kind) {
-            (2, 5) => this.read(&mut page.uncompressed),
-            (3, 5) => this.read(&mut compressed),
-            (5, STRUCT) => this.inner(|this, id, kind| match (id, kind) {
-                (1, 5) => this.read(&mut page.values),
-                (2, 5) => this.read(&mut page.encoding),
-                _ => Some(false),
-            }),
-            (7, STRUCT) => this.inner(|this, id, kind| match (id, kind) {
-                (1, 5) => this.read(&mut page.entries),
-                (2, 5) => this.read(&mut page.encoding),
-                _ => Some(false),
-            }),
-            (8, STRUCT) => this.inner(|this, id, kind| match (id, kind) {
-                (1, 5) => this.read(&mut page.values),
-                (4, 5) => this.read(&mut page.encoding),
-                (5 | 6, 5) => {
-                    let mut bytes = 0;
-                    this.read(&mut bytes)?;
-                    page.levels = page.levels.checked_add(bytes)?;
-                    Some(true)
-                }
-                (7, 1 | 2) => {
-                    page.packed = kind == 1;
-                    Some(true)
-                }
-                _ => Some(false),
-            }),
-            _ => Some(false),
-        })?;
-        let counts = [page.uncompressed, page.values, page.entries, page.levels];
-        page.compressed = u64::try_from(compressed).ok().filter(|_| counts.iter().all(|&n| n >= 0))?;
-        page.header = (before - self.rest.len()) as u64;
-        Some(page)
-    }
-
-    fn read(&mut self, to: &mut i64) -> Option<bool> {
-        *to = self.integer()?;
-        Some(true)
-    }
-
-    fn inner(&mut self, visit: impl FnMut(&mut Self, i64, u8) -> Option<bool>) -> Option<bool> {
-        self.fields(visit).map(|()| true)
+        let expands = |limits: &IngestLimits| match check_pages(&file, &many, limits) {
+            Err(FormatError::Stopped(IngestError::Expands(_))) => true,
+            Err(FormatError::Unreadable(_)) => false,
+            _ => panic!("it was accepted"),
+        };
+        assert!(expands(&limits(64 << 30, 500)));
+        assert!(expands(&limits(100 << 20, u64::MAX)));
+        assert!(!expands(&limits(64 << 30, u64::MAX)));
+        assert!(check_pages(&file, &index, &limits(64 << 30, 1 << 20)).is_ok());
     }
 }

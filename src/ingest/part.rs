@@ -7,7 +7,7 @@ use std::thread::{Builder, JoinHandle};
 use tokio::runtime::Handle;
 
 use super::errors::IngestError;
-use crate::store::{BlobRef, Blobs, LogDigest, LogEncoder, LogLayout, LogRows, StoreError};
+use crate::store::{BlobRef, BlobWriter, Blobs, LogDigest, LogEncoder, LogLayout, LogRows, StoreError};
 
 pub struct Part {
     blobs: Blobs,
@@ -77,7 +77,7 @@ impl Encoding {
     fn start(task: Task) -> Result<Self, IngestError> {
         let (sender, messages) = sync_channel(1);
         let thread = Builder::new().name("encode".into()).spawn(move || task.run(messages));
-        let thread = thread.map_err(StoreError::Io)?;
+        let thread = thread.map_err(StoreError::from)?;
         Ok(Encoding { messages: Some(sender), thread: Some(thread) })
     }
 
@@ -112,7 +112,21 @@ struct Task {
 
 impl Task {
     fn run(mut self, messages: Receiver<Message>) -> Result<Option<Written>, IngestError> {
-        let mut writer = self.runtime.block_on(self.blobs.writer(self.key))?;
+        let mut writer = self.runtime.block_on(self.blobs.writer(std::mem::take(&mut self.key)))?;
+        match self.write(&mut writer, messages) {
+            Ok(true) => {
+                let blob = self.runtime.block_on(writer.finish())?;
+                Ok(Some(Written { blob, digest: self.digest }))
+            }
+            unfinished => {
+                self.runtime.block_on(writer.abandon());
+                unfinished.map(|_| None)
+            }
+        }
+    }
+
+    /// Whether it was told to finish.
+    fn write(&mut self, writer: &mut BlobWriter, messages: Receiver<Message>) -> Result<bool, IngestError> {
         let mut encoder = LogEncoder::new(self.layout.clone());
         for message in messages {
             match message {
@@ -123,15 +137,12 @@ impl Task {
                 }
                 Message::Finish => {
                     let rest = encoder.finish().map_err(encoding)?;
-                    let blob = self.runtime.block_on(async {
-                        writer.write(rest).await?;
-                        writer.finish().await
-                    })?;
-                    return Ok(Some(Written { blob, digest: self.digest }));
+                    self.runtime.block_on(writer.write(rest))?;
+                    return Ok(true);
                 }
             }
         }
-        Ok(None)
+        Ok(false)
     }
 }
 

@@ -131,7 +131,10 @@ impl<'a> Cursor<'a> {
         loop {
             let name = self.text()?;
             self.token(b':')?;
-            members.insert(name.into(), self.number()?);
+            // Two propensities of one candidate: serde says what is wrong with it.
+            if members.insert(name.into(), self.number()?).is_some() {
+                return None;
+            }
             if !self.goes_on(b'}')? {
                 return Some(members);
             }

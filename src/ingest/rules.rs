@@ -10,7 +10,7 @@ use crate::engine::log::{Outcome, OutcomeKind};
 use crate::engine::policy::PolicyParams;
 use crate::store::{LogLayout, LogRows};
 
-const MAX_ID_BYTES: usize = 1024;
+pub const MAX_ID_BYTES: usize = 1024;
 const MAX_CANDIDATES: usize = 1000;
 
 pub struct Rules {
@@ -104,11 +104,15 @@ pub fn check_row(
     }
     for (field, id) in [("context_id", &row.context_id), ("event_id", &row.event_id)] {
         if id.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_ID_BYTES) {
-            return Err(Fault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes")));
+            return Err(wrong_id(field));
         }
     }
     let candidates = row.candidates.unwrap_or_default();
     Ok(Checked { action, cost, propensity, context_id: row.context_id, event_id: row.event_id, candidates })
+}
+
+pub fn wrong_id(field: &str) -> Fault {
+    Fault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes"))
 }
 
 pub fn layout_of(row: &RawRow) -> LogLayout {

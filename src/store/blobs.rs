@@ -19,18 +19,20 @@ use super::records::BlobRef;
 #[derive(Clone)]
 pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
+    /// Where they are files in directories.
+    root: Option<Arc<FsPath>>,
 }
 
 impl Blobs {
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
-        Blobs { objects }
+        Blobs { objects, root: None }
     }
 
     /// Files under `root`, which is made if it is not there.
     pub fn in_directory(root: &FsPath) -> Result<Self> {
         std::fs::create_dir_all(root)?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true).with_automatic_cleanup(true);
-        Ok(Blobs::new(Arc::new(files)))
+        Ok(Blobs { objects: Arc::new(files), root: Some(root.into()) })
     }
 
     /// Durable when it returns. Fails when the key is taken.
@@ -48,7 +50,8 @@ impl Blobs {
     /// For what is too large to hold: nothing exists under the key until `BlobWriter::finish`.
     pub async fn writer(&self, key: String) -> Result<BlobWriter> {
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
-        Ok(BlobWriter { key, upload, pending: Vec::new(), pending_bytes: 0, on_its_way: None, bytes: 0 })
+        let (pending, root) = (Vec::new(), self.root.clone());
+        Ok(BlobWriter { key, upload, pending, pending_bytes: 0, on_its_way: None, bytes: 0, root })
     }
 
     pub async fn get(&self, blob: &BlobRef) -> Result<Bytes> {
@@ -111,6 +114,8 @@ pub fn remove_unfinished(root: &FsPath) -> std::io::Result<()> {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             remove_unfinished(&entry.path())?;
+            // One that is not empty stays.
+            let _ = std::fs::remove_dir(entry.path());
         } else if entry.file_name().to_string_lossy().contains('#') {
             // `LocalFileSystem` stages a file as `name#number`; none of our keys has a `#`.
             std::fs::remove_file(entry.path())?;
@@ -129,6 +134,7 @@ pub struct BlobWriter {
     pending_bytes: usize,
     on_its_way: Option<JoinHandle<object_store::Result<()>>>,
     bytes: u64,
+    root: Option<Arc<FsPath>>,
 }
 
 /// S3 wants parts of 5 MiB or more.
@@ -163,13 +169,44 @@ impl BlobWriter {
         }
     }
 
-    /// Durable when it returns.
+    /// Durable when it returns; nothing is left of it where it fails.
     pub async fn finish(mut self) -> Result<BlobRef> {
+        match self.complete().await {
+            Ok(()) => Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes }),
+            Err(error) => {
+                self.abandon().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn complete(&mut self) -> Result<()> {
         if self.pending_bytes > 0 {
             self.flush().await?;
         }
         self.arrival().await?;
         self.upload.complete().await?;
-        Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes })
+        Ok(())
+    }
+
+    /// Leaves nothing, the directories that were made for it included.
+    pub async fn abandon(mut self) {
+        // What is on its way must not arrive afterwards; that it failed is known, or of no interest.
+        let _ = self.arrival().await;
+        if let Err(error) = self.upload.abort().await {
+            tracing::debug!(key = self.key, %error, "a file that is not wanted was not there to be removed");
+        }
+        self.tidy();
+    }
+
+    fn tidy(&self) {
+        let Some(root) = &self.root else { return };
+        let parents = FsPath::new(&self.key).ancestors().skip(1).filter(|parent| *parent != FsPath::new(""));
+        for parent in parents {
+            // The first that holds something else ends it.
+            if std::fs::remove_dir(root.join(parent)).is_err() {
+                return;
+            }
+        }
     }
 }

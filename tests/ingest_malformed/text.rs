@@ -72,9 +72,9 @@ pub fn ndjson() -> Vec<Case> {
         third(&with("\"c\"", "\"c\",\"candidates\":{\"n\":0.5}"), "candidates"),
         third(&with("\"cost\":-1", "\"cost\":-1,\"propensities\":[0.5,0.5]"), "propensities"),
         third(&"[".repeat(300), "row"),
-        // A line of 10 MB that is no row, and one beyond the limit of 32 MiB.
-        third(&"9".repeat(10_000_000), "row"),
-        third(&"9".repeat((32 << 20) + 1), "row"),
+        // A line of 3 MB that is no row, and one beyond the limit of 4 MiB.
+        third(&"9".repeat(3_000_000), "row"),
+        third(&"9".repeat((4 << 20) + 1), "row"),
         bad_row(NDJSON, "ndjson mark of UTF-8", format!("\u{feff}{GOOD}\n"), 1, "row"),
         bad_row(
             NDJSON,

@@ -94,6 +94,10 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     let refused = upload_keyed(&client, "large", &log(40_000));
     refused.problem(507, "insufficient_storage");
     assert!(refused.header("retry-after").is_some());
+    // Parquet is put down beside the data before it is read.
+    let kind = [("content-type", "application/vnd.apache.parquet")];
+    let refused = client.send("POST", "/v1/datasets", &kind, Some(&vec![0; 1 << 20]));
+    refused.problem(507, "insufficient_storage");
     let staged =
         |root: &Path| walk(root).into_iter().filter(|file| file.to_string_lossy().contains('#')).count();
     until("a refused upload's beginning is removed", || staged(&disk.data().join("blobs")) == 0);
