@@ -91,6 +91,9 @@ impl Page {
 
 /// A whole number with its thousands apart.
 pub fn amount(value: f64) -> String {
+    if value.abs() >= 1e15 {
+        return format!("{value:.3e}");
+    }
     let digits = format!("{:.0}", value.abs());
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {

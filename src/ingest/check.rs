@@ -4,7 +4,7 @@ use ndarray::ArrayView2;
 
 use super::IngestLimits;
 use super::errors::{IngestError, RowErrors};
-use super::health::HealthBuilder;
+use super::health::{Health, HealthBuilder};
 use super::identity::{Identities, Place};
 use super::part::{Part, Written};
 use super::row::{Fault, Known, Notes, RawRow};
@@ -33,6 +33,8 @@ pub struct Checker {
     /// Of the rows that were remembered.
     digest: LogDigest,
     health: HealthBuilder,
+    /// What was found of the rows that were remembered.
+    earlier: Option<Health>,
     errors: RowErrors,
 }
 
@@ -50,6 +52,7 @@ impl Checker {
             identities: Identities::default(),
             digest: LogDigest::default(),
             health: HealthBuilder::default(),
+            earlier: None,
             errors: RowErrors::default(),
         }
     }
@@ -64,6 +67,7 @@ impl Checker {
             actions: self.rules.known_actions(self.layout.as_ref().and_then(|layout| layout.full)),
             full: self.layout.as_ref().map(|layout| layout.full.is_some()),
             outcome: self.rules.outcome.kind,
+            pdrop: self.earlier.as_ref().and_then(|health| health.pdrop),
         }
     }
 
@@ -88,9 +92,11 @@ impl Checker {
         Ok(())
     }
 
-    /// The digest goes on from that of the rows that were remembered.
-    pub fn follow(&mut self, digest: LogDigest) {
+    /// The digest goes on from that of the rows that were remembered, and so does what only the files
+    /// that they came in could say of them.
+    pub fn follow(&mut self, digest: LogDigest, health: Option<Health>) {
         self.digest = digest;
+        self.earlier = health;
     }
 
     /// Takes the next row of the file, or the reason why it is none.
@@ -150,7 +156,7 @@ impl Checker {
         let Written { blob, digest } = part.finish()?.ok_or_else(nothing)?;
         let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
         let mut health = self.health.finish(n_actions);
-        health.warnings.extend(notes.warnings);
+        health.say(notes, self.earlier);
         let content = DatasetContent {
             rows: self.rows,
             contexts,

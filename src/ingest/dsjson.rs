@@ -29,7 +29,7 @@ pub fn read(
     visit: &mut Visit,
 ) -> Result<Notes, FormatError> {
     let mut lines = Lines::new(source, limits.line_bytes);
-    let mut log = Log { known, actions: known.actions, pdrop: None, dangling: 0, action_features: 0 };
+    let mut log = Log { known, actions: known.actions, pdrop: known.pdrop, dangling: 0, action_features: 0 };
     while let Some((number, line)) = lines.next()? {
         match line.and_then(|line| parse(line, hashing)).and_then(|event| log.row(event)) {
             Ok(Some(row)) => visit(number, Ok(row)),
@@ -38,7 +38,7 @@ pub fn read(
         }
         .map_err(FormatError::Stopped)?;
     }
-    Ok(Notes { actions: log.actions, warnings: log.warnings() })
+    Ok(Notes { actions: log.actions, warnings: log.warnings(), pdrop: log.pdrop })
 }
 
 /// The name that a row's field has in a DSJSON line.

@@ -57,6 +57,14 @@ pub enum BodyError {
     Digest(String),
 }
 
+impl IngestError {
+    /// Whether the same body would be refused again, whenever it comes.
+    pub fn is_of_the_body(&self) -> bool {
+        use IngestError::{Expands, Option, Rows, TooLarge, Unreadable};
+        matches!(self, Rows(_) | Option { .. } | Unreadable(_) | TooLarge(_) | Expands(_))
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
     #[error("{} rows are not valid; the first: {}", .0.total, .0.first.first().map_or_else(String::new, ToString::to_string))]

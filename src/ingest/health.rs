@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::row::Notes;
 use crate::store::LogRows;
 
 /// A row on which the logging policy had as good as no choice.
@@ -40,7 +41,27 @@ pub struct Health {
     /// The action whose count is furthest from Σπ0; absent where π0(·|x) is not known.
     pub worst_action_count: Option<ActionFit>,
     pub warnings: Vec<Warning>,
+    /// The share of decisions that were dropped before they were logged, where the log's format says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pdrop: Option<f64>,
 }
+
+impl Health {
+    /// Adds what only the rows' files could say: this one, and those of the version before.
+    pub fn say(&mut self, notes: Notes, earlier: Option<Health>) {
+        let (before, pdrop) = earlier.map_or_else(Default::default, |health| (health.warnings, health.pdrop));
+        let of_files = before.into_iter().filter(|warning| OF_FILES.contains(&warning.code.as_str()));
+        for warning in of_files.chain(notes.warnings) {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+        self.pdrop = notes.pdrop.or(pdrop);
+    }
+}
+
+/// Codes of warnings that do not come from the rows, which `HealthBuilder` sees all of at every version.
+const OF_FILES: [&str; 3] = ["dangling_rewards", "action_features_not_used", "rows_dropped_upstream"];
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct ActionFit {
@@ -108,23 +129,36 @@ impl HealthBuilder {
         let min_propensity = self.min_propensity.unwrap_or(1.0);
         let mut health = Health {
             min_propensity,
-            max_weight: 1.0 / min_propensity,
-            effective_sample_size: self.weight * self.weight / self.weight_squared.max(f64::MIN_POSITIVE),
+            max_weight: (1.0 / min_propensity).min(f64::MAX),
+            effective_sample_size: self.effective_sample_size(),
             near_deterministic_share: self.near_deterministic as f64 / n,
             actions_never_logged: never.map(|(action, _)| action as u64).collect(),
             inverse_propensity_mean: self.inverse_propensity_mean(n_actions),
             worst_action_count: self.worst_action_count(),
             action_counts: self.counts,
             warnings: Vec::new(),
+            pdrop: None,
         };
         health.warnings = warnings(&health, n);
         health
     }
 
+    /// Where the weights' squares overflow, the largest outweighs all: it is one row, or little more.
+    fn effective_sample_size(&self) -> f64 {
+        let size = self.weight * self.weight / self.weight_squared.max(f64::MIN_POSITIVE);
+        if self.weight_squared.is_finite() && size.is_finite() { size } else { 1.0 }
+    }
+
     fn inverse_propensity_mean(&self, n_actions: usize) -> Fit {
         let n = self.rows.max(1) as f64;
         let observed = self.weight / n;
-        let variance = (self.weight_squared / n - observed * observed).max(0.0);
+        let mean_square = self.weight_squared / n;
+        // No `max` where it is not a number: that would be 0.
+        let variance = if mean_square.is_finite() {
+            (mean_square - observed * observed).max(0.0)
+        } else {
+            f64::INFINITY
+        };
         let expected = self.support.map_or(n_actions as f64, |support| support / n);
         fit(expected, observed, (variance / n).sqrt())
     }
@@ -145,9 +179,17 @@ fn is_rounding(expected: f64, observed: f64) -> bool {
 }
 
 fn fit(expected: f64, observed: f64, standard_error: f64) -> Fit {
+    if !(observed.is_finite() && standard_error.is_finite()) {
+        return Fit { expected, observed: observed.min(f64::MAX), z: None, ok: false };
+    }
     let z = (standard_error > 0.0).then(|| (observed - expected) / standard_error);
     let ok = is_rounding(expected, observed) || z.is_some_and(|z| z.abs() <= MAX_Z);
     Fit { expected, observed, z, ok }
+}
+
+/// With four decimals, unless hundreds of digits would stand before them.
+fn readable(value: f64) -> String {
+    if value < 1e15 { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
 fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
@@ -159,9 +201,10 @@ fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
         warn(
             "propensities_do_not_fit",
             format!(
-                "the mean of 1/propensity is {:.4} where {:.4} was to be expected: the logged propensities are \
+                "the mean of 1/propensity is {} where {:.4} was to be expected: the logged propensities are \
              probably not those that the actions were drawn with",
-                mean.observed, mean.expected
+                readable(mean.observed),
+                mean.expected
             ),
         );
     }

@@ -182,7 +182,13 @@ where
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
     let coded = (upload.format, upload.encoding);
     let part = dataset_part_key(upload.id, upload.id.into());
-    let content = receive(store, part, coded, Checker::new(rules), Vec::new(), body).await?;
+    let content = match receive(store, part, coded, Checker::new(rules), Vec::new(), body).await {
+        // What the first attempt stored was no such thing.
+        Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
+            return Err(IngestError::AnotherBody);
+        }
+        content => content?,
+    };
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
     let digest = content.digest.clone();
     let (id, workspace) = (upload.id, upload.workspace.clone());
@@ -199,6 +205,14 @@ where
             the_same(store.repository().dataset_version(&workspace, id, 1).await?, &digest)
         }
         stored => keep_or_delete(store, &parts, stored).await,
+    }
+}
+
+async fn is_stored(store: &Store, workspace: &Workspace, id: DatasetId) -> Result<bool, StoreError> {
+    match store.repository().dataset(workspace, id).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::NotFound(..)) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -224,11 +238,15 @@ where
     let (k, outcome) = (before.content.n_actions, before.content.outcome);
     let rules = Rules::new(Some(k), outcome, append.logging_policy, append.limits)?;
     let stored = store.fetch_log(&before).await?;
-    let checker = on_blocking_thread(move || after(stored, Checker::new(rules))).await??;
+    let health = serde_json::from_value(before.content.health.clone()).ok();
+    let checker = on_blocking_thread(move || after(stored, Checker::new(rules), health)).await??;
     let kept = before.content.parts.clone();
     let coded = (append.format, append.encoding);
     let part = dataset_part_key(id, request);
-    let content = receive(store, part, coded, checker, kept, body).await?;
+    let content = match receive(store, part, coded, checker, kept, body).await {
+        Err(error) if error.is_of_the_body() && done.is_some() => return Err(IngestError::AnotherBody),
+        content => content?,
+    };
     let first_new = before.content.parts.len();
     let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
     let digest = content.digest.clone();
@@ -249,9 +267,9 @@ where
     keep_or_delete(store, &parts, added).await
 }
 
-fn after(stored: StoredLog, mut checker: Checker) -> Result<Checker, IngestError> {
+fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Result<Checker, IngestError> {
     let digest = stored.each_batch(|layout, rows| checker.remember(layout, rows))?;
-    checker.follow(digest);
+    checker.follow(digest, health);
     Ok(checker)
 }
 

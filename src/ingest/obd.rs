@@ -41,7 +41,7 @@ pub fn read(
     while let Some((number, line)) = lines.next()? {
         visit(number, line.and_then(|line| rows.row(line))).map_err(FormatError::Stopped)?;
     }
-    Ok(Notes { actions: items, warnings: Vec::new() })
+    Ok(Notes { actions: items, ..Notes::default() })
 }
 
 fn from_start<'a>(mut file: &'a File, limits: &IngestLimits) -> Result<Lines<&'a File>, FormatError> {

@@ -96,6 +96,8 @@ pub struct Known {
     /// Whether rows have π0(·|x); only those of an earlier version say so beforehand.
     pub full: Option<bool>,
     pub outcome: OutcomeKind,
+    /// That of the rows before, where their file said it.
+    pub pdrop: Option<f64>,
 }
 
 /// What a format knows of a log besides its rows.
@@ -104,6 +106,8 @@ pub struct Notes {
     /// K, where the file says it and the rows need not.
     pub actions: Option<usize>,
     pub warnings: Vec<Warning>,
+    /// The share of decisions that were dropped before they were logged.
+    pub pdrop: Option<f64>,
 }
 
 /// Takes rows as they are read, each with its 1-based place in the file.
