@@ -331,6 +331,14 @@ fn the_command_line_verifies_without_a_server() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("FAIL  dataset"), "{said}");
 
+    // What a document says beside its certificate is checked by nothing.
+    let mut added = document.clone();
+    added["approved_by"] = json!("the board");
+    let added = write("added.json", &added.to_string());
+    let (code, said) = verify(&[&added, "--log", &rows]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("approved_by is no field of a certificate"), "{said}");
+
     let mut forged = document.clone();
     forged["decision"] = json!("deploy");
     forged["guaranteed_improvement"] = json!(0.9);

@@ -54,6 +54,8 @@ struct Fixture {
     bare: String,
     policy: String,
     uniform: String,
+    /// Uniform over 10 000 actions, of one feature.
+    wide: String,
     done: String,
 }
 
@@ -66,17 +68,23 @@ fn fixture(client: &Client) -> Fixture {
     let policy = id_of(&client.post("/v1/policies", &policy).expect(201));
     let uniform = json!({"kind": "uniform", "n_actions": 2, "dim": 2});
     let uniform = id_of(&client.post("/v1/policies", &uniform).expect(201));
+    let wide = json!({"kind": "uniform", "n_actions": 10_000, "dim": 1});
+    let wide = id_of(&client.post("/v1/policies", &wide).expect(201));
     let spec = json!({"dataset_id": bare, "candidates": [{"kind": "logged", "name": "new"}],
         "independent_of_log": true});
     let done = client.submit(spec);
     assert_eq!(client.finish(&done)["status"], "succeeded");
-    Fixture { dataset, bare, policy, uniform, done }
+    Fixture { dataset, bare, policy, uniform, wide, done }
 }
 
 fn specs(f: &Fixture) -> Vec<Case> {
     let d = f.dataset.as_str();
     let evaluate = |candidates: Value| json!({"candidates": candidates, "independent_of_log": true});
     let logged = json!([{"kind": "logged", "name": "new"}]);
+    let twice = |members: &str| {
+        let spec = format!(r#"{{"dataset_id":"{d}",{members}}}"#);
+        json_case("/v1/jobs", spec, 422, "invalid_value")
+    };
     vec![
         json_case("/v1/jobs", "", 400, "malformed_json"),
         json_case("/v1/jobs", "{", 400, "malformed_json"),
@@ -108,6 +116,10 @@ fn specs(f: &Fixture) -> Vec<Case> {
         job(d, json!({"seed": -1}), "invalid_value"),
         job(d, json!({"seed": 1.5}), "invalid_value"),
         job(d, json!({"metadata": 5}), "invalid_value"),
+        job(d, json!({"metadata": {"notes": "n".repeat(17_000)}}), "invalid_value"),
+        twice(r#""min_improvement":0.2,"min_improvement":0"#),
+        twice(r#""optimizer":{"epochs":3,"epochs":300}"#),
+        twice(&format!(r#""dataset_id":"{d}""#)),
         job(d, json!({"optimizer": {"epochs": -1}}), "invalid_value"),
         job(d, json!({"optimizer": {"learning_rate": 0}}), "invalid_value"),
         job(d, json!({"optimizer": {"max_seconds": -1}}), "invalid_value"),
@@ -148,6 +160,11 @@ fn policies(f: &Fixture) -> Vec<Case> {
     let contexts = |what: &str, body: Value, code| {
         json_case(format!("/v1/policies/{}/{what}", f.uniform), body.to_string(), 422, code)
     };
+    // A few kilobytes that would be 2.1 million propensities.
+    let many = |what: &str| {
+        let body = json!({"contexts": vec![[0.5]; 210]}).to_string();
+        json_case(format!("/v1/policies/{}/{what}", f.wide), body, 422, "too_large")
+    };
     vec![
         bad(json!({}), "invalid_value"),
         bad(json!({"kind": "forest"}), "invalid_value"),
@@ -163,6 +180,8 @@ fn policies(f: &Fixture) -> Vec<Case> {
         bad(json!({"kind": "uniform", "n_actions": -2, "dim": 2}), "invalid_value"),
         bad(json!({"kind": "uniform", "n_actions": 1_000_000, "dim": 2}), "too_large"),
         bad(json!({"kind": "uniform", "n_actions": 2, "dim": 1_000_000}), "too_large"),
+        many("propensities"),
+        many("actions"),
         contexts("propensities", json!({}), "invalid_value"),
         contexts("propensities", json!({"contexts": [[1.0]]}), "invalid_contexts"),
         contexts("propensities", json!({"contexts": [[1.0, 1e300]]}), "invalid_contexts"),
@@ -319,4 +338,23 @@ fn a_refused_upload_names_its_rows() {
     assert_eq!((&errors[0]["row"], &errors[0]["field"]), (&json!(3), &json!("propensity")));
     assert!(answer.json["detail"].as_str().unwrap().contains("30"), "{}", answer.text);
     assert!(contents(&server.client()).iter().all(|list| list["data"] == json!([])));
+}
+
+#[test]
+fn what_is_wrong_is_named_by_its_field() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = id_of(&client.upload("", two_rows()).expect(201));
+    let notes = json!({"dataset_id": dataset, "metadata": {"notes": "n".repeat(17_000)}});
+    assert_eq!(client.post("/v1/jobs", &notes).json["errors"][0]["field"], "metadata");
+    let twice = format!(r#"{{"dataset_id":"{dataset}","min_improvement":0.2,"min_improvement":0}}"#);
+    let answer =
+        client.send("POST", "/v1/jobs", &[("content-type", "application/json")], Some(twice.as_bytes()));
+    assert_eq!(answer.json["errors"][0]["field"], "min_improvement", "{}", answer.text);
+    let wide = json!({"kind": "uniform", "n_actions": 10_000, "dim": 1});
+    let path =
+        format!("/v1/policies/{}/propensities", id_of(&client.post("/v1/policies", &wide).expect(201)));
+    let answer = client.post(&path, &json!({"contexts": vec![[0.5]; 210]}));
+    assert_eq!(answer.json["errors"][0]["field"], "contexts", "{}", answer.text);
+    assert_eq!(client.post(&path, &json!({"contexts": vec![[0.5]; 20]})).status, 200);
 }

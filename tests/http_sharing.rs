@@ -309,11 +309,13 @@ fn metrics_count_what_happened() {
     let job = client.submit(json!({"dataset_id": dataset, "min_improvement": 0.99}));
     client.finish(&job);
     client.get(&format!("/v1/jobs/{job}/gate"));
+    let (path, kind) = (format!("/v1/datasets/{dataset}/rows"), [("content-type", "application/x-ndjson")]);
+    client.send("POST", &path, &kind, Some(common::log(20).as_bytes())).expect(201);
     let text = client.get("/metrics").text;
     for line in [
         "guarantor_queue_depth 0",
-        "guarantor_uploads_total 1",
-        "guarantor_uploaded_rows_total 300",
+        "guarantor_uploads_total 2",
+        "guarantor_uploaded_rows_total 320",
         "guarantor_jobs_total{status=\"succeeded\"} 1",
         "guarantor_decisions_total{decision=\"keep\"} 1",
         "guarantor_job_wait_seconds_count 1",

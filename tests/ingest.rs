@@ -366,6 +366,27 @@ async fn limits_hold() {
 }
 
 #[tokio::test]
+async fn refused_rows_count_and_ids_have_their_memory() {
+    let (_directory, store) = store().await;
+    let limited = |limits: IngestLimits| Upload { limits, ..upload(Format::Ndjson) };
+    let mut rows = full_rows(2_000);
+    rows.iter_mut().for_each(|row| row["action"] = json!(7));
+    let few = IngestLimits { rows: 1_000, ..IngestLimits::default() };
+    let refused = send(&store, limited(few), &rows).await;
+    assert!(matches!(refused, Err(IngestError::TooLarge(_))), "{refused:?}");
+    // 1000 events of 32 bytes and 500 contexts of 48 and three propensities.
+    let bytes = 1_000 * 32 + 500 * (48 + 3 * 8);
+    let ids = |identity_bytes| IngestLimits { identity_bytes, ..IngestLimits::default() };
+    let refused = send(&store, limited(ids(bytes - 1)), &full_rows(1_000)).await;
+    assert!(matches!(refused, Err(IngestError::TooLarge(_))), "{refused:?}");
+    nothing_is_stored(&store).await;
+    let stored = send(&store, limited(ids(bytes)), &full_rows(1_000)).await.unwrap();
+    let more = Append { limits: ids(bytes - 1), ..append(&stored) };
+    let refused = ingest::append(&store, more, body(&lines(&full_rows(1_001)[1_000..]), 99)).await;
+    assert!(matches!(refused, Err(IngestError::TooLarge(_))), "{refused:?}");
+}
+
+#[tokio::test]
 async fn outcomes_are_mapped() {
     let (_directory, store) = store().await;
     let outcome = Outcome::new(OutcomeKind::Reward, 0.0, 10.0).unwrap();
@@ -424,19 +445,71 @@ async fn the_logging_policy_fills_and_checks_propensities() {
 }
 
 #[tokio::test]
-async fn rows_are_appended() {
+async fn a_policy_over_many_actions_is_asked_for_all_rows() {
     let (_directory, store) = store().await;
-    let rows = full_rows(40);
-    let whole = send(&store, upload(Format::Ndjson), &rows).await.unwrap();
-    let first = send(&store, upload(Format::Ndjson), &rows[..25]).await.unwrap();
-    let append = |dataset: &Dataset| Append {
+    let policy = || PolicyParams::Uniform { n_actions: 5_000, dim: 1 };
+    let row = |i: usize| json!({ "x": [0.5], "action": i, "cost": 0, "propensity": 1.0 / 5_000.0 });
+    let mut rows: Vec<Value> = (0..300).map(row).collect();
+    let stored = send(&store, with_policy(&store, policy()).await, &rows).await.unwrap();
+    assert_eq!(stored.content.n_actions, 5_000);
+    // Enough rows that it is asked several times.
+    rows[290]["propensity"] = json!(0.5);
+    let refused = send(&store, with_policy(&store, policy()).await, &rows).await;
+    let Err(IngestError::Rows(errors)) = refused else { panic!("{refused:?}") };
+    assert_eq!((errors.total, errors.first[0].row), (1, 291));
+}
+
+fn append(dataset: &Dataset) -> Append {
+    Append {
         request: uuid::Uuid::now_v7(),
         dataset: dataset.clone(),
         format: Format::Ndjson,
         encoding: Encoding::default(),
         logging_policy: None,
         limits: IngestLimits::default(),
-    };
+    }
+}
+
+/// After a crash a request that has stored its rows may come again, or another with its key.
+#[tokio::test]
+async fn a_request_that_comes_again_has_stored_its_own_rows_only() {
+    let (_directory, store) = store().await;
+    let rows = full_rows(40);
+    let id = DatasetId::new();
+    let again = || Upload { id, ..upload(Format::Ndjson) };
+    let first = send(&store, again(), &rows[..20]).await.unwrap();
+    let repeated = send(&store, again(), &rows[..20]).await.unwrap();
+    assert_eq!((repeated.id, &repeated.content), (id, &first.content));
+    let mut wrong = rows[..20].to_vec();
+    wrong[3]["cost"] = json!(7);
+    for other in [&rows[..21], &rows[20..], &wrong, &[]] {
+        let refused = send(&store, again(), other).await;
+        assert!(matches!(refused, Err(IngestError::AnotherBody)), "{refused:?}");
+    }
+    let request = append(&first).request;
+    let again = |dataset: &Dataset| Append { request, ..append(dataset) };
+    let second = ingest::append(&store, again(&first), body(&lines(&rows[20..30]), 9)).await.unwrap();
+    assert_eq!(second.version, 2);
+    let third = ingest::append(&store, append(&second), body(&lines(&rows[30..]), 9)).await.unwrap();
+    // Whatever is the newest version when it comes again.
+    for dataset in [&first, &second, &third] {
+        let repeated = ingest::append(&store, again(dataset), body(&lines(&rows[20..30]), 9)).await.unwrap();
+        assert_eq!((repeated.version, &repeated.content), (2, &second.content));
+        for other in [&rows[20..29], &rows[30..], &wrong] {
+            let refused = ingest::append(&store, again(dataset), body(&lines(other), 9)).await;
+            assert!(matches!(refused, Err(IngestError::AnotherBody)), "{refused:?}");
+        }
+    }
+    assert_eq!(store.repository().dataset(&Workspace::default(), id).await.unwrap().version, 3);
+    assert_eq!(store.blobs().keys().await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn rows_are_appended() {
+    let (_directory, store) = store().await;
+    let rows = full_rows(40);
+    let whole = send(&store, upload(Format::Ndjson), &rows).await.unwrap();
+    let first = send(&store, upload(Format::Ndjson), &rows[..25]).await.unwrap();
     let second = ingest::append(&store, append(&first), body(&lines(&rows[25..]), 9)).await.unwrap();
     assert_eq!((second.id, second.version, second.content.rows), (first.id, 2, 40));
     assert_eq!(second.content.contexts, 20);

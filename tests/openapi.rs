@@ -47,3 +47,18 @@ fn the_document_and_its_page_are_served_from_the_binary() {
     assert!(!page.text.contains("https://"), "the page loads from elsewhere: {}", page.text);
     assert_eq!(client.get("/docs/swagger-ui-bundle.js").status, 200);
 }
+
+/// As `guarantor openapi | head` does: the reader has seen enough before the document's end.
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(common::BINARY);
+    command.arg("openapi").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The document is longer than a pipe holds, so it cannot have been written whole before.
+    assert!(guarantor::http::document().len() > 1 << 16);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

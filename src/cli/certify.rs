@@ -18,7 +18,7 @@ use super::{Failure, Verdict, runtime};
 pub struct CertifyArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// The job's specification, as POST /v1/jobs takes it but without dataset_id.
+    /// The job's specification, as POST /v1/jobs takes it but without dataset_id; metadata is passed over.
     #[arg(long, value_name = "SPEC.json")]
     spec: Option<PathBuf>,
     /// Print the whole certificate as JSON.
@@ -72,6 +72,9 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
             named.split_once('=').ok_or_else(|| format!("--policy {named}: write NAME=FILE"))?;
         let id = store_policy(&store, &workspace, Path::new(path)).await?;
         rename_policy(&mut spec, name, &id.to_string());
+    }
+    if let Value::Object(fields) = &mut spec {
+        fields.remove("metadata");
     }
     let request: SpecRequest =
         serde_json::from_value(spec).map_err(|error| format!("the specification: {error}"))?;

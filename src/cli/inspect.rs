@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::log_file::{LogArgs, LogFile};
 use super::report::{Page, Tone, amount, bytes, decimal, percent};
-use super::{Failure, Verdict, runtime};
+use super::{Failure, Verdict, print_text, runtime};
 
 #[derive(Args)]
 pub struct InspectArgs {
@@ -39,21 +39,21 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
         Ok(dataset) => {
             let health: Health = serde_json::from_value(dataset.content.health.clone())?;
             if args.json {
-                println!("{}", serde_json::to_string_pretty(&as_json(&dataset))?);
+                print_text(&format!("{}\n", serde_json::to_string_pretty(&as_json(&dataset))?))?;
             } else {
                 let mut page = Page::new(std::io::stdout().is_terminal());
                 show(&mut page, &log, &dataset, &health);
-                print!("{}", page.text());
+                print_text(page.text())?;
             }
             Ok(if health.warnings.is_empty() { Verdict::Yes } else { Verdict::No })
         }
         Err(error) => {
             if args.json {
-                println!("{}", serde_json::to_string_pretty(&refusal_as_json(&error))?);
+                print_text(&format!("{}\n", serde_json::to_string_pretty(&refusal_as_json(&error))?))?;
             } else if let IngestError::Rows(rows) = &error {
                 let mut page = Page::new(std::io::stdout().is_terminal());
                 show_errors(&mut page, log.file, rows);
-                print!("{}", page.text());
+                print_text(page.text())?;
             }
             Err(match error {
                 IngestError::Rows(_) => format!("{}: the log cannot be used", log.file.display()).into(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
+use guarantor::engine::certificate::StrictJson;
 use guarantor::engine::log::{Outcome, OutcomeKind};
 use guarantor::engine::policy::PolicyParams;
 use guarantor::ingest::{self, BodyError, Encoding, Format, Hashing, IngestError, IngestLimits, Upload};
@@ -224,5 +225,7 @@ pub fn read_policy(path: &Path) -> Result<PolicyParams, Failure> {
 
 pub fn read_json(path: &Path) -> Result<Value, Failure> {
     let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()).into())
+    let StrictJson(value) =
+        serde_json::from_slice(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(value)
 }

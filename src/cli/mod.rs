@@ -14,6 +14,7 @@ mod serve;
 mod simulate;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -66,10 +67,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Certify(args) => certify::certify(args),
         Command::Inspect(args) => inspect::inspect(args),
         Command::Verify(args) => verify::verify(args),
-        Command::Openapi => {
-            print!("{}", guarantor::http::document());
-            Ok(Verdict::Yes)
-        }
+        Command::Openapi => print_text(&guarantor::http::document().to_string()).map(|()| Verdict::Yes),
         Command::Simulate(args) => simulate::simulate(args).map(|()| Verdict::Yes),
         Command::Backup(args) => backup::backup(args).map(|()| Verdict::Yes),
         Command::Keys(args) => keys::keys(args).map(|()| Verdict::Yes),
@@ -82,6 +80,14 @@ pub fn run(cli: Cli) -> ExitCode {
             eprintln!("guarantor: {failure}");
             ExitCode::from(2)
         }
+    }
+}
+
+/// To the standard output. Whoever reads it may have seen enough, as `head` has: that is no failure.
+fn print_text(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
     }
 }
 

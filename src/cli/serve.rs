@@ -66,7 +66,7 @@ impl ServeArgs {
 
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     if args.print_config {
-        print!("{DEFAULTS}");
+        super::print_text(DEFAULTS)?;
         return Ok(());
     }
     let config = Config::load(args.config.as_deref(), &args.overrides())?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use guarantor::engine::certificate::{
     Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, Words, check_signature,
+    extra_field,
 };
 use guarantor::engine::control::unattended;
 use guarantor::queue::{RunError, StoredInputs};
@@ -115,11 +116,16 @@ fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
     Ok(keys.ok_or_else(unusable)?)
 }
 
-fn certificate_of(mut document: Value) -> Result<Certificate, serde_json::Error> {
+/// The certificate of a document that says nothing beside it, which no check would look at.
+fn certificate_of(mut document: Value) -> Result<Certificate, Failure> {
     if let Value::Object(fields) = &mut document {
         fields.retain(|name, _| !["issued", "ledger", "signature"].contains(&name.as_str()));
     }
-    serde_json::from_value(document)
+    let certificate: Certificate = serde_json::from_value(document.clone())?;
+    match extra_field(&document, &serde_json::to_value(&certificate)?) {
+        Some(field) => Err(format!("{field} is no field of a certificate").into()),
+        None => Ok(certificate),
+    }
 }
 
 /// The whole job: what it learned is not in the certificate, but it learns the same again.

@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::{App, compute_with};
 use crate::engine::certificate::{
     Certificate, Check, Document, Issued, LedgerPlace, PublicKey, Signature, SignatureState, StrictJson,
-    Verification, Words, check_digest, check_signature, differing_fields,
+    Verification, Words, check_digest, check_signature, differing_fields, extra_field,
 };
 use crate::engine::control::Control;
 use crate::queue::{RunError, StoredInputs};
@@ -211,7 +211,7 @@ fn read(document: Value) -> Result<Parts, Problem> {
     let sent = Value::Object(document);
     let certificate: Certificate = typed(sent.clone(), "")?;
     let again = serde_json::to_value(&certificate).map_err(Problem::internal)?;
-    match extra_field(&sent, &again, String::new()) {
+    match extra_field(&sent, &again) {
         Some(field) => Err(Problem::field(Code::UnknownField, field, "is no field of a certificate")),
         None => Ok(Parts { certificate, issued, ledger }),
     }
@@ -230,25 +230,6 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value, prefix: &str) -> Result<T
         let path = if path == "." { String::new() } else { format!("{prefix}{path}") };
         field_problem(Code::InvalidValue, &path, &error.into_inner().to_string())
     })
-}
-
-/// A field of `sent` that reading did not keep, by its path.
-fn extra_field(sent: &Value, kept: &Value, path: String) -> Option<String> {
-    match (sent, kept) {
-        (Value::Object(sent), Value::Object(kept)) => sent.iter().find_map(|(name, value)| {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            match kept.get(name) {
-                Some(kept) => extra_field(value, kept, path),
-                // An absent number may be written as null.
-                None => (!value.is_null()).then_some(path),
-            }
-        }),
-        (Value::Array(sent), Value::Array(kept)) => {
-            let mut pairs = sent.iter().zip(kept).enumerate();
-            pairs.find_map(|(i, (sent, kept))| extra_field(sent, kept, format!("{path}[{i}]")))
-        }
-        _ => None,
-    }
 }
 
 async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Problem> {

@@ -139,3 +139,15 @@ fn unfit(error: EngineError) -> Problem {
         other => other.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_that_fails_is_that_of_the_contexts() {
+        let problem = unfit(EngineError::Numerical("propensities sum to NaN".into()));
+        assert_eq!(problem.code, Code::InvalidContexts);
+        assert_eq!(unfit(EngineError::Cancelled).code, Code::Internal);
+    }
+}

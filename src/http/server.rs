@@ -200,6 +200,41 @@ mod tests {
         request.header("content-type", "application/x-ndjson").body(body).unwrap()
     }
 
+    async fn json(response: axum::response::Response) -> serde_json::Value {
+        let bytes = axum::body::to_bytes(response.into_body(), 1 << 24).await.unwrap();
+        serde_json::from_slice(&bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn only_so_many_certificates_are_computed_again_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = server(directory.path(), &[]).await;
+        let service = TowerToHyperService::new(router(server.app.clone()));
+        let get = |path: String| axum::http::Request::get(path).body(Body::empty()).unwrap();
+        let post = |path: &str, body: &serde_json::Value| {
+            let request = axum::http::Request::post(path).header("content-type", "application/json");
+            request.body(Body::from(body.to_string())).unwrap()
+        };
+        let row = "{\"action\":1,\"propensities\":[0.5,0.5],\"cost\":-1,\"candidates\":{\"new\":0.9}}\n";
+        let dataset = json(service.call(upload(Body::from(row))).await.unwrap()).await;
+        let spec = serde_json::json!({"dataset_id": dataset["id"], "independent_of_log": true,
+            "candidates": [{"kind": "logged", "name": "new"}]});
+        let job = json(service.call(post("/v1/jobs", &spec)).await.unwrap()).await;
+        let path = format!("/v1/jobs/{}", job["id"].as_str().unwrap());
+        let done = json(service.call(get(format!("{path}?wait=60"))).await.unwrap()).await;
+        assert_eq!(done["status"], "succeeded", "{done}");
+        let document = json(service.call(get(format!("{path}/certificate"))).await.unwrap()).await;
+        let verify = || service.call(post("/v1/certificates/verify", &document));
+        let all = server.app.verifications.clone().acquire_many_owned(VERIFICATIONS as u32).await.unwrap();
+        let refused = verify().await.unwrap();
+        assert_eq!(refused.status(), 429);
+        assert!(refused.headers().contains_key("retry-after"));
+        assert_eq!(json(refused).await["code"], "too_many_verifications");
+        drop(all);
+        assert_eq!(json(verify().await.unwrap()).await["valid"], true);
+        assert_eq!(server.app.verifications.available_permits(), VERIFICATIONS);
+    }
+
     #[tokio::test]
     async fn an_upload_whose_client_hung_up_counts_until_it_ends() {
         let directory = tempfile::tempdir().unwrap();

@@ -360,3 +360,49 @@ fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
         _ => integers(array)?.into_iter().map(|v| v as f64).collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{DictionaryArray, StringArray};
+    use std::sync::Arc;
+
+    /// The event ids of a batch's rows.
+    fn event_ids(ids: ArrayRef) -> Vec<Result<Option<String>, Fault>> {
+        let batch = RecordBatch::try_from_iter([("event_id", ids)]).unwrap();
+        let mut found = Vec::new();
+        let mut visit = |_, row: Result<RawRow, Fault>| {
+            found.push(row.map(|row| row.event_id));
+            Ok(())
+        };
+        assert!(each_row(&batch, &mut 0, &mut visit).is_ok());
+        found
+    }
+
+    #[test]
+    fn an_id_that_is_too_long_is_refused_where_it_lies() {
+        let long = "i".repeat(MAX_ID_BYTES + 1);
+        let texts = StringArray::from(vec![Some("a"), Some(&long), None]);
+        let keys = arrow_array::Int32Array::from(vec![0, 1, 2]);
+        let coded = DictionaryArray::new(keys, Arc::new(texts.clone()));
+        let large = arrow_array::LargeStringArray::from(vec![Some("a"), Some(&long), None]);
+        let views = arrow_array::StringViewArray::from(vec![Some("a"), Some(&long), None]);
+        let all: [ArrayRef; 4] = [Arc::new(texts), Arc::new(coded), Arc::new(large), Arc::new(views)];
+        for ids in all {
+            let expected = vec![Ok(Some("a".into())), Err(wrong_id("event_id")), Ok(None)];
+            assert_eq!(event_ids(ids), expected);
+        }
+    }
+
+    #[test]
+    fn the_integers_of_a_dictionary_are_read_where_they_are_named() {
+        let entries = arrow_array::Int64Array::from(vec![Some(-7), Some(i64::MAX), None]);
+        let keys = arrow_array::Int8Array::from(vec![Some(1), Some(0), None, Some(2), Some(1)]);
+        let coded: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(entries)));
+        let Ok(Texts::Dictionary(_, values)) = Texts::of("event_id", &coded) else { panic!("a dictionary") };
+        assert!(matches!(*values, Texts::Entries(_)), "not converted as a whole");
+        let max = Some(i64::MAX.to_string());
+        let expected = [max.clone(), Some("-7".into()), None, None, max];
+        assert_eq!(event_ids(coded), expected.map(Ok));
+    }
+}

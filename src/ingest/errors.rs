@@ -90,3 +90,22 @@ pub enum IngestError {
     #[error("the upload could not be decoded because of an internal error")]
     Crashed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_quoted_in_part() {
+        let mut errors = RowErrors::default();
+        // 'é' has two bytes, so that one of the two is cut in its middle.
+        for field in ["é".repeat(1_000_000), format!("x{}", "é".repeat(1_000_000))] {
+            errors.add(RowError { row: 1, message: field.clone(), field });
+        }
+        for error in &errors.first {
+            assert!(error.field.ends_with("é…") && error.field.len() <= MOST_BYTES + 3);
+            assert!(error.message.ends_with("é…") && error.message.len() <= MOST_BYTES + 3);
+        }
+        assert_eq!(shortened("short".into()), "short");
+    }
+}

@@ -248,3 +248,30 @@ fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
     }
     warnings
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn propensities_whose_weights_overflow_do_not_fit() {
+        for smallest in [1e-155, 1e-200, 1e-308, 5e-324] {
+            let rows = LogRows {
+                actions: (0..100).map(|i| i % 2).collect(),
+                propensities: (0..100).map(|i| if i == 7 { smallest } else { 0.5 }).collect(),
+                ..LogRows::default()
+            };
+            let mut builder = HealthBuilder::default();
+            builder.update(&rows);
+            builder.judge(&rows.propensities);
+            let health = builder.finish(2);
+            assert!(!health.inverse_propensity_mean.ok, "{health:?}");
+            assert_eq!(health.effective_sample_size, 1.0);
+            let codes: Vec<&str> = health.warnings.iter().map(|w| w.code.as_str()).collect();
+            assert_eq!(codes, ["propensities_do_not_fit", "low_effective_sample_size"]);
+            assert!(health.warnings.iter().all(|w| w.message.len() < 300), "{:?}", health.warnings);
+            let written = serde_json::to_value(&health).unwrap();
+            assert_eq!(serde_json::from_value::<Health>(written).unwrap(), health);
+        }
+    }
+}

@@ -403,6 +403,16 @@ pub fn files(directory: &std::path::Path) -> Vec<(String, u64)> {
     found
 }
 
+/// The folders below a directory, in order.
+pub fn folders(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let mut found: Vec<_> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    let below: Vec<_> = found.iter().flat_map(|folder| folders(folder)).collect();
+    found.extend(below);
+    found.sort();
+    found
+}
+
 /// Waits until what is found is what is bound to come; a minute is for slow machines.
 #[track_caller]
 pub fn eventually<T: PartialEq + std::fmt::Debug>(find: impl Fn() -> T, expected: &T) {

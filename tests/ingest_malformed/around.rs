@@ -91,6 +91,13 @@ pub fn codings() -> Vec<Case> {
 }
 
 /// For a server that takes 2000 bytes, which may become 3000.
+/// A form whose data has so many bytes.
+pub fn form_of(bytes: usize) -> (String, Vec<u8>) {
+    let mut log = LOG.as_bytes().to_vec();
+    log.resize(bytes, b'\n');
+    form(&[(&disposition("manifest"), b"{}"), (&data_headers(CSV, "identity"), &log)])
+}
+
 pub fn too_large() -> Vec<Case> {
     let (kind, body) =
         form(&[(&disposition("manifest"), b"{}"), (&data_headers(CSV, "identity"), &[b'0'; 2001])]);

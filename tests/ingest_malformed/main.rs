@@ -8,6 +8,7 @@ mod logs;
 
 mod around;
 mod columnar;
+mod late;
 mod text;
 
 use common::{Client, Server, id_of};
@@ -81,9 +82,11 @@ impl Case {
     }
 }
 
-fn contents(server: &Server, client: &Client) -> (Value, Vec<(String, u64)>) {
+/// The list, the files and the folders.
+fn contents(server: &Server, client: &Client) -> (Value, Vec<(String, u64)>, Vec<std::path::PathBuf>) {
     let list = client.get("/v1/datasets?limit=100").expect(200);
-    (list, common::files(&server.data.path().join("blobs")))
+    let blobs = server.data.path().join("blobs");
+    (list, common::files(&blobs), common::folders(&blobs))
 }
 
 #[test]
@@ -106,6 +109,7 @@ fn whatever_is_wrong_is_refused_and_leaves_nothing() {
         around::types_and_options(),
         around::forms(),
         around::appends(&dataset),
+        late::cases(),
     ]
     .into_iter()
     .flatten()
@@ -120,6 +124,9 @@ fn what_is_too_large_is_refused_and_leaves_nothing() {
     let limits = [("GUARANTOR_MAX_UPLOAD_BYTES", "2000"), ("GUARANTOR_MAX_DECODED_BYTES", "3000")];
     let server = Server::start_with(&limits);
     let client = server.client();
+    // The limit is the data's: what a form has around it does not count.
+    let (kind, body) = around::form_of(2000);
+    client.send("POST", "/v1/datasets", &[("content-type", &kind)], Some(&body)).expect(201);
     let before = contents(&server, &client);
     check_all(&client, &around::too_large());
     common::eventually(|| contents(&server, &client), &before);

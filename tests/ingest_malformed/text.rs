@@ -91,6 +91,13 @@ pub fn ndjson() -> Vec<Case> {
             "row",
         ),
         bad_row(NDJSON, "ndjson zeros", vec![0; 100], 1, "row"),
+        bad_row(
+            NDJSON,
+            "ndjson candidate named twice",
+            GOOD.replace("\"c\"", "\"c\",\"candidates\":{\"n\":0.1,\"n\":0.9}"),
+            1,
+            "candidates",
+        ),
         bad_file(NDJSON, "ndjson empty", ""),
         bad_file(NDJSON, "ndjson only line ends", "\n\r\n  \n"),
         case(

@@ -174,6 +174,25 @@ pub fn arrow_stream(batches: &[RecordBatch]) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
+/// Lines of DSJSON, and of the Open Bandit Dataset.
+pub fn dsjson(n: usize) -> Vec<u8> {
+    let line = |i: usize| {
+        let (a, p) = [("[1,2]", "[0.75,0.25]"), ("[2,1]", "[0.25,0.75]")][i % 2];
+        let cost = -((i % 3) as f64) / 2.0;
+        format!(
+            "{{\"_label_cost\":{cost},\"EventId\":\"d{i}\",\"a\":{a},\"p\":{p},\"c\":{{\"f\":{}}}}}\n",
+            i % 7
+        )
+    };
+    (0..n).map(line).collect::<String>().into_bytes()
+}
+
+pub fn obd(n: usize) -> Vec<u8> {
+    let row = |i: usize| format!("{},{},{},0.5,u{}\n", i % 2, i % 3 + 1, i % 5 / 4, i % 7);
+    let rows: String = (0..n).map(row).collect();
+    format!("item_id,position,click,propensity_score,user_feature_0\n{rows}").into_bytes()
+}
+
 /// A log with every field, of a policy over three actions; `repeated` contexts come twice.
 pub fn rows(n: usize, repeated: bool) -> Vec<Value> {
     let row = |i: usize| {

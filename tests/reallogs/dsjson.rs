@@ -285,3 +285,38 @@ fn the_option_names_the_format() {
     let whole = dsjson(&client, "hash_dims=8", &format!("{COFFEE}\n{more}")).expect(201);
     assert_eq!(whole["digest"], longer["digest"]);
 }
+
+/// A version keeps what only the files of the earlier ones could say.
+#[test]
+fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
+    let server = Server::start();
+    let client = server.client();
+    let line = |pdrop: &str, id: &str| {
+        format!(r#"{{"_label_cost":-1,"EventId":"{id}",{pdrop}"a":[1,2],"p":[0.5,0.5],"c":{{"f":1}}}}"#)
+    };
+    let dataset =
+        dsjson(&client, "hash_dims=4", &format!("{}\n{}", line(r#""pdrop":0.25,"#, "a"), DANGLING[0]));
+    let dataset = dataset.expect(201);
+    assert_eq!(dataset["health"]["pdrop"], 0.25);
+    let path = format!("/v1/datasets/{}/rows?format=dsjson", id_of(&dataset));
+    let send = |body: &str| {
+        client.send("POST", &path, &[("content-type", "application/json")], Some(body.as_bytes()))
+    };
+    refused_row(&send(&line("", "b")), 1, "pdrop", "is 0, in the rows before 0.25");
+    refused_row(&send(&line(r#""pdrop":0.5,"#, "b")), 1, "pdrop", "is 0.5, in the rows before 0.25");
+    let longer = send(&line(r#""pdrop":0.25,"#, "b")).expect(201);
+    let warnings =
+        |dataset: &Value, code: &str| warning_codes(dataset).iter().filter(|c| **c == code).count();
+    for code in ["rows_dropped_upstream", "dangling_rewards"] {
+        assert_eq!(warnings(&longer, code), 1, "{longer}");
+    }
+    // Rows of another format say nothing of it, and change nothing.
+    let plain =
+        json!({"x": [1, 0, 0, 0], "action": 0, "propensities": [0.5, 0.5], "cost": 0, "event_id": "c"});
+    let path = format!("/v1/datasets/{}/rows", id_of(&dataset));
+    let kind = [("content-type", "application/x-ndjson")];
+    let longest = client.send("POST", &path, &kind, Some(plain.to_string().as_bytes())).expect(201);
+    assert_eq!((&longest["version"], &longest["health"]["pdrop"]), (&json!(3), &json!(0.25)));
+    assert_eq!(warnings(&longest, "rows_dropped_upstream"), 1, "{longest}");
+    refused_row(&send(&line("", "d")), 1, "pdrop", "in the rows before 0.25");
+}

@@ -22,7 +22,7 @@ use super::spec::{JobKind, JobSpec};
 pub use anytime::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
 pub use document::*;
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
-pub use strict::StrictJson;
+pub use strict::{StrictJson, extra_field};
 pub use types::*;
 pub use verify::{Words, check_digest, differing_fields, verify};
 

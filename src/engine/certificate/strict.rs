@@ -73,3 +73,26 @@ impl<'de> Visitor<'de> for Reader {
         Ok(Value::Object(all))
     }
 }
+
+/// A field of `sent` that reading it did not keep, by its path: nothing vouches for what it says.
+pub fn extra_field(sent: &Value, kept: &Value) -> Option<String> {
+    extra(sent, kept, String::new())
+}
+
+fn extra(sent: &Value, kept: &Value, path: String) -> Option<String> {
+    match (sent, kept) {
+        (Value::Object(sent), Value::Object(kept)) => sent.iter().find_map(|(name, value)| {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            match kept.get(name) {
+                Some(kept) => extra(value, kept, path),
+                // An absent number may be written as null.
+                None => (!value.is_null()).then_some(path),
+            }
+        }),
+        (Value::Array(sent), Value::Array(kept)) => {
+            let mut pairs = sent.iter().zip(kept).enumerate();
+            pairs.find_map(|(i, (sent, kept))| extra(sent, kept, format!("{path}[{i}]")))
+        }
+        _ => None,
+    }
+}

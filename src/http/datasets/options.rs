@@ -48,7 +48,7 @@ pub struct UploadOptions {
     /// Whether rows carry `cost` (the default, but for `format=obd`) or `reward`.
     #[param(inline)]
     pub outcome: Option<OutcomeKind>,
-    /// The outcome's range; cost in [-1, 0] and reward in [0, 1] unless both are given.
+    /// The outcome's range; cost is in [-1, 0] and reward in [0, 1] where an end is not given.
     pub outcome_min: Option<f64>,
     pub outcome_max: Option<f64>,
     /// The stored policy that made the log, where it is one.
@@ -58,8 +58,11 @@ pub struct UploadOptions {
 impl UploadOptions {
     pub fn name(&self) -> Result<Option<String>, Problem> {
         match &self.name {
-            Some(name) if name.chars().count() > 200 || name.contains('\0') => {
+            Some(name) if name.chars().count() > 200 => {
                 Err(Problem::field(Code::InvalidValue, "name", "must have at most 200 characters"))
+            }
+            Some(name) if name.contains('\0') => {
+                Err(Problem::field(Code::InvalidValue, "name", "must not have the character NUL"))
             }
             name => Ok(name.clone()),
         }

@@ -1,7 +1,7 @@
 //! The other way: rows → bytes of a format, a file each, for logs that are simulated.
 //!
 //! What is written reads back as the same rows: features are single-precision numbers to the bit,
-//! all others double-precision ones. A row at a time, so that memory holds a batch at most.
+//! all others double-precision ones. Not so OBD, which has positions where a row has nothing. A row at a time, so that memory holds a batch at most.
 
 mod arrow;
 mod csv;
