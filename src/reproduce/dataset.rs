@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ndarray::Array2;
 
 use super::files::{LoadError, Shelf};
-use super::{idx, multilabel};
+use super::{arff, idx, multilabel};
 
 /// The paper's four (appendix, "Detailed statistics of the dataset splits used").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -75,8 +75,9 @@ impl Dataset {
             }
             Dataset::NusWide => {
                 "the National University of Singapore owns NUS-WIDE; the Mulan library's page of multi-label \
-                 datasets publishes its 128 cVLAD+ features, to be written as one line an example: \
-                 label,label index:value index:value …"
+                 datasets publishes it with 128 cVLAD+ features in the archive nuswide-cVLADplus.rar: unpack \
+                 the two .arff files. The .txt and .svm names are nobody's: they are for the same examples \
+                 in the form of Mediamill's, label,label index:value …"
             }
         }
     }
@@ -159,6 +160,9 @@ pub struct Supervised {
     pub test: Examples,
 }
 
+/// The files that Mulan's archive of NUS-WIDE holds.
+const NUS_WIDE: [&str; 2] = ["nus-wide-full-cVLADplus-train.arff", "nus-wide-full-cVLADplus-test.arff"];
+
 /// Reads a dataset's published files from `dir`, or from where Debian would put them.
 pub fn load(which: Dataset, dir: Option<&Path>) -> Result<Supervised, LoadError> {
     let usual = which.directory();
@@ -173,7 +177,14 @@ pub fn load(which: Dataset, dir: Option<&Path>) -> Result<Supervised, LoadError>
     let (train, test) = match which {
         Dataset::FashionMnist => (images("train")?, images("t10k")?),
         Dataset::EmnistB => (images("emnist-balanced-train")?, images("emnist-balanced-test")?),
-        Dataset::Mediamill | Dataset::NusWide => multilabel::load(&shelf, which)?,
+        Dataset::Mediamill => multilabel::load(&shelf, which)?,
+        Dataset::NusWide => match shelf.find(&[NUS_WIDE[0]]) {
+            Ok(train) => {
+                let test = shelf.find(&[NUS_WIDE[1]])?;
+                (arff::examples(&train, p, k)?, arff::examples(&test, p, k)?)
+            }
+            Err(_) => multilabel::load(&shelf, which).map_err(|error| error.or(&NUS_WIDE[..1]))?,
+        },
     };
     Ok(Supervised { name: which.name().into(), n_actions: k, train, test })
 }

@@ -23,6 +23,17 @@ impl LoadError {
         LoadError::Malformed { path: path.into(), line: None, message: message.into() }
     }
 
+    /// What is missing might as well be one of these.
+    pub(super) fn or(self, others: &[&str]) -> Self {
+        match self {
+            LoadError::Missing { dataset, mut names, directory, published } => {
+                names.extend(others.iter().map(|name| format!("{name}[.gz]")));
+                LoadError::Missing { dataset, names, directory, published }
+            }
+            other => other,
+        }
+    }
+
     pub(super) fn at_line(path: &Path, line: u64, message: impl Into<String>) -> Self {
         LoadError::Malformed { path: path.into(), line: Some(line), message: message.into() }
     }
@@ -74,4 +85,27 @@ pub fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes).map_err(|error| LoadError::unreadable(path, error))?;
     Ok(bytes)
+}
+
+/// Every line but empty ones, with its number.
+pub fn for_each_line(
+    path: &Path,
+    mut each: impl FnMut(u64, &str) -> Result<(), String>,
+) -> Result<(), LoadError> {
+    let mut source = open(path)?;
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        number += 1;
+        let read = source.read_until(b'\n', &mut line).map_err(|error| LoadError::unreadable(path, error))?;
+        if read == 0 {
+            return Ok(());
+        }
+        let malformed = |message: String| LoadError::at_line(path, number, message);
+        let text = std::str::from_utf8(&line).map_err(|_| malformed("is not text".into()))?;
+        let text = text.trim_end_matches(['\n', '\r']);
+        if !text.is_empty() {
+            each(number, text).map_err(malformed)?;
+        }
+    }
 }

@@ -10,6 +10,7 @@
 //! (shared, not copied, by its logs) and μ0. [`Conversion`] is the same in one step. [`toy`] is a
 //! world that needs no files.
 
+mod arff;
 pub mod claims;
 mod convert;
 mod dataset;

@@ -6,13 +6,12 @@
 //! Labels count from 0 in both. Indices ascend within a line, and nothing is guessed: what does not
 //! fit is an error that names the line.
 
-use std::io::BufRead;
 use std::path::Path;
 
 use ndarray::Array2;
 
 use super::dataset::{Dataset, Examples, Labels, normalise};
-use super::files::{self, LoadError, Shelf};
+use super::files::{LoadError, Shelf, for_each_line};
 
 /// Train and test in a file each, or all in one file with two files that say which is which.
 pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadError> {
@@ -30,7 +29,7 @@ pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadE
         ),
     };
     let Ok(all) = shelf.find(all) else {
-        let missing = |error| with_names(error, all);
+        let missing = |error: LoadError| error.or(all);
         let (train, test) = (shelf.find(train).map_err(missing)?, shelf.find(test)?);
         return Ok((examples(&train, p, k)?, examples(&test, p, k)?));
     };
@@ -42,17 +41,6 @@ pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadE
     let train = indices(&train, &mut taken)?;
     let test = indices(&test, &mut taken)?;
     Ok((all.select(&train), all.select(&test)))
-}
-
-/// A missing training file might as well be a missing file of everything.
-fn with_names(error: LoadError, others: &[&str]) -> LoadError {
-    match error {
-        LoadError::Missing { dataset, mut names, directory, published } => {
-            names.extend(others.iter().map(|name| format!("{name}[.gz]")));
-            LoadError::Missing { dataset, names, directory, published }
-        }
-        other => other,
-    }
 }
 
 /// A file of examples with `p` features and `k` labels.
@@ -154,28 +142,5 @@ fn indices(path: &Path, taken: &mut [bool]) -> Result<Vec<usize>, LoadError> {
     match order.is_empty() {
         true => Err(LoadError::malformed(path, "has no examples")),
         false => Ok(order),
-    }
-}
-
-/// Every line but empty ones, with its number.
-fn for_each_line(
-    path: &Path,
-    mut each: impl FnMut(u64, &str) -> Result<(), String>,
-) -> Result<(), LoadError> {
-    let mut source = files::open(path)?;
-    let (mut line, mut number) = (Vec::new(), 0);
-    loop {
-        line.clear();
-        number += 1;
-        let read = source.read_until(b'\n', &mut line).map_err(|error| LoadError::unreadable(path, error))?;
-        if read == 0 {
-            return Ok(());
-        }
-        let malformed = |message: String| LoadError::at_line(path, number, message);
-        let text = std::str::from_utf8(&line).map_err(|_| malformed("is not text".into()))?;
-        let text = text.trim_end_matches(['\n', '\r']);
-        if !text.is_empty() {
-            each(number, text).map_err(malformed)?;
-        }
     }
 }

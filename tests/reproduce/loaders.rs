@@ -109,7 +109,7 @@ fn a_missing_file_is_named_with_its_owner() {
         (Dataset::FashionMnist, "train-images-idx3-ubyte", "dataset-fashion-mnist"),
         (Dataset::EmnistB, "emnist-balanced-train-images-idx3-ubyte", "NIST"),
         (Dataset::Mediamill, "Mediamill_data.txt", "Extreme Classification Repository"),
-        (Dataset::NusWide, "nus-wide-128_train.txt", "Mulan"),
+        (Dataset::NusWide, "nus-wide-full-cVLADplus-train.arff", "nuswide-cVLADplus.rar"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let error = read(dataset, &directory).unwrap_err();
@@ -223,4 +223,49 @@ fn nus_wide_has_its_own_numbers() {
     let data = read(Dataset::NusWide, &directory).unwrap();
     assert_eq!((data.n_actions, data.train.x.dim(), data.test.x.dim()), (81, (2, 128), (1, 128)));
     assert_eq!(data.train.labels.of(0), [2, 80]);
+}
+
+/// NUS-WIDE as Mulan publishes it, with so many label columns: a head and two examples.
+fn nus_wide_arff(labels: usize, examples: &str) -> String {
+    let features: String = (0..128).map(|i| format!("@attribute Att{i} numeric\n")).collect();
+    let nominal: String = (0..labels).map(|i| format!("@ATTRIBUTE label{i} {{0,1}}\n")).collect();
+    format!("@relation 'nus-wide: -C 81'\n\n@attribute image string\n{features}{nominal}\n@data\n{examples}")
+}
+
+/// A line of 128 features, of which the first two are given, and labels in these places of 81.
+fn nus_wide_line(x: [&str; 2], labels: &[usize]) -> String {
+    let features = format!("{},{}{}", x[0], x[1], ",0".repeat(126));
+    let labels: Vec<&str> = (0..81).map(|a| if labels.contains(&a) { "1" } else { "0" }).collect();
+    format!("a/0001.jpg,{features},{}\n", labels.join(","))
+}
+
+#[test]
+fn nus_wide_is_read_as_published() {
+    let directory = tempfile::tempdir().unwrap();
+    let [train, test] = ["train", "test"].map(|part| format!("nus-wide-full-cVLADplus-{part}.arff"));
+    let lines = nus_wide_line(["3", "-4e0"], &[2, 80]) + "% nothing\n\n" + &nus_wide_line(["0", "0.5"], &[]);
+    put(directory.path(), &train, nus_wide_arff(81, &lines).as_bytes());
+    let missing = read(Dataset::NusWide, &directory).unwrap_err().to_string();
+    assert!(missing.contains(&test) && missing.contains("Mulan"), "{missing}");
+    put(directory.path(), &test, nus_wide_arff(81, &nus_wide_line(["1", "0"], &[0])).as_bytes());
+    let data = read(Dataset::NusWide, &directory).unwrap();
+    assert_eq!((data.n_actions, data.train.x.dim(), data.test.x.dim()), (81, (2, 128), (1, 128)));
+    assert_eq!((data.train.x[(0, 0)], data.train.x[(0, 1)], data.train.x[(1, 1)]), (0.6, -0.8, 1.0));
+    assert_eq!((data.train.labels.of(0), data.train.labels.of(1)), (&[2, 80][..], &[][..]));
+    assert_eq!(data.test.labels.of(0), [0]);
+
+    let good = nus_wide_line(["1", "0"], &[0]);
+    for (text, wanted) in [
+        (nus_wide_arff(80, &good), "209 attributes, not a name, 128 features and 81 labels"),
+        (nus_wide_arff(81, &good.replacen(",1,", ",", 1)), "209 fields"),
+        (nus_wide_arff(81, &nus_wide_line(["1", "x"], &[0])), "\"x\" is not a finite number"),
+        (nus_wide_arff(81, &nus_wide_line(["1", "inf"], &[0])), "\"inf\" is not a finite number"),
+        (nus_wide_arff(81, &good.replace("0\n", "2\n")), "\"2\" is neither 0 nor 1"),
+        (nus_wide_arff(81, ""), "has no examples"),
+        (good.clone(), "line 1: is neither @relation"),
+    ] {
+        put(directory.path(), &test, text.as_bytes());
+        let error = read(Dataset::NusWide, &directory).unwrap_err().to_string();
+        assert!(error.contains(wanted) && error.contains(&test), "{wanted}: {error}");
+    }
 }
