@@ -6,7 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use guarantor::engine::control::unattended;
 use guarantor::reproduce::rows::{self, Row};
-use guarantor::reproduce::{Dataset, Plan, claims, load, pictures, plot, table};
+use guarantor::reproduce::{Dataset, Plan, load, pictures, plot, report};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Failure;
@@ -91,10 +91,10 @@ pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
         bar.set_position((1000.0 * share) as u64);
         bar.set_message(job.to_string());
     };
-    let rows = plan.run(&data, &unattended(), &begin, &mut |rows| write(&args.out, &plan, rows))?;
+    let rows = plan.run(&data, &unattended(), &begin, &mut |rows| write(&args.out, rows))?;
     bar.finish_and_clear();
 
-    println!("\n{}", text(&plan, &rows));
+    println!("\n{}", report::text(&rows));
     println!("{}\n{}", csv(&args.out).display(), tables(&args.out).display());
     for picture in plan.figures.iter().filter_map(|&figure| pictures::picture(&rows, figure)) {
         for path in plot::write(&picture, &args.out)? {
@@ -113,17 +113,10 @@ fn tables(out: &Path) -> PathBuf {
     out.join("tables.md")
 }
 
-/// The tables and the claims.
-fn text(plan: &Plan, rows: &[Row]) -> String {
-    let tables: String =
-        plan.figures.iter().map(|&figure| format!("{}\n", table::tables(rows, figure))).collect();
-    tables + &claims::table(&claims::claims(rows))
-}
-
 /// Puts what is known so far in the place of what was known before.
-fn write(out: &Path, plan: &Plan, rows: &[Row]) -> Result<(), Failure> {
+fn write(out: &Path, rows: &[Row]) -> Result<(), Failure> {
     let partial = out.join("results.csv.partial");
     rows::write(rows, &partial)?;
     std::fs::rename(&partial, csv(out))?;
-    Ok(std::fs::write(tables(out), text(plan, rows))?)
+    Ok(std::fs::write(tables(out), report::text(rows))?)
 }

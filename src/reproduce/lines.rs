@@ -69,8 +69,8 @@ impl Line {
     /// About how long its job takes, for the progress bar only.
     pub fn weight(self) -> f64 {
         match self {
-            Line::LsMixedLogit => 4.0,
-            Line::Auto | Line::Betting | Line::CrmSvp | Line::BayesianCrm => 3.0,
+            Line::Auto | Line::CrmSvp => 4.0,
+            Line::LsMixedLogit | Line::Betting | Line::BayesianCrm => 3.0,
             _ => 1.0,
         }
     }

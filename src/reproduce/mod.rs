@@ -4,7 +4,7 @@
 //! ```text
 //! load(Dataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
 //!                             └── true_risk(policy, &supervised.test)
-//! Plan::run(&Supervised) ──▶ rows ──▶ table, claims, pictures ──▶ plot
+//! Plan::run(&Supervised) ──▶ rows ──▶ table, claims ──▶ report; pictures ──▶ plot
 //! ```
 //! A [`Logger`] is what all inverse temperatures of one seed share: the split, the logged contexts
 //! (shared, not copied, by its logs) and μ0. [`Conversion`] is the same in one step. [`toy`] is a
@@ -23,6 +23,7 @@ mod multilabel;
 pub mod pictures;
 pub mod plot;
 pub mod related;
+pub mod report;
 pub mod rows;
 pub mod table;
 pub mod toy;

@@ -1,8 +1,9 @@
 //! Supervised to bandit, recomputed here from the formulas with nothing but the examples.
 
+use guarantor::engine::control::unattended;
 use guarantor::engine::log::{LogSource, MemoryLog};
 use guarantor::engine::policy::PolicyParams;
-use guarantor::reproduce::{Conversion, Examples, Labels, Logger, Supervised, rewards, true_risk};
+use guarantor::reproduce::{Conversion, Examples, Labels, Logger, Plan, Supervised, rewards, true_risk};
 use ndarray::Array2;
 
 use crate::fashion::Fashion;
@@ -225,4 +226,35 @@ fn our_own_mu0_is_like_the_published() {
             assert!((risk - r0).abs() < 0.05, "seed {seed}, α = {alpha}: {risk}");
         }
     }
+}
+
+/// What a run hands over after each α is all that it has done, and an error there ends it.
+#[test]
+fn an_interrupted_run_leaves_what_it_had() {
+    let data = clusters(400, 3, 6);
+    let plan = Plan {
+        alphas: vec![0.1, 0.5, 1.0],
+        seeds: vec![1],
+        figures: vec![2, 4],
+        interactions: vec![1],
+        contexts: None,
+    };
+    let shares = std::cell::RefCell::new(Vec::new());
+    let begin = |_: &str, share: f64| shares.borrow_mut().push(share);
+    let mut had: Vec<Vec<f64>> = Vec::new();
+    let ended: Result<_, Box<dyn std::error::Error>> = plan.run(&data, &unattended(), &begin, &mut |rows| {
+        let mut alphas: Vec<f64> = rows.iter().map(|r| r.alpha).collect();
+        alphas.sort_by(f64::total_cmp);
+        assert_eq!(alphas.len(), 9 * (had.len() + 1), "three lines of figure 2 and six of figure 4");
+        assert!(rows.windows(2).all(|pair| pair[0].figure <= pair[1].figure), "by figure");
+        alphas.dedup();
+        had.push(alphas);
+        if had.len() < 2 { Ok(()) } else { Err("the disk is full".into()) }
+    });
+    assert_eq!(ended.unwrap_err().to_string(), "the disk is full");
+    assert_eq!(had, [vec![0.1], vec![0.1, 0.5]]);
+    let shares = shares.into_inner();
+    assert_eq!(shares.len(), 18, "jobs of two α");
+    assert!(shares[0] == 0.0 && shares.windows(2).all(|pair| pair[0] < pair[1]), "{shares:?}");
+    assert!((shares[9] - 1.0 / 3.0).abs() < 1e-12, "{shares:?}");
 }
