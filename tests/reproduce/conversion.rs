@@ -214,16 +214,17 @@ fn fashion_mnist_is_logged_as_published() {
 }
 
 /// The policy that our own training gives is one like the published: as good, and as sure. Adam at a
-/// rate of 0.1 is still moving after ten epochs, so seeds differ by some hundredths.
+/// rate of 0.1 is still moving after ten epochs and the paper leaves the batches open, so that what they
+/// say of the surest policies differs by some hundredths, and of the least sure by some thousandths.
 #[test]
 fn our_own_mu0_is_like_the_published() {
     let fashion = Fashion::load();
-    for seed in [0, 1] {
+    for seed in [1, 2] {
         let logger = Logger::train(&fashion.data, seed);
         assert_eq!(logger.contexts(), 57_000);
-        for (alpha, r0) in [(0.1, -0.2296), (0.5, -0.6578), (1.0, -0.7611)] {
+        for (alpha, r0, within) in [(0.1, -0.2296, 0.01), (0.5, -0.6578, 0.035), (1.0, -0.7611, 0.045)] {
             let risk = fashion.test_risk(&logger.policy(alpha));
-            assert!((risk - r0).abs() < 0.05, "seed {seed}, α = {alpha}: {risk}");
+            assert!((risk - r0).abs() < within, "seed {seed}, α = {alpha}: {risk}");
         }
     }
 }
