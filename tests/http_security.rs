@@ -319,3 +319,24 @@ fn logs_hold_no_keys_and_no_lines_that_clients_wrote() {
         }
     }
 }
+
+/// Names are data: wherever one is shown it is in the body, in which JSON escapes it.
+#[test]
+fn names_write_no_headers() {
+    let server = Server::start();
+    let client = server.client();
+    for name in ["a%0D%0AX-Evil:%20yes", "a%0AX-Evil:%20yes%0A%0Abody", "%C2%85X-Evil:%20yes"] {
+        let sent = client.upload(&format!("?name={name}"), common::two_rows());
+        let shown = match sent.status {
+            201 => client.get(&format!("/v1/datasets/{}", sent.json["id"].as_str().unwrap())),
+            _ => client.get(&format!("/v1/datasets?name={name}")),
+        };
+        for answer in [sent, shown] {
+            assert!(answer.status < 500, "{}", answer.text);
+            assert!(answer.headers.get("x-evil").is_none(), "{name}: {:?}", answer.headers);
+            let spoken =
+                answer.headers.values().any(|value| value.as_bytes().windows(4).any(|w| w == b"Evil"));
+            assert!(!spoken, "{name}: {:?}", answer.headers);
+        }
+    }
+}

@@ -319,6 +319,25 @@ async fn a_job_whose_row_is_damaged_does_not_stop_the_queue() {
     }
 }
 
+/// The store is away for a moment, in the middle of a computation.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_cannot_be_read_for_a_moment_is_read_again() {
+    let away = EngineError::from(StoreError::from(std::io::Error::from_raw_os_error(5)));
+    assert!(matches!(away, EngineError::Unavailable(_)), "{away:?}");
+    let damaged = EngineError::from(StoreError::damaged("a log", "its digest has changed"));
+    assert!(matches!(damaged, EngineError::Log(_)), "{damaged:?}");
+    let fixture = Fixture::new().await;
+    let runner = script(move |job, _| match job.attempt {
+        1 => Err(away.clone()),
+        _ => Ok(finished(&job.spec)),
+    });
+    let workers = fixture.queue.start(runner).unwrap();
+    let job = fixture.submit().await;
+    let job = fixture.ended(job).await;
+    assert_eq!((job.status, job.attempt), (JobStatus::Succeeded, 2), "{:?}", job.failure);
+    workers.shutdown(LONG).await;
+}
+
 struct StoreAway;
 
 #[async_trait]

@@ -97,7 +97,6 @@ macro_rules! every_test {
                 an_abandoned_request_starts_anew,
                 retention_removes_jobs_and_their_files,
                 unnamed_blobs_are_found,
-                the_clock_is_the_databases,
             },
         );
     };

@@ -11,7 +11,7 @@ use super::error::{EngineError, Result};
 /// Where a job is. `fraction` never decreases over a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Progress {
-    /// `preparing`, `learning`, `choosing`, `refining`, `certifying`, `done`.
+    /// `preparing`, `learning`, `certifying`, `done`.
     pub phase: String,
     pub fraction: f64,
     pub epoch: Option<u64>,

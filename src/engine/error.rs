@@ -36,9 +36,12 @@ pub enum EngineError {
     Spec(#[from] SpecError),
     #[error(transparent)]
     Row(#[from] RowError),
-    /// The log could not be read (a missing chunk, a changed digest, an I/O failure of its source).
+    /// The log could not be read (a missing chunk, a changed digest).
     #[error("the log cannot be read: {0}")]
     Log(String),
+    /// What keeps the log is away; nothing is wrong with the log itself, and later it may be read.
+    #[error("the log cannot be read at the moment: {0}")]
+    Unavailable(String),
     /// The caller raised the cancel flag. Distinct from failure: nothing is wrong with the inputs.
     #[error("cancelled")]
     Cancelled,

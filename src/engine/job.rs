@@ -50,6 +50,10 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
         policy.check()?;
     }
     let guarded = Guarded::new(inputs.log, control)?;
+    let sure = Inputs { log: &guarded, ..*inputs };
+    // A split reads the log a few times and must not see its second part where the first should be; a
+    // bound for all policies does not mind what learning sees, in its many passes.
+    let inputs = if split_of(spec).is_some() { &sure } else { inputs };
     let (mut evidence, learning) = match spec.kind {
         JobKind::Evaluate => (Evidence::default(), None),
         JobKind::Learn if certify::is_automatic(spec) => learn_auto(spec, inputs, control)?,
@@ -57,8 +61,7 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     };
     let phase = control.span(0.9, 1.0);
     phase.report(Progress::phase("certifying", 0.0));
-    let inputs = Inputs { log: &guarded, ..*inputs };
-    let certificate = certify(spec, &inputs, &evidence, learning, &phase)?;
+    let certificate = certify(spec, &sure, &evidence, learning, &phase)?;
     settle(spec, &mut evidence, &certificate)?;
     control.report(Progress::phase("done", 1.0));
     Ok(Finished { certificate, evidence })
@@ -123,10 +126,7 @@ fn learn_named(
         ground.choices.push(choice);
     }
     let class = spec.policy_class.unwrap_or(PolicyClass::Lig);
-    let quantity = match certify::bounds_improvement(spec) {
-        true => Quantity::Improvement,
-        false => Quantity::Risk,
-    };
+    let quantity = learned_quantity(spec);
     let share = if quantity == Quantity::Improvement { 0.5 } else { 1.0 };
     let bound = bound_of(spec, &*ground.log, quantity, share * certify::policy_delta(spec))?;
     let problem = Problem {
@@ -150,6 +150,14 @@ fn learn_named(
         choices: ground.choices,
     };
     Ok((evidence, Some(record)))
+}
+
+/// What learning bounds from above.
+fn learned_quantity(spec: &JobSpec) -> Quantity {
+    match certify::bounds_improvement(spec) {
+        true => Quantity::Improvement,
+        false => Quantity::Risk,
+    }
 }
 
 fn policy_of(learned: &Learned, class: PolicyClass, map: FeatureMap) -> PolicyParams {
@@ -255,10 +263,7 @@ fn learn_auto(
     let control = budgeted(spec, control)?;
     let (part_one, second) = first_part(spec, inputs, &control.span(0.0, 0.7))?;
     let prior = widened(&part_one)?;
-    let quantity = match certify::bounds_improvement(spec) {
-        true => Quantity::Improvement,
-        false => Quantity::Risk,
-    };
+    let quantity = learned_quantity(spec);
     let share = match quantity {
         Quantity::Improvement => certify::REFINED_IMPROVEMENT,
         Quantity::Risk => certify::REFINED_RISK_ALONE,

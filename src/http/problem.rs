@@ -149,6 +149,10 @@ impl From<EngineError> for Problem {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Spec(error) => error.into(),
+            EngineError::Unavailable(_) => {
+                Problem::new(Code::Unavailable, "The log cannot be read; try again.")
+                    .retry_after(Duration::from_secs(5))
+            }
             other => Problem::internal(other),
         }
     }

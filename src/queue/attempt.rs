@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rayon::ThreadPool;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::Queue;
@@ -77,26 +77,42 @@ impl<'a> Attempt<'a> {
     ) -> Ended {
         let (reports, mut progress) = watch::channel(None);
         let timeline = self.timeline.clone();
+        let (stop, done) = (self.stop.clone(), Notify::new());
         let work = work(runner, self.claim, pool.clone(), self.stop.clone(), reports, timeline);
-        tokio::pin!(work);
-        let mut tick = interval(self.queue.settings().tick);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut give_up: Option<Instant> = None;
-        let end = loop {
-            tokio::select! {
-                end = &mut work => break end,
-                _ = tick.tick() => self.tick(&mut progress).await,
-                _ = stopping(&mut phase), if give_up.is_none() => {
-                    self.stop.store(true, Ordering::Relaxed);
-                    give_up = Some(Instant::now() + STOP_PATIENCE);
+        let worked = async {
+            tokio::pin!(work);
+            let mut give_up: Option<Instant> = None;
+            let end = loop {
+                tokio::select! {
+                    end = &mut work => break end,
+                    _ = stopping(&mut phase), if give_up.is_none() => {
+                        stop.store(true, Ordering::Relaxed);
+                        give_up = Some(Instant::now() + STOP_PATIENCE);
+                    }
+                    _ = sleep_until(give_up), if give_up.is_some() => break End::Abandoned,
                 }
-                _ = sleep_until(give_up), if give_up.is_some() => break End::Abandoned,
-            }
+            };
+            done.notify_one();
+            (end, give_up)
         };
+        // Side by side: the preparation may hold the very connection that a tick waits for.
+        let ((end, give_up), ()) = tokio::join!(worked, self.keep(&mut progress, &done));
         self.queue.shared.unregister(self.claim.job.id, &self.stop);
         let stopped_by_user = self.cancelled || (give_up.is_none() && self.stop.load(Ordering::Relaxed));
         let end = if self.lease_lost { End::LeaseLost } else { end };
         Ended { end, cancelled: stopped_by_user, timeline: self.timeline }
+    }
+
+    async fn keep(&mut self, progress: &mut watch::Receiver<Option<Progress>>, done: &Notify) {
+        let mut tick = interval(self.queue.settings().tick);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = done.notified() => return,
+                _ = tick.tick() => {}
+            }
+            self.tick(progress).await;
+        }
     }
 
     /// Keeps the lease with a write when there is something to say or it is time, else only looks.
@@ -128,8 +144,12 @@ impl<'a> Attempt<'a> {
             Err(StoreError::LeaseLost(_)) => self.lose_lease("it was given to another worker"),
             Err(error) => {
                 tracing::warn!(job_id = %id, %error, "a heartbeat failed");
+                let unwritable = self.queue.note_unwritable(&error);
                 // Somebody else may hold the job from here on; stop before they start.
                 if self.last_kept.elapsed() >= self.queue.settings().lease {
+                    if unwritable {
+                        self.queue.remember_unwritten(self.claim).await;
+                    }
                     self.lose_lease("the store was away for longer than the lease");
                 }
             }

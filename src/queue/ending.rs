@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::try_join3;
 use metrics::{counter, histogram};
+use tokio::sync::Notify;
 
 use super::Queue;
 use super::attempt::{End, Ended};
@@ -31,6 +32,15 @@ const RETRIES: [Duration; 4] = [
 impl Queue {
     /// Writes the ending down, or nothing where the lease is lost.
     pub async fn conclude(&self, claim: &Claim, ended: Ended) {
+        let done = Notify::new();
+        let write = async {
+            self.write_end(claim, ended).await;
+            done.notify_one();
+        };
+        tokio::join!(write, self.keep_lease(claim, &done));
+    }
+
+    async fn write_end(&self, claim: &Claim, ended: Ended) {
         let timeline = ended.timeline.clone();
         timeline.enter(STORING);
         let Some(finish) = self.finish_for(claim, ended).await else { return };
@@ -55,8 +65,11 @@ impl Queue {
                     return;
                 }
                 Err(error) => {
-                    self.note_unwritable(&error);
+                    let unwritable = self.note_unwritable(&error);
                     tracing::error!(job_id = %id, %error, "a job's end could not be written");
+                    if unwritable && wait.is_none() {
+                        self.remember_unwritten(claim).await;
+                    }
                 }
             }
             match wait {
@@ -71,10 +84,9 @@ impl Queue {
             End::LeaseLost => return None,
             End::Abandoned => Finish::Released,
             End::NotRun(RunError::Failed(failure)) => Finish::Failed(failure),
-            End::NotRun(RunError::Retry(failure)) => {
-                // What was in the way gets a moment to go.
-                tokio::time::sleep(self.settings().poll).await;
-                Finish::Retry(failure)
+            End::NotRun(RunError::Retry(failure)) => self.later(failure).await,
+            End::Computed(Computed::Returned(Err(EngineError::Unavailable(why)))) => {
+                self.later(JobFailure::new("dataset_unreadable", why)).await
             }
             End::Computed(Computed::Panicked(words)) => {
                 tracing::error!(job_id = %claim.job.id, panic = words, "the core panicked");
@@ -96,7 +108,7 @@ impl Queue {
                 Finish::Failed(JobFailure::new(code, error.to_string()))
             }
             End::Computed(Computed::Returned(Ok(finished))) => {
-                match store_files(self.store(), claim, &finished).await {
+                match store_files(self.store(), claim, *finished).await {
                     Ok(success) => Finish::Succeeded(Box::new(success)),
                     Err(error) => {
                         tracing::error!(job_id = %claim.job.id, %error, "a certificate could not be stored");
@@ -111,8 +123,66 @@ impl Queue {
         })
     }
 
+    /// What was in the way gets a moment to go.
+    async fn later(&self, failure: JobFailure) -> Finish {
+        tokio::time::sleep(self.settings().poll).await;
+        Finish::Retry(failure)
+    }
+
+    /// Keeps the lease until `done`: large results take long to store, and a full disk longer.
+    async fn keep_lease(&self, claim: &Claim, done: &Notify) {
+        let terms = self.settings().terms();
+        loop {
+            tokio::select! {
+                _ = done.notified() => return,
+                _ = tokio::time::sleep(terms.duration / 4) => {}
+            }
+            // Whoever writes the end notices by himself what is wrong.
+            let _ = self.store().repository().heartbeat(claim.job.id, claim.token, &terms, None).await;
+        }
+    }
+
+    /// Remembers a job of which nothing could be written for want of a disk that takes it, so that it
+    /// is put back as if this attempt had not been.
+    pub(super) async fn remember_unwritten(&self, claim: &Claim) {
+        self.shared.unwritten.lock().await.insert(claim.job.id, claim.token);
+    }
+
+    /// Where the disk had refused: waits no longer if it takes data again, and puts those jobs back
+    /// before anybody counts their leases as run out.
+    pub(super) async fn recover(&self) -> Result<()> {
+        let mut unwritten = self.shared.unwritten.lock().await;
+        if unwritten.is_empty() && !self.shared.unwritable.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.store().check_ready().await?;
+        while let Some((&id, &token)) = unwritten.iter().next() {
+            let finish = Finish::Postponed("the disk took no data".into());
+            match self
+                .store()
+                .repository()
+                .finish_job(id, token, &self.settings().terms(), finish.clone())
+                .await
+            {
+                Ok(job) if job.status.is_finished() => {
+                    record_end(&job, &[]);
+                    self.announce_end(&job);
+                }
+                Ok(_) => {
+                    record_return(id, &finish);
+                    self.shared.signals.notify(id);
+                }
+                Err(StoreError::LeaseLost(_)) => {}
+                Err(error) => return Err(error),
+            }
+            unwritten.remove(&id);
+        }
+        self.shared.unwritable.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Whether it was the disk that refused; workers then wait for it.
-    fn note_unwritable(&self, error: &StoreError) -> bool {
+    pub(super) fn note_unwritable(&self, error: &StoreError) -> bool {
         let unwritable = error.is_unwritable();
         if unwritable {
             self.shared.unwritable.store(true, Ordering::Relaxed);
@@ -170,24 +240,32 @@ fn files_of(finish: &Finish) -> Vec<String> {
 }
 
 /// The files first; the rows that name them are `finish_job`'s, in one transaction.
-async fn store_files(store: &Store, claim: &Claim, finished: &Finished) -> Result<Success> {
+async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result<Success> {
     let (job, token) = (&claim.job, claim.token);
     let put = async |name, bytes| store.blobs().put(job_key(job.id, token, name), bytes).await;
+    // A policy may be large, and writing it out holds up whoever shares the thread.
+    let written = tokio::task::spawn_blocking(move || {
+        let policy = finished.evidence.policy.as_ref().map(json_bytes).transpose()?;
+        Ok::<_, StoreError>((
+            json_bytes(&finished.certificate)?,
+            json_bytes(&finished.evidence)?,
+            policy,
+            finished,
+        ))
+    });
+    let written = written.await.map_err(|error| StoreError::damaged("a result", error))?;
+    let (certificate, evidence, policy, finished) = written?;
     let policy = async {
-        let Some(params) = &finished.evidence.policy else { return Ok(None) };
+        let Some((params, bytes)) = finished.evidence.policy.as_ref().zip(policy) else { return Ok(None) };
         let id = PolicyId::new();
-        let blob = store.blobs().put(policy_key(id), json_bytes(params)?).await?;
+        let blob = store.blobs().put(policy_key(id), bytes).await?;
         Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)))
     };
     // Together, because each waits for the disk.
-    let (certificate, evidence, policy) = try_join3(
-        put("certificate.json", json_bytes(&finished.certificate)?),
-        put("evidence.json", json_bytes(&finished.evidence)?),
-        policy,
-    )
-    .await?;
+    let (certificate, evidence, policy) =
+        try_join3(put("certificate.json", certificate), put("evidence.json", evidence), policy).await?;
     let result = summary(&finished.certificate, policy.as_ref().map(|policy| policy.id));
-    let (drawn, signing_key) = (Arc::new(finished.certificate.clone()), store.signing_key().cloned());
+    let (drawn, signing_key) = (Arc::new(finished.certificate), store.signing_key().cloned());
     Ok(Success { result, certificate, evidence, policy, drawn, signing_key })
 }
 

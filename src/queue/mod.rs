@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 
-use crate::store::{Job, JobId, LeaseTerms, NewJob, QueueLimits, Result, Store, Workspace};
+use crate::store::{Job, JobId, LeaseTerms, LeaseToken, NewJob, QueueLimits, Result, Store, Workspace};
 
 pub use resolve::{ResolveError, resolve};
 pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
@@ -86,6 +86,8 @@ struct Shared {
     /// Set when an ending could not be written for want of a disk that takes it: no job starts
     /// until the disk does again, for its result would have nowhere to go.
     unwritable: AtomicBool,
+    /// Jobs of which not even that could be written, with the leases under which they ran.
+    unwritten: tokio::sync::Mutex<HashMap<JobId, LeaseToken>>,
     ended: broadcast::Sender<Job>,
 }
 
@@ -98,6 +100,7 @@ impl Queue {
             work: Notify::new(),
             running: Mutex::default(),
             unwritable: AtomicBool::new(false),
+            unwritten: tokio::sync::Mutex::default(),
             ended: broadcast::channel(256).0,
         };
         Queue { shared: Arc::new(shared) }

@@ -1,7 +1,6 @@
 //! Workers: each claims a job, sees it through, and claims the next.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use metrics::counter;
@@ -98,11 +97,7 @@ impl Worker {
 
     async fn next(&self) -> Result<Option<Claim>> {
         let (store, terms) = (self.queue.store(), self.queue.settings().terms());
-        let unwritable = &self.queue.shared.unwritable;
-        if unwritable.load(Ordering::Relaxed) {
-            store.check_ready().await?;
-            unwritable.store(false, Ordering::Relaxed);
-        }
+        self.queue.recover().await?;
         for job in store.repository().expire_leases(&terms).await? {
             tracing::warn!(job_id = %job.id, attempt = job.attempt, "a job's process stopped answering");
             if job.status.is_finished() {

@@ -154,7 +154,7 @@ impl From<StoreError> for EngineError {
         if error.is_transient() {
             // The cause may name files and hosts: it is for the log, not for whoever reads the job.
             tracing::warn!(%error, "a log could not be read");
-            return EngineError::Log("the store could not be reached".into());
+            return EngineError::Unavailable("the store could not be reached".into());
         }
         EngineError::Log(error.to_string())
     }

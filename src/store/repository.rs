@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::error::Result;
-use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
+use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Workspace};
 use super::page::{Page, PageRequest};
 use super::records::*;
 use crate::engine::certificate::PublicKey;
@@ -147,7 +147,6 @@ pub trait Idempotency: Send + Sync {
 pub trait Upkeep: Send + Sync {
     /// Cheap, and fails when the database is away.
     async fn ping(&self) -> Result<()>;
-    async fn now(&self) -> Result<Timestamp>;
     /// Reads the whole database and fails with `Damaged` where it is not in order.
     async fn check_integrity(&self) -> Result<()>;
     /// Deletes jobs that finished longer ago than `age`, with their events and the policies that

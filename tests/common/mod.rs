@@ -158,7 +158,7 @@ fn spawn(
 fn serve(data: &std::path::Path, environment: &[(String, String)]) -> Command {
     let mut command = Command::new(BINARY);
     // The tests' own variables would be unknown settings.
-    for own in ["CRASHES", "CRASH_SEED", "LOAD_SECONDS", "SOAK_JOBS"] {
+    for own in ["CRASHES", "CRASH_SEED", "LOAD_SECONDS", "SOAK_JOBS", "NO_DISK_TESTS"] {
         command.env_remove(format!("GUARANTOR_{own}"));
     }
     command.arg("serve").env("GUARANTOR_LISTEN", "127.0.0.1:0").env("GUARANTOR_DATA_DIR", data);

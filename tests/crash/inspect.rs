@@ -9,7 +9,7 @@ use guarantor::store::{DatasetId, JobId, JobStatus, PolicyId, Store, Workspace};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{Connection, Row, SqliteConnection};
 
-use crate::common::Client;
+use crate::common::{Client, files};
 use crate::workload::{KnownDataset, Op, Worker};
 
 /// For so long no job changes its status, its attempt or its progress: those that are left are stuck.
@@ -135,8 +135,8 @@ impl Inspector {
 
     fn check_files(&self, rows: &Rows, kill: u64) -> Vec<PathBuf> {
         let root = self.directory.join("blobs");
-        let mut found = BTreeMap::new();
-        walk(&root, &mut found);
+        let found = files(&root).into_iter().map(|(file, bytes)| (PathBuf::from(file), bytes));
+        let mut found: BTreeMap<PathBuf, u64> = found.collect();
         for (key, bytes) in &rows.blobs {
             let file = found.remove(&root.join(key));
             assert_eq!(file, Some(*bytes), "after kill {kill}: the file {key}");
@@ -147,17 +147,6 @@ impl Inspector {
 
 fn is_end(status: &str) -> bool {
     JobStatus::from_name(status).unwrap().is_finished()
-}
-
-fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, u64>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_dir() {
-            walk(&entry.path(), found);
-        } else {
-            found.insert(entry.path(), entry.metadata().unwrap().len());
-        }
-    }
 }
 
 async fn read_rows(directory: &Path) -> Rows {

@@ -93,11 +93,3 @@ pub async fn unnamed_blobs_are_found(repository: &dyn Repository) {
     repository.delete_dataset(&dataset.workspace, dataset.id).await.unwrap();
     assert_eq!(repository.unnamed_blobs(&keys).await.unwrap(), keys);
 }
-
-pub async fn the_clock_is_the_databases(repository: &dyn Repository) {
-    repository.ping().await.unwrap();
-    let before = repository.now().await.unwrap();
-    let created = dataset(repository, "a").await.created_at;
-    let after = repository.now().await.unwrap();
-    assert!(before <= created && created <= after, "{before} {created} {after}");
-}

@@ -136,21 +136,40 @@ fn a_flipped_bit_in_a_log_is_found_wherever_it_is() {
 #[test]
 fn another_log_in_its_place_is_found() {
     let it = Certified::new();
-    let other = it.client().dataset(999);
-    let other = it.blobs().join("datasets").join(other);
-    let other = fs::read_dir(other).unwrap().next().unwrap().unwrap().path();
+    let part = |dataset: &str| -> PathBuf {
+        fs::read_dir(it.blobs().join("datasets").join(dataset)).unwrap().next().unwrap().unwrap().path()
+    };
     // Readable, but not what was certified: first with another length, then with the same.
-    let (log, mut bytes) = (it.log(), fs::read(other).unwrap());
-    fs::write(&log, &bytes).unwrap();
+    let (place, sound) = (it.log(), fs::read(it.log()).unwrap());
+    fs::copy(part(&it.client().dataset(999)), &place).unwrap();
     assert_failed(&it.learn(), "dataset_unreadable", &it.dataset);
-    bytes.clear();
-    fs::write(&log, &bytes).unwrap();
-    assert_failed(&it.learn(), "dataset_unreadable", &it.dataset);
+    let other = sound_log_of_length(&it.client(), sound.len() as u64, &part);
+    assert_ne!(fs::read(&other).unwrap(), sound);
+    fs::copy(&other, &place).unwrap();
+    let failed = it.learn();
+    assert_failed(&failed, "dataset_unreadable", &it.dataset);
+    assert!(failed["error"]["message"].as_str().unwrap().contains("digest"), "{failed}");
     assert_eq!(
         it.client().get(&format!("/v1/jobs/{}/gate", it.job)).status,
         200,
         "what was certified stays so"
     );
+}
+
+/// The file of a sound log whose rows were exchanged, such that it is as long as the other.
+fn sound_log_of_length(client: &Client, length: u64, part: &dyn Fn(&str) -> PathBuf) -> PathBuf {
+    let rows: Vec<String> = log(1000).lines().map(str::to_owned).collect();
+    for (a, b) in (0..40).flat_map(|a| (a + 1..40).map(move |b| (a, b))) {
+        let mut rows = rows.clone();
+        rows.swap(a, b);
+        let dataset = id_of(&client.upload("?outcome=reward", &(rows.join("\n") + "\n")).expect(201));
+        let file = part(&dataset);
+        if fs::metadata(&file).unwrap().len() == length {
+            return file;
+        }
+        client.delete(&format!("/v1/datasets/{dataset}"));
+    }
+    panic!("no other log is {length} bytes long");
 }
 
 #[test]

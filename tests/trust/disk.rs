@@ -6,13 +6,30 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
+use guarantor::engine::control::Progress;
+use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
+use guarantor::store::{Job, JobStatus, Store};
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Client, Server, id_of, log};
+use crate::common::{Answer, Client, Server, files, id_of, log};
+use crate::support::{dataset, finished, new_job};
 
 const LONG: Duration = Duration::from_secs(120);
+
+/// A test that does not run must not look as if it had: where neither mounting nor another user is to be
+/// had, `GUARANTOR_NO_DISK_TESTS=1` says that this is known.
+fn cannot_run(why: String) {
+    assert!(
+        std::env::var_os("GUARANTOR_NO_DISK_TESTS").is_some(),
+        "{why}; set GUARANTOR_NO_DISK_TESTS=1 to go on without this test"
+    );
+    println!("NOT TESTED HERE: {why}");
+}
 
 /// A file system of a few megabytes, unmounted when dropped. None where mounting is not allowed.
 struct SmallDisk {
@@ -28,10 +45,7 @@ impl SmallDisk {
         match mount {
             Ok(output) if output.status.success() => Some(SmallDisk { place }),
             other => {
-                println!(
-                    "NOT TESTED HERE: a full disk under the server, for nothing can be mounted ({other:?}); \
-                          `full_and_read_only_are_told_apart` has tested how such errors are read"
-                );
+                cannot_run(format!("no file system can be mounted ({other:?})"));
                 None
             }
         }
@@ -54,7 +68,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(self.place.path()).status();
+        let unmounted = Command::new("umount").arg("--lazy").arg(self.place.path()).status();
         if !std::thread::panicking() {
             assert!(unmounted.unwrap().success());
         }
@@ -98,8 +112,7 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     let kind = [("content-type", "application/vnd.apache.parquet")];
     let refused = client.send("POST", "/v1/datasets", &kind, Some(&vec![0; 1 << 20]));
     refused.problem(507, "insufficient_storage");
-    let staged =
-        |root: &Path| walk(root).into_iter().filter(|file| file.to_string_lossy().contains('#')).count();
+    let staged = |root: &Path| files(root).iter().filter(|(file, _)| file.contains('#')).count();
     until("a refused upload's beginning is removed", || staged(&disk.data().join("blobs")) == 0);
 
     // Full to the last block.
@@ -139,6 +152,8 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     for job in &accepted {
         let done = client.finish(job);
         assert_eq!(done["status"], "succeeded", "{done}");
+        // What the disk refused was no fault of theirs.
+        assert_eq!(done["attempt"], 1, "{done}");
     }
     // Nothing of it has hurt the data, as the next start finds.
     server.kill();
@@ -150,17 +165,62 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     assert_eq!(done["status"], "succeeded", "{done}");
 }
 
-fn walk(root: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(root).into_iter().flatten() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(walk(&path));
-        } else {
-            found.push(path);
-        }
+/// Computes and reports until it is stopped; in its second life it is done at once.
+struct Restless {
+    lives: AtomicUsize,
+    began: Mutex<mpsc::Sender<()>>,
+    stopped: Mutex<mpsc::Sender<()>>,
+}
+
+#[async_trait]
+impl Runner for Arc<Restless> {
+    async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
+        let (this, spec) = (self.clone(), job.spec.clone());
+        Ok(Box::new(move |control| {
+            if this.lives.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok(finished(&spec));
+            }
+            this.began.lock().unwrap().send(()).unwrap();
+            for step in 0u64.. {
+                control.report(Progress::phase("learning", (step % 1000) as f64 / 1000.0));
+                if let Err(stopped) = control.check() {
+                    this.stopped.lock().unwrap().send(()).unwrap();
+                    return Err(stopped);
+                }
+            }
+            unreachable!()
+        }))
     }
-    found
+}
+
+/// The database itself is full: neither the lease can be kept nor the job put back, until there is room.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_a_full_disk_took_costs_no_attempt() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let store = Store::open(&disk.data()).await.unwrap();
+    let settings = QueueSettings {
+        workers: 1,
+        threads_per_job: 1,
+        lease: Duration::from_millis(300),
+        max_attempts: 1,
+        poll: Duration::from_millis(20),
+        tick: Duration::from_millis(1),
+        ..QueueSettings::default()
+    };
+    let queue = Queue::new(store.clone(), settings);
+    let (began, has_begun) = mpsc::channel();
+    let (stopped, has_stopped) = mpsc::channel();
+    let (began, stopped) = (Mutex::new(began), Mutex::new(stopped));
+    let runner = Arc::new(Restless { lives: AtomicUsize::new(0), began, stopped });
+    let workers = queue.start(Arc::new(runner)).unwrap();
+    let job = queue.submit(new_job(&dataset(store.repository(), "a").await)).await.unwrap();
+    tokio::task::block_in_place(|| has_begun.recv_timeout(LONG).unwrap());
+    let filler = disk.fill(0);
+    tokio::task::block_in_place(|| has_stopped.recv_timeout(LONG).unwrap());
+    std::fs::remove_file(filler).unwrap();
+    let done = queue.wait(&job.workspace, job.id, LONG).await.unwrap();
+    assert_eq!((done.status, done.attempt), (JobStatus::Succeeded, 1), "{:?}", done.failure);
+    workers.shutdown(LONG).await;
 }
 
 /// Permissions do not stop root, so the server must be somebody else.
@@ -191,9 +251,7 @@ fn a_directory_that_cannot_be_written_is_503_and_recovers() {
         std::os::unix::fs::chown(&data, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     let Some(server) = Server::start_as(root.then_some(NOBODY), &data) else {
-        println!(
-            "NOT TESTED HERE: a read-only directory under the server: user {NOBODY} cannot run the binary"
-        );
+        cannot_run(format!("user {NOBODY} cannot run the binary"));
         return;
     };
     let client = server.client();

@@ -24,10 +24,6 @@ pub const LAMBDA_POINTS: usize = 32;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Control {
     Constant(f64),
-    /// ĉ(x, a) ∈ [−max, 0].
-    Model {
-        max: f64,
-    },
     /// ĉ(x, a), shrunk on the contexts where it would let z exceed 0.9/λ, and centred on π0 where
     /// κ = 1 (see `given.rs`, which alone takes it).
     Shrunk,
@@ -45,7 +41,6 @@ pub struct Choice {
 fn z_max(control: Control, tau: f64, kappa: u8) -> f64 {
     let depth = match control {
         Control::Constant(xi) => -xi,
-        Control::Model { max } => max,
         // Shrinking keeps z below 0.9/λ for any λ up to 0.9.
         Control::Shrunk => 0.0,
     };
@@ -53,7 +48,7 @@ fn z_max(control: Control, tau: f64, kappa: u8) -> f64 {
 }
 
 /// The largest λ that leaves 1 − λz well above 0.
-pub fn lambda_max(control: Control, tau: f64, kappa: u8) -> f64 {
+fn lambda_max(control: Control, tau: f64, kappa: u8) -> f64 {
     let z_max = z_max(control, tau, kappa);
     if z_max > 0.0 { 0.9 / z_max } else { 1.0 }
 }
@@ -107,7 +102,6 @@ impl Betting {
         let member = self.choices[choice];
         let (xi, cost_model_max) = match member.control {
             Control::Constant(xi) => (Some(xi), None),
-            Control::Model { max } => (None, Some(max)),
             Control::Shrunk => (None, Some(1.0)),
         };
         Terms {
@@ -127,13 +121,12 @@ impl Betting {
     }
 }
 
-/// The control variate of action a: ξ or ĉ(x, a).
+/// ξ, the same for all actions.
 #[inline]
-pub(super) fn control_of(control: Control, model: Option<&[f64]>, a: usize) -> f64 {
+pub(super) fn constant_of(control: Control) -> f64 {
     match control {
         Control::Constant(xi) => xi,
-        // A missing model is caught before a bound is made; NaN here can only end in an error.
-        Control::Model { max } => model.map_or(f64::NAN, |m| m[a].clamp(-max, 0.0)),
+        // `given.rs` takes this one by itself; NaN here can only end in an error.
         Control::Shrunk => f64::NAN,
     }
 }
@@ -164,7 +157,7 @@ fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) {
                 *h += weights[j] * plain;
                 continue;
             }
-            let xi = control_of(choice.control, seen.cost_model, a);
+            let xi = constant_of(choice.control);
             let mut z = shift;
             if xi != 0.0 {
                 z += expected_control(xi, full.map_or(f64::NAN, |f| f[a]), tau);

@@ -27,7 +27,7 @@ impl Catoni {
         log_penalty(self.sample.rows, self.delta)
     }
 
-    /// The bound at one λ, the paper's own form.
+    /// The bound at one λ, the paper's own form, which the tests hold the other to.
     pub fn at_lambda(&self, r: f64, kl: f64, lambda: f64) -> f64 {
         let k = kl + self.penalty();
         -(-self.tau * lambda * r - k / self.sample.rows as f64).exp_m1() / (self.tau * lambda.exp_m1())

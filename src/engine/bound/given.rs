@@ -3,7 +3,7 @@
 //! is tighter. With w = π(a_i|x_i)/max(π0(a_i|x_i), τ),
 //!   z_i = w(c_i − ξ) + ξ Σ_a π(a|x_i) min(π0(a|x_i)/τ, 1) − κc_i,  S_λ = Σ_i ln(1 − λz_i).
 
-use super::betting::{control_of, expected_control};
+use super::betting::{constant_of, expected_control};
 use super::{Betting, Choice, ControlVariate, Seen};
 
 /// π on one context: all of it, or of the logged actions only, a row each.
@@ -82,10 +82,9 @@ impl Centre {
                 Centre::shrunk(pi, full, model, choice.tau, kappa, LIMIT / choice.lambda)
             }
             (Played::All(pi), Some(full)) => {
-                let term = |(a, (pi, &p)): (usize, (&f64, &f64))| {
-                    pi * expected_control(control_of(choice.control, seen.cost_model, a), p, choice.tau)
-                };
-                Centre { expected: pi.iter().zip(full).enumerate().map(term).sum(), shrink: 1.0 }
+                let xi = constant_of(choice.control);
+                let term = |(pi, &p): (&f64, &f64)| pi * expected_control(xi, p, choice.tau);
+                Centre { expected: pi.iter().zip(full).map(term).sum(), shrink: 1.0 }
             }
             // Refused before a bound is made; NaN here can only end in an error.
             _ => Centre { expected: f64::NAN, shrink: f64::NAN },
@@ -124,7 +123,7 @@ impl Centre {
             let model = seen.cost_model.map_or(f64::NAN, |m| m[action].clamp(-1.0, 0.0));
             (weight - k) * (cost - self.shrink * model) + self.expected
         } else {
-            let xi = control_of(choice.control, seen.cost_model, action);
+            let xi = constant_of(choice.control);
             weight * (cost - xi) + self.expected - k * cost
         }
     }

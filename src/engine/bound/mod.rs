@@ -11,7 +11,7 @@ pub mod london_sandler;
 use super::certificate::Terms;
 use super::log::Context;
 
-pub use betting::{Betting, Choice, Control as ControlVariate, LAMBDA_POINTS, lambda_grid, lambda_max};
+pub use betting::{Betting, Choice, Control as ControlVariate, LAMBDA_POINTS, lambda_grid};
 pub use catoni::Catoni;
 pub use cbb::Cbb;
 pub use given::{GivenBetting, Played, z_values};

@@ -48,7 +48,8 @@ pub struct Problem<'a> {
     pub bound: &'a dyn Bound,
     pub class: PolicyClass,
     pub prior: &'a Gaussian,
-    /// What KL is multiplied by: 1 for a bound; less only where no bound is claimed of the result.
+    /// What KL is multiplied by: 1 for a bound, and so everywhere in the service. Less makes it overfit, which
+    /// the tests of validity need in order to see that certificates of such a policy hold all the same.
     pub kl_weight: f64,
     pub seed: u64,
 }

@@ -1,6 +1,7 @@
-//! A log that must not change while a job runs. Learning may see what it will: a bound holds for any
-//! policy. But a certificate's passes must all read the rows that were there when the job began, whose
-//! digest was checked, or their sums do not belong together.
+//! A log that must not change while a job runs. A certificate's passes must all read the rows that were
+//! there when the job began, whose digest was checked, or their sums do not belong together. A split's
+//! learning must too: what it makes of the first part is certified as if it were independent of the
+//! second. Other learning may see what it will, for a bound from a fixed prior holds for any policy.
 
 use rayon::prelude::*;
 

@@ -106,7 +106,7 @@ fn temporary(memory: &LogMemory) -> Result<File> {
 fn not_written(error: std::io::Error) -> EngineError {
     tracing::warn!(%error, "a log could not be put down");
     let why = "it is larger than max_log_memory_bytes and could not be put down in a temporary file";
-    EngineError::Log(format!("{why} ({})", error.kind()))
+    EngineError::Unavailable(format!("{why} ({})", error.kind()))
 }
 
 /// Puts rows where their chunk is in the file.

@@ -88,7 +88,7 @@ impl SpooledLog {
         let (size, from) = (self.record.bytes(), self.starts[index]);
         let mut bytes = vec![0; (self.starts[index + 1] - from) as usize * size];
         let read = self.file.read_exact_at(&mut bytes, from * size as u64);
-        read.map_err(|error| EngineError::Log(format!("its temporary file: {error}")))?;
+        read.map_err(|error| EngineError::Unavailable(format!("its temporary file: {error}")))?;
         let hashes = (from..).zip(bytes.chunks_exact(size)).map(|(at, record)| self.hash(at, record));
         if hashes.fold(0, u64::wrapping_add) != self.sums[index] {
             return Err(EngineError::Log(format!("chunk {index} of its temporary file has changed")));

@@ -5,9 +5,8 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::policies::policy_user;
-use super::{Sqlite, Write, micros, now};
+use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
-use crate::store::ids::Timestamp;
 use crate::store::repository::Upkeep;
 
 /// Jobs a transaction, so that a sweep never keeps other writers waiting for long.
@@ -42,10 +41,6 @@ impl Upkeep for Sqlite {
     async fn ping(&self) -> Result<()> {
         sqlx::query("SELECT 1 FROM schema_version LIMIT 1").fetch_one(&self.readers).await?;
         Ok(())
-    }
-
-    async fn now(&self) -> Result<Timestamp> {
-        now(&mut *self.readers.acquire().await?).await
     }
 
     async fn check_integrity(&self) -> Result<()> {
