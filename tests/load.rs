@@ -64,7 +64,7 @@ impl Seen {
 }
 
 fn small_job(dataset: &str) -> Value {
-    json!({"dataset_id": dataset, "bound": "cbb", "optimizer": {"preset": "paper", "epochs": 3}})
+    json!({"dataset_id": dataset, "bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 3}})
 }
 
 fn upload_and_submit(client: &Client, seen: &Seen) {

@@ -37,7 +37,7 @@ fn write(client: &Client, answered: &Mutex<Answered>, stop: &AtomicBool) {
             client.send("POST", &format!("/v1/datasets/{id}/rows"), &more, Some(rows.as_bytes())).expect(201);
         answered.lock().unwrap().datasets.insert(id.clone(), known(&longer));
         let job = client
-            .submit(json!({"dataset_id": id, "bound": "cbb", "optimizer": {"preset": "paper", "epochs": 2}}));
+            .submit(json!({"dataset_id": id, "bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 2}}));
         client.finish(&job);
         answered.lock().unwrap().jobs.push(job);
         // Every other one goes, so that files vanish under the backup.
@@ -101,7 +101,7 @@ fn check_copy(copy: &Path, before: &Answered, after: &Answered) {
     assert!(!listed.is_empty());
     for dataset in listed {
         let job =
-            client.submit(json!({"dataset_id": dataset["id"], "bound": "cbb", "optimizer": {"preset": "paper", "epochs": 1}}));
+            client.submit(json!({"dataset_id": dataset["id"], "bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 1}}));
         let done = client.finish(&job);
         assert_eq!(done["status"], "succeeded", "{done}");
     }

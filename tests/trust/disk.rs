@@ -166,16 +166,18 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
 }
 
 /// Computes and reports until it is stopped; in its second life it is done at once.
-struct Restless {
+struct Restless(Arc<Lives>);
+
+struct Lives {
     lives: AtomicUsize,
     began: Mutex<mpsc::Sender<()>>,
     stopped: Mutex<mpsc::Sender<()>>,
 }
 
 #[async_trait]
-impl Runner for Arc<Restless> {
+impl Runner for Restless {
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
-        let (this, spec) = (self.clone(), job.spec.clone());
+        let (this, spec) = (self.0.clone(), job.spec.clone());
         Ok(Box::new(move |control| {
             if this.lives.fetch_add(1, Ordering::SeqCst) > 0 {
                 return Ok(finished(&spec));
@@ -211,7 +213,7 @@ async fn a_lease_that_a_full_disk_took_costs_no_attempt() {
     let (began, has_begun) = mpsc::channel();
     let (stopped, has_stopped) = mpsc::channel();
     let (began, stopped) = (Mutex::new(began), Mutex::new(stopped));
-    let runner = Arc::new(Restless { lives: AtomicUsize::new(0), began, stopped });
+    let runner = Restless(Arc::new(Lives { lives: AtomicUsize::new(0), began, stopped }));
     let workers = queue.start(Arc::new(runner)).unwrap();
     let job = queue.submit(new_job(&dataset(store.repository(), "a").await)).await.unwrap();
     tokio::task::block_in_place(|| has_begun.recv_timeout(LONG).unwrap());
