@@ -29,17 +29,17 @@ pub enum Principle {
 
 impl Principle {
     /// The λ to choose from, the heaviest first; CRM's last is plain cIPS.
-    pub fn grid(self) -> [f64; 5] {
+    pub fn grid(self) -> [f64; 7] {
         match self {
-            Principle::SampleVariance => [30.0, 10.0, 3.0, 1.0, 0.0],
-            Principle::Bayesian => [1e-3, 1e-4, 1e-5, 1e-6, 1e-7],
+            Principle::SampleVariance => [300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.0],
+            Principle::Bayesian => [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9],
         }
     }
 
     /// Whether a λ beyond the grid might have been better still. Below 0 there is none.
     pub fn at_an_end(self, lambda: f64) -> bool {
         let grid = self.grid();
-        lambda == grid[0] || (lambda == grid[4] && lambda > 0.0)
+        lambda == grid[0] || (lambda == grid[6] && lambda > 0.0)
     }
 }
 
@@ -364,8 +364,8 @@ mod tests {
     #[test]
     fn an_end_of_the_grid_is_one_unless_it_is_nothing_at_all() {
         let ends = |p: Principle| p.grid().map(|lambda| p.at_an_end(lambda));
-        assert_eq!(ends(Principle::SampleVariance), [true, false, false, false, false]);
-        assert_eq!(ends(Principle::Bayesian), [true, false, false, false, true]);
+        assert_eq!(ends(Principle::SampleVariance), [true, false, false, false, false, false, false]);
+        assert_eq!(ends(Principle::Bayesian), [true, false, false, false, false, false, true]);
     }
 
     #[test]
