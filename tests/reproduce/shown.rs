@@ -4,7 +4,8 @@ use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind};
 use guarantor::reproduce::claims::{Claim, claims};
 use guarantor::reproduce::lines::{Line, Promise, of_figure};
 use guarantor::reproduce::pictures::picture;
-use guarantor::reproduce::rows::{Row, Summary};
+use guarantor::reproduce::report;
+use guarantor::reproduce::rows::{self, Row, Summary};
 use guarantor::reproduce::table::tables;
 
 const ALPHAS: [f64; 2] = [0.1, 1.0];
@@ -288,4 +289,18 @@ fn a_line_asks_for_its_bound() {
     let zero = Line::Cbb0.request(Promise::Certified, -0.7, 3);
     assert_eq!((zero.bound, zero.xi), (Some(BoundKind::Cbb), Some(0.0)));
     assert_eq!(zero.baseline, Some(Baseline { kind: BaselineKind::Certified, risk: None }));
+}
+
+/// docs/reproduction.md shows what `guarantor reproduce --out docs/reproduction` wrote, line for line.
+#[test]
+fn the_documented_tables_are_those_of_the_documented_rows() {
+    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let rows = rows::read(&docs.join("reproduction/results.csv")).unwrap();
+    let tables = std::fs::read_to_string(docs.join("reproduction/tables.md")).unwrap();
+    assert_eq!(report::text(&rows), tables, "tables.md is not what results.csv says");
+    let document = std::fs::read_to_string(docs.join("reproduction.md")).unwrap();
+    let shown: std::collections::HashSet<&str> = document.lines().collect();
+    for line in tables.lines().filter(|line| line.starts_with('|')) {
+        assert!(shown.contains(line), "docs/reproduction.md lacks {line}");
+    }
 }
