@@ -11,7 +11,7 @@ use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
 use super::log::{Chunk, LogSource};
 use super::numerics::sum::Sum;
-use super::policy::{Policy, PolicyParams, Resolution, Scratch};
+use super::policy::{Policy, PolicyParams, Scratch};
 
 /// Whose propensities are measured.
 #[derive(Clone, Copy)]
@@ -95,7 +95,7 @@ pub fn measure(
 ) -> Result<Measured> {
     // Made once for all chunks: the points of a mixed logit cost more than a chunk does.
     let link = match subject {
-        Subject::Policy(policy) => Some(policy.link(Resolution::Fine)),
+        Subject::Policy(policy) => Some(policy.link()),
         Subject::Logged(_) => None,
     };
     let player = Player { subject, link: link.as_deref() };

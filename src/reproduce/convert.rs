@@ -11,7 +11,7 @@ use super::logging;
 use crate::engine::error::Result;
 use crate::engine::learn::adam::shuffled;
 use crate::engine::log::{Contexts, MemoryLog};
-use crate::engine::policy::{FeatureMap, PolicyParams, Resolution, pick};
+use crate::engine::policy::{FeatureMap, PolicyParams, pick};
 
 /// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and log with it.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,7 +152,7 @@ pub fn true_risk(policy: &PolicyParams, examples: &Examples) -> Result<f64> {
 
 /// Σ_{a∈y} π(a|x) of each example.
 pub fn rewards(policy: &PolicyParams, examples: &Examples) -> Result<Vec<f64>> {
-    let (n, link) = (examples.len(), policy.link(Resolution::Fine));
+    let (n, link) = (examples.len(), policy.link());
     let block = |block: usize| -> Result<Vec<f64>> {
         let (from, to) = (block * BLOCK, ((block + 1) * BLOCK).min(n));
         let pi = policy.propensities_by(&*link, examples.x.slice(s![from..to, ..]))?;

@@ -6,7 +6,7 @@ use guarantor::engine::bound::{Bound, Seen};
 use guarantor::engine::control::unattended;
 use guarantor::engine::learn::bound_learner::{Gaussian, Learner, Problem, minimise};
 use guarantor::engine::log::{LogSource, MemoryLog};
-use guarantor::engine::policy::{Resolution, Scratch};
+use guarantor::engine::policy::Scratch;
 use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn by_chain(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -
     let statistic = measured(log, &policy, &held).statistics;
     let outer = held.value_and_gradient(&statistic, q.kl(prior));
     let scale = outer.d_statistics[0] / log.shape().contexts as f64;
-    let (link, mut scratch, k) = (policy.link(Resolution::Fine), Scratch::default(), q.mean.ncols());
+    let (link, mut scratch, k) = (policy.link(), Scratch::default(), q.mean.ncols());
     let squared = (q.scale / prior.scale).powi(2);
     let mut d_mean = (&q.mean - &prior.mean) * (outer.d_kl / prior.scale.powi(2));
     let mut d_log_scale = outer.d_kl * q.mean.len() as f64 * (squared - 1.0);

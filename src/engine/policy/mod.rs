@@ -13,7 +13,7 @@ pub use features::{FeatureMap, standardise};
 pub use lig::{Lig, standard_normal};
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
-pub use params::{PolicyKind, PolicyParams, Resolution, pick};
+pub use params::{PolicyKind, PolicyParams, pick};
 pub use softmax::Softmax;
 
 /// Working memory of one thread, kept between contexts.

@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{FeatureMap, Lig, LigFast, MixedLogit, Policy, Scratch, Softmax};
+use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
 use crate::engine::certificate::digest_of;
 use crate::engine::error::{EngineError, Result, SpecError};
 use crate::engine::numerics::product;
@@ -54,13 +54,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// How finely integrals are evaluated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolution {
-    Learning,
-    /// For certificates.
-    Fine,
-}
+/// Points by which a mixed logit is integrated.
+const DRAWS: usize = 4096;
 
 impl PolicyParams {
     pub fn kind(&self) -> PolicyKind {
@@ -158,23 +153,16 @@ impl PolicyParams {
         digest_of(self)
     }
 
-    /// The map from scores to propensities.
-    pub fn link(&self, resolution: Resolution) -> Box<dyn Policy> {
+    /// The map from scores to propensities, at the resolution of certificates.
+    pub fn link(&self) -> Box<dyn Policy> {
         match self {
             PolicyParams::Softmax { inverse_temperature, .. } => {
                 Box::new(Softmax { inverse_temperature: *inverse_temperature })
             }
             PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
-            PolicyParams::Lig { scale, .. } => match resolution {
-                Resolution::Learning => Box::new(LigFast { scale: *scale }),
-                Resolution::Fine => Box::new(Lig::fine(*scale, self.n_actions())),
-            },
+            PolicyParams::Lig { scale, .. } => Box::new(Lig::fine(*scale, self.n_actions())),
             PolicyParams::MixedLogit { scale, .. } => {
-                let draws = match resolution {
-                    Resolution::Learning => 64,
-                    Resolution::Fine => 4096,
-                };
-                Box::new(MixedLogit::new(*scale, self.n_actions(), draws))
+                Box::new(MixedLogit::new(*scale, self.n_actions(), DRAWS))
             }
         }
     }
@@ -217,7 +205,7 @@ impl PolicyParams {
 
     /// π(·|x) of each context, at the resolution of certificates; sums to 1 or fails.
     pub fn propensities(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
-        self.propensities_by(&*self.link(Resolution::Fine), x)
+        self.propensities_by(&*self.link(), x)
     }
 
     /// The same with a link that was made before, for callers that come with many blocks of contexts.
