@@ -50,7 +50,7 @@ fn row(figure: u8, (line, promise): (Line, Promise), alpha: f64, interactions: u
         test_error: 0.01,
         own_improvement: (line == Line::Auto).then_some(0.42),
         own_error: (line == Line::Auto).then_some(0.005),
-        lambda: line.related().map(|principle| principle.grid()[1]),
+        lambda: line.related().map(|principle| principle.grid()[3]),
         termination: None,
         numerical_slack: None,
         decision: None,
@@ -235,10 +235,10 @@ fn figure_4_has_the_bounds_own_rows_and_figure_5_the_chosen_lambda() {
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
-    let text = tables(&with(one(5, Line::BayesianCrm, 1.0), |r| r.lambda = Some(1e-7)), 5);
+    let text = tables(&with(one(5, Line::BayesianCrm, 1.0), |r| r.lambda = Some(1e-9)), 5);
     for line in [
         "| CRM/SVP                            |     10, 10 |      10, 10 |",
-        "| Bayesian CRM                       | 1e-4, 1e-4 | 1e-7*, 1e-4 |",
+        "| Bayesian CRM                       | 1e-6, 1e-6 | 1e-9*, 1e-6 |",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
