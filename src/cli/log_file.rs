@@ -74,12 +74,12 @@ pub struct LogFile<'a> {
 
 impl LogArgs {
     pub fn file(&self) -> Result<LogFile<'_>, Failure> {
-        let format = match (format_of(&self.file, self.format)?, self.hash_dims) {
-            (Format::Dsjson(_), Some(dims)) => Format::Dsjson(Hashing { dims }),
-            (Format::Obd(_), Some(dims)) => Format::Obd(Hashing { dims }),
-            (_, Some(_)) => return Err("--hash-dims goes with --format dsjson and --format obd".into()),
-            (format, None) => format,
+        let named = format_of(&self.file, self.format)?;
+        let format = match self.hash_dims {
+            Some(dims) => named.with_hash_dims(dims),
+            None => Some(named),
         };
+        let format = format.ok_or("--hash-dims goes with --format dsjson and --format obd")?;
         Ok(LogFile {
             file: &self.file,
             format,
@@ -91,14 +91,12 @@ impl LogArgs {
     }
 
     fn outcome(&self, format: Format) -> Result<Outcome, Failure> {
-        let unsaid = if matches!(format, Format::Obd(_)) { OutcomeArg::Reward } else { OutcomeArg::Cost };
-        let (kind, usual) = match self.outcome.unwrap_or(unsaid) {
-            OutcomeArg::Cost => (OutcomeKind::Cost, Outcome::default()),
-            OutcomeArg::Reward => (OutcomeKind::Reward, Outcome::reward()),
-        };
-        let (min, max) = (self.outcome_min.unwrap_or(usual.min), self.outcome_max.unwrap_or(usual.max));
-        Outcome::new(kind, min, max)
-            .ok_or_else(|| format!("the outcome's range [{min}, {max}] is empty").into())
+        let kind = self.outcome.map(|outcome| match outcome {
+            OutcomeArg::Cost => OutcomeKind::Cost,
+            OutcomeArg::Reward => OutcomeKind::Reward,
+        });
+        let outcome = format.outcome(kind, self.outcome_min, self.outcome_max);
+        Ok(outcome.map_err(|(min, max)| format!("the outcome's range [{min}, {max}] is empty"))?)
     }
 }
 

@@ -21,6 +21,7 @@ use super::codes::Code;
 use super::extract::header_text;
 use super::problem::Problem;
 use super::request::panic_message;
+use crate::engine::certificate::hex;
 use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace};
 
 const KEY: &str = "idempotency-key";
@@ -204,5 +205,5 @@ fn fingerprint(parts: &[&[u8]]) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    hex(&hash.finalize())
 }

@@ -15,10 +15,8 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
-use super::row::{FIELDS, Fault, FormatError, List, RawRow, Visit};
+use super::row::{CANDIDATE_PREFIX, FIELDS, Fault, FormatError, List, RawRow, Visit};
 use super::rules::{MAX_ID_BYTES, wrong_id};
-
-const CANDIDATE_PREFIX: &str = "candidate.";
 
 /// Rows that are converted at once.
 const SLICE_ROWS: usize = 256;

@@ -6,7 +6,7 @@ use std::io::Read;
 
 use super::IngestLimits;
 use super::records::{Cells, Records};
-use super::row::{Fault, FormatError, List, RawRow, Visit};
+use super::row::{CANDIDATE_PREFIX, Fault, FormatError, List, RawRow, Visit};
 
 const COLUMNS: &str =
     "x0, x1, …, action, propensity, p0, p1, …, cost, reward, context_id, event_id, candidate.NAME";
@@ -125,7 +125,7 @@ fn column(name: &str) -> Option<Column> {
         "context_id" => Column::ContextId,
         "event_id" => Column::EventId,
         _ => {
-            if let Some(name) = name.strip_prefix("candidate.").filter(|name| !name.is_empty()) {
+            if let Some(name) = name.strip_prefix(CANDIDATE_PREFIX).filter(|name| !name.is_empty()) {
                 return Some(Column::Candidate(name.into()));
             }
             let (kind, index) = name.split_at_checked(1)?;

@@ -9,14 +9,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
-use serde::{Deserialize, de};
 
 use super::IngestLimits;
 use super::dsjson_context::{Context, ContextSeed};
 use super::hashing::Hashing;
 use super::health::Warning;
 use super::line_by_line::Lines;
+use super::ndjson::{set, words};
 use super::row::{Fault, FormatError, Known, Notes, RawRow, Visit};
 use crate::engine::log::{AGREEMENT_TOLERANCE, OutcomeKind, SUM_TOLERANCE};
 
@@ -308,7 +309,7 @@ fn parse(line: &[u8], hashing: Hashing) -> Result<Event, Fault> {
     let mut json = serde_json::Deserializer::from_slice(line);
     let event = EventSeed { field: &mut field, hashing }.deserialize(&mut json);
     let event = event.and_then(|event| json.end().map(|()| event));
-    event.map_err(|error| Fault::new(field, super::ndjson::words(&error)))
+    event.map_err(|error| Fault::new(field, words(&error)))
 }
 
 /// Deserializes a line and leaves behind the name of the field that it was at.
@@ -381,15 +382,4 @@ fn other_kind(field: &str) -> Option<Fault> {
         }
         _ => None,
     }
-}
-
-fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
-    slot: &mut Option<T>,
-    map: &mut A,
-) -> Result<(), A::Error> {
-    if slot.is_some() {
-        return Err(de::Error::custom("is there twice"));
-    }
-    *slot = map.next_value::<Option<T>>()?;
-    Ok(())
 }

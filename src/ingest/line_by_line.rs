@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
+use super::records::skip_line;
 use super::row::Fault;
 
 /// A line with its number, or why it cannot be read.
@@ -31,25 +32,13 @@ impl<R: Read> Lines<R> {
             }
             self.number += 1;
             if self.line.last() != Some(&b'\n') && read as u64 == most {
-                self.skip()?;
+                skip_line(&mut self.source)?;
                 let fault = Fault::new("row", format!("is longer than {} bytes", self.most));
                 return Ok(Some((self.number, Err(fault))));
             }
             if !self.line.trim_ascii().is_empty() {
                 let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
                 return Ok(Some((self.number, Ok(line.strip_suffix(b"\r").unwrap_or(line)))));
-            }
-        }
-    }
-
-    fn skip(&mut self) -> io::Result<()> {
-        loop {
-            let buffer = self.source.fill_buf()?;
-            let end = buffer.iter().position(|&b| b == b'\n');
-            let n = end.map_or(buffer.len(), |at| at + 1);
-            self.source.consume(n);
-            if end.is_some() || n == 0 {
-                return Ok(());
             }
         }
     }

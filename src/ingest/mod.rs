@@ -38,7 +38,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use uuid::Uuid;
 
-use crate::engine::log::Outcome;
+use crate::engine::log::{Outcome, OutcomeKind};
 use crate::engine::policy::PolicyParams;
 use crate::store::{
     Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Resource, Store, StoreError, StoredLog,
@@ -77,6 +77,32 @@ impl Format {
             Format::Obd(_) => Format::Obd(Hashing { dims: dim.saturating_sub(Hashing::POSITIONS) }),
             other => other,
         }
+    }
+
+    /// None where nothing is hashed.
+    pub fn with_hash_dims(self, dims: usize) -> Option<Format> {
+        match self {
+            Format::Dsjson(_) => Some(Format::Dsjson(Hashing { dims })),
+            Format::Obd(_) => Some(Format::Obd(Hashing { dims })),
+            _ => None,
+        }
+    }
+
+    /// The outcome of its rows, of which not all may be said. Clicks are rewards. The error is a range
+    /// that is none.
+    pub fn outcome(
+        self,
+        kind: Option<OutcomeKind>,
+        min: Option<f64>,
+        max: Option<f64>,
+    ) -> Result<Outcome, (f64, f64)> {
+        let unsaid = if matches!(self, Format::Obd(_)) { OutcomeKind::Reward } else { OutcomeKind::Cost };
+        let usual = match kind.unwrap_or(unsaid) {
+            OutcomeKind::Cost => Outcome::default(),
+            OutcomeKind::Reward => Outcome::reward(),
+        };
+        let (min, max) = (min.unwrap_or(usual.min), max.unwrap_or(usual.max));
+        Outcome::new(usual.kind, min, max).ok_or((min, max))
     }
 
     /// Whether its options can be, whatever the rows.

@@ -88,7 +88,8 @@ impl<'de> Visitor<'de> for RowSeed<'_> {
     }
 }
 
-fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
+/// A field's value, which must be its only one.
+pub fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     slot: &mut Option<T>,
     map: &mut A,
 ) -> Result<(), A::Error> {

@@ -141,7 +141,7 @@ fn fault(message: impl Into<String>) -> Fault {
 }
 
 /// Passes over the rest of a line.
-fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
+pub fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = source.fill_buf()?;
         let end = buffer.iter().position(|&b| b == b'\n');

@@ -115,3 +115,5 @@ pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, Fault>) -> Result<(), Ing
 
 pub const FIELDS: &str =
     "x, action, propensity, propensities, cost, reward, context_id, event_id, candidates";
+/// Before a candidate's name, where it is a column.
+pub const CANDIDATE_PREFIX: &str = "candidate.";

@@ -7,6 +7,7 @@ use super::Store;
 use super::error::{Result, StoreError};
 use super::ids::{KeyId, Workspace};
 use super::records::{ApiKey, NewKey};
+use crate::engine::certificate::hex;
 
 const PREFIX: &str = "gk_";
 
@@ -32,8 +33,4 @@ impl Store {
 
 fn hash(secret: &str) -> String {
     hex(&Sha256::digest(secret.as_bytes()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

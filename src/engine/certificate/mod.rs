@@ -31,9 +31,12 @@ pub fn digest_of<T: Serialize>(value: &T) -> String {
     // Canonicalisation fails only on non-finite numbers and non-string keys; parameters are checked
     // to be finite, and an empty string's digest can never equal that of a document.
     let bytes = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
-    let hash = Sha256::digest(&bytes);
-    let hex: String = hash.iter().map(|b| format!("{b:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", hex(&Sha256::digest(&bytes)))
+}
+
+/// Two digits a byte.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Certificate {

@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes};
 use futures_util::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 
+use crate::engine::certificate::hex;
 use crate::ingest::BodyError;
 
 /// A body, or a part of one, on its way.
@@ -55,7 +56,7 @@ impl Passed {
     /// None where it was not asked for.
     pub fn digest(&self) -> Option<String> {
         let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-        hash.map(|hash| hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+        hash.map(|hash| hex(&hash.finalize()))
     }
 }
 

@@ -94,7 +94,7 @@ pub async fn create(
             format,
             encoding,
             n_actions: options.n_actions,
-            outcome: options.outcome()?,
+            outcome: options.outcome(format)?,
             logging_policy: options.logging_policy(&worker, &workspace).await?,
             limits: limits(&worker),
             workspace,

@@ -69,31 +69,16 @@ impl UploadOptions {
     }
 
     pub fn format(&self, content_type: &str) -> Result<Format, Problem> {
-        match (named(content_type, self.format)?, self.hash_dims) {
-            (Format::Dsjson(_), Some(dims)) => Ok(Format::Dsjson(Hashing { dims })),
-            (Format::Obd(_), Some(dims)) => Ok(Format::Obd(Hashing { dims })),
-            (_, Some(_)) => {
-                let message =
-                    "goes with format=dsjson and format=obd; other formats have their features in x";
-                Err(Problem::field(Code::InvalidValue, "hash_dims", message))
-            }
-            (format, None) => Ok(format),
-        }
+        let format = named(content_type, self.format)?;
+        let Some(dims) = self.hash_dims else { return Ok(format) };
+        format.with_hash_dims(dims).ok_or_else(|| {
+            let message = "goes with format=dsjson and format=obd; other formats have their features in x";
+            Problem::field(Code::InvalidValue, "hash_dims", message)
+        })
     }
 
-    pub fn outcome(&self) -> Result<Outcome, Problem> {
-        // Clicks are rewards.
-        let unsaid =
-            if self.format == Some(FormatName::Obd) { OutcomeKind::Reward } else { OutcomeKind::Cost };
-        let usual = match self.outcome.unwrap_or(unsaid) {
-            OutcomeKind::Cost => Outcome::default(),
-            OutcomeKind::Reward => Outcome::reward(),
-        };
-        let (min, max) = match (self.outcome_min, self.outcome_max) {
-            (None, None) => return Ok(usual),
-            (min, max) => (min.unwrap_or(usual.min), max.unwrap_or(usual.max)),
-        };
-        Outcome::new(usual.kind, min, max).ok_or_else(|| {
+    pub fn outcome(&self, format: Format) -> Result<Outcome, Problem> {
+        format.outcome(self.outcome, self.outcome_min, self.outcome_max).map_err(|(min, max)| {
             let message = format!("[{min}, {max}] is not a finite range with a minimum below its maximum");
             Problem::field(Code::InvalidValue, "outcome_min", message)
         })

@@ -4,6 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use super::{LogLayout, LogRows};
+use crate::engine::certificate::hex;
 use crate::engine::log::{Outcome, OutcomeKind};
 
 const HASHED_AT_ONCE: usize = 8 << 10;
@@ -67,8 +68,7 @@ impl LogDigest {
             text(&mut end, name);
         }
         self.hash.update(&end);
-        let hex: String = self.hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        format!("sha256:{hex}")
+        format!("sha256:{}", hex(&self.hash.finalize()))
     }
 }
 
