@@ -213,7 +213,7 @@ fn damage_is_refused_or_harmless_and_never_our_fault() {
         // The binary formats without a coding are where a byte can do most; they come up oftener.
         let (kind, coding, bytes) = files.get(which).unwrap_or_else(|| &files[6 + 3 * (which % 2)]);
         let sent = damaged(bytes.clone(), &damage);
-        let result = runtime.block_on(send(&store, kind, coding, vec![Bytes::from(sent)]));
+        let result = runtime.block_on(send_k(&store, kind, coding, vec![Bytes::from(sent)], None));
         prop_assert!(is_refusal(&result), "{kind} {coding}: {result:?}");
         if let Ok(dataset) = result {
             kept.set(kept.get() + 1);
@@ -238,11 +238,11 @@ fn no_changed_byte_gets_past_a_digest() {
     let mut bodies: Vec<(&str, &str, &str, Vec<u8>)> = Vec::new();
     for coding in ["identity", "gzip", "zstd"] {
         let of = |kind| encoded(coding, &written(kind, &rows));
-        bodies.extend(TYPES.map(|kind| (kind, coding, "?n_actions=4", of(kind))));
+        bodies.extend(TYPES.map(|kind| (kind, coding, "", of(kind))));
         bodies.push(("application/json", coding, "?format=dsjson", encoded(coding, &logs::dsjson(9))));
         bodies.push(("text/csv", coding, "?format=obd", encoded(coding, &logs::obd(9))));
     }
-    let manifest = (logs::disposition("manifest"), b"{\"n_actions\":4}".to_vec());
+    let manifest = (logs::disposition("manifest"), b"{\"n_actions\":3}".to_vec());
     let data = (logs::data_headers(CSV, "identity"), written(CSV, &rows));
     let (kind, form) = logs::form(&[(&manifest.0, &manifest.1), (&data.0, &data.1)]);
     bodies.push((&kind, "identity", "", form));
