@@ -317,7 +317,7 @@ stop TERM
 
 echo "== every code of the table was met"
 # But `internal`, which nothing known leads to, a full disk, which tests/trust/disk.rs makes, and too many
-# verifications at a time, which tests/certificates.rs makes.
+# verifications at a time, which a test in src/http/server.rs makes.
 sort -u "$SEEN" | comm -13 - "$WORK/codes" | grep -vx -e internal -e insufficient_storage -e too_many_verifications >"$WORK/unmet" || true
 [ ! -s "$WORK/unmet" ] || fail "no request was answered with: $(tr '\n' ' ' <"$WORK/unmet")"
 echo "curl.sh: all well"
