@@ -6,11 +6,11 @@ mod fashion;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use guarantor::engine::control::unattended;
-use guarantor::engine::log::LogSource;
-use guarantor::engine::policy::PolicyKind;
-use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
-use guarantor::engine::{Inputs, run, verify};
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::LogSource;
+use guarantor_engine::policy::PolicyKind;
+use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::{Inputs, run, verify};
 
 /// CPU seconds of this process: on a busy machine they say more than the wall's.
 fn cpu_seconds() -> f64 {
@@ -77,7 +77,7 @@ fn main() {
                 let start = Instant::now();
                 let v = verify(
                     c,
-                    guarantor::engine::certificate::Words::Compared,
+                    guarantor_engine::certificate::Words::Compared,
                     &finished.evidence,
                     &inputs,
                     &unattended(),

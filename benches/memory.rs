@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use guarantor::engine::control::unattended;
-use guarantor::engine::log::{Columns, LogSource, MemoryLog};
-use guarantor::engine::policy::{PolicyKind, PolicyParams};
-use guarantor::engine::spec::{BoundKind, PolicyShape, SpecContext, SpecRequest};
-use guarantor::engine::{Inputs, run};
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::policy::{PolicyKind, PolicyParams};
+use guarantor_engine::spec::{BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::{Inputs, run};
 
 const N: usize = 57_000;
 const P: usize = 784;

@@ -1,22 +1,19 @@
 //! **Guarantor** certifies policy improvements from logged decisions before they are rolled out.
 //!
-//! The house. Data flows one way, `http → ingest → store → queue → engine → store → http`, and each
-//! room knows only what stands behind it (`tests/rooms.rs` reads the sources and fails otherwise):
+//! This package is the service and its command line. The mathematics is in `guarantor-engine`, the log
+//! formats are in `guarantor-ingest`, and the paper's experiments are in `guarantor-lab`, which nothing
+//! here depends on. Data flows one way: `http → ingest → store → queue → engine → store → http`.
 //!
-//! | room | what lives there | what it may know |
+//! | module | what lives there | what it may know |
 //! |---|---|---|
-//! | [`engine`] | logs as arrays, policies, estimators, bounds, learning, certificates: synchronous, deterministic, no I/O | ndarray, rayon, rand |
-//! | `ingest` | bytes → validated rows → columns → a stored log, a file per format | the engine's row types, the store that it fills |
-//! | `store` | metadata and jobs in SQL, blobs in an object store | its own SQL; no HTTP |
+//! | `store` | metadata and jobs in SQL, blobs in an object store, uploads | engine, ingest, its own SQL; no HTTP |
 //! | `queue` | claim, lease, heartbeat, run, fence, finish | store, engine |
-//! | `http` | router, a file per resource, errors, auth, events, OpenAPI | store, queue; no SQL, no maths |
-//! | `reproduce` | the paper's datasets, the conversion of examples into logs, its experiments | engine |
-//! | `main.rs` | the command line | all |
+//! | `http` | router, one file per resource, errors, auth, events, OpenAPI | store, queue, ingest and engine types; no SQL, no mathematics |
+//! | `main.rs`, `cli` | the command line | everything |
+//!
+//! `docs/architecture.md` follows one request through all of them.
 
 pub mod config;
-pub mod engine;
 pub mod http;
-pub mod ingest;
 pub mod queue;
-pub mod reproduce;
 pub mod store;

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use futures_util::stream;
-use guarantor::engine::control::{Control, unattended};
-use guarantor::engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Split};
-use guarantor::engine::spec::SpecRequest;
-use guarantor::engine::{self, EngineError, Finished};
-use guarantor::ingest::{self, Append, Encoding, Format, IngestError, IngestLimits, Upload};
 use guarantor::queue::{StoredInputs, resolve};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
+use guarantor_engine::control::{Control, unattended};
+use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Split};
+use guarantor_engine::spec::SpecRequest;
+use guarantor_engine::{self, EngineError, Finished};
+use guarantor_ingest::{self, Append, Encoding, Format, IngestError, IngestLimits, Upload};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use common::{BINARY, Client, Server, log};
-use guarantor::engine::certificate::{PublicKey, SignatureState, SigningKey, check_signature, signed_bytes};
+use guarantor_engine::certificate::{PublicKey, SignatureState, SigningKey, check_signature, signed_bytes};
 use serde_json::{Value, json};
 
 /// A candidate's certificate: quick, and with every section.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use guarantor::engine::certificate::Words;
-use guarantor::engine::control::unattended;
-use guarantor::engine::log::Outcome;
-use guarantor::engine::spec::{BoundKind, SpecContext, SpecRequest};
-use guarantor::engine::{self};
-use guarantor::ingest::{self, Encoding, Format, IngestLimits, Upload};
 use guarantor::queue::{EngineRunner, Queue, QueueSettings, StoredInputs};
 use guarantor::store::{Dataset, DatasetId, Job, JobStatus, NewJob, PolicyId, Store, Workspace};
+use guarantor_engine::certificate::Words;
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::Outcome;
+use guarantor_engine::spec::{BoundKind, SpecContext, SpecRequest};
+use guarantor_engine::{self};
+use guarantor_ingest::{self, Encoding, Format, IngestLimits, Upload};
 use serde_json::json;
 use support::{new_job, policy_params, store};
 

@@ -6,12 +6,12 @@ mod fashion;
 use std::collections::BTreeMap;
 
 use fashion::Fashion;
-use guarantor::engine::certificate::{Decision, Words};
-use guarantor::engine::control::unattended;
-use guarantor::engine::log::LogSource;
-use guarantor::engine::policy::{PolicyKind, PolicyParams};
-use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
-use guarantor::engine::{Finished, Inputs, run, verify};
+use guarantor_engine::certificate::{Decision, Words};
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::LogSource;
+use guarantor_engine::policy::{PolicyKind, PolicyParams};
+use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::{Finished, Inputs, run, verify};
 
 fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: BaselineKind) -> Finished {
     let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };

@@ -2,17 +2,17 @@
 //! functions of their statistics, and a tiny log measured at the certificate's resolution. The files
 //! hold 40-digit reference values that an independent program computed.
 
-use guarantor::engine::bound::{
+use guarantor_engine::bound::{
     Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
 };
-use guarantor::engine::certificate::Terms;
-use guarantor::engine::control::unattended;
-use guarantor::engine::learn::bound_learner::Gaussian;
-use guarantor::engine::log::{Columns, LogSource, MemoryLog};
-use guarantor::engine::measure::{Statistics, Subject, measure};
-use guarantor::engine::numerics::divergence;
-use guarantor::engine::policy::{Lig, Policy, PolicyParams, Scratch};
-use guarantor::engine::spec::PolicyClass;
+use guarantor_engine::certificate::Terms;
+use guarantor_engine::control::unattended;
+use guarantor_engine::learn::bound_learner::Gaussian;
+use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::measure::{Statistics, Subject, measure};
+use guarantor_engine::numerics::divergence;
+use guarantor_engine::policy::{Lig, Policy, PolicyParams, Scratch};
+use guarantor_engine::spec::PolicyClass;
 use serde_json::Value;
 
 /// What the project promises of its goldens; never to be loosened.

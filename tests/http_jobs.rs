@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Client, Server, log};
-use guarantor::engine::certificate::Certificate;
+use guarantor_engine::certificate::Certificate;
 use serde_json::{Value, json};
 
 fn learned(client: &Client, rows: usize) -> (String, Value) {

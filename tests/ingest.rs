@@ -10,10 +10,10 @@ use arrow_array::{
 };
 use bytes::Bytes;
 use futures_util::stream;
-use guarantor::engine::log::{LogSource, MemoryLog, Outcome, OutcomeKind};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::ingest::{self, Append, BodyError, Encoding, Format, IngestError, IngestLimits, Upload};
 use guarantor::store::{Dataset, DatasetId, PageRequest, PolicyId, Store, Workspace};
+use guarantor_engine::log::{LogSource, MemoryLog, Outcome, OutcomeKind};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_ingest::{self, Append, BodyError, Encoding, Format, IngestError, IngestLimits, Upload};
 use parquet::arrow::ArrowWriter;
 use serde_json::{Value, json};
 use support::{policy_params, store};

@@ -7,9 +7,9 @@ mod support;
 
 use bytes::Bytes;
 use futures_util::stream;
-use guarantor::engine::log::Outcome;
-use guarantor::ingest::{self, BodyError, Encoding, Format, Hashing, IngestError, IngestLimits, Upload};
 use guarantor::store::{Dataset, DatasetId, Store, Workspace};
+use guarantor_engine::log::Outcome;
+use guarantor_ingest::{self, BodyError, Encoding, Format, Hashing, IngestError, IngestLimits, Upload};
 use logs::{ARROW, CSV, NDJSON, PARQUET, TYPES, content_digest, encoded, written};
 use proptest::prelude::*;
 use serde_json::{Value, json};

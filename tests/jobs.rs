@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guarantor::engine::certificate::{Certificate, Decision, Words};
-use guarantor::engine::control::{Control, Progress, TerminationReason, unattended};
-use guarantor::engine::error::EngineError;
-use guarantor::engine::log::{Chunk, Columns, LogShape, LogSource, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{
+use guarantor_engine::certificate::{Certificate, Decision, Words};
+use guarantor_engine::control::{Control, Progress, TerminationReason, unattended};
+use guarantor_engine::error::EngineError;
+use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{
     Baseline, BaselineKind, BoundKind, Candidate, JobSpec, OptimizerRequest, PolicyShape, Preset, PriorKind,
     PriorRequest, SpecContext, SpecRequest,
 };
-use guarantor::engine::{Finished, Inputs, Result, run, verify};
+use guarantor_engine::{Finished, Inputs, Result, run, verify};
 
 const BOUNDS: [BoundKind; 6] = [
     BoundKind::Auto,
@@ -37,7 +37,7 @@ fn columns(n: usize, full: bool) -> Columns {
         let best = (0..3).max_by(|&a, &b| x[a].total_cmp(&x[b])).unwrap();
         let mut pi = [0.3; 3];
         pi[best] = 0.4;
-        let action = guarantor::engine::policy::pick(pi.iter().copied(), unit());
+        let action = guarantor_engine::policy::pick(pi.iter().copied(), unit());
         let good = if action == best { 0.9 } else { 0.1 };
         columns.x.extend(x.iter().map(|&v| v as f32));
         columns.actions.push(action as u32);

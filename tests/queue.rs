@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use guarantor::engine::control::{Control, Progress};
-use guarantor::engine::{EngineError, Finished, Result as EngineResult};
 use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{
     Claim, Dataset, Finish, Job, JobFailure, JobId, JobStatus, LeaseTerms, Store, StoreError, Workspace,
 };
+use guarantor_engine::control::{Control, Progress};
+use guarantor_engine::{EngineError, Finished, Result as EngineResult};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, SqliteConnection};
 use support::{dataset, finished, new_job, store, workspace};

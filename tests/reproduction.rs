@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use guarantor::engine::certificate::Decision;
-use guarantor::reproduce::claims::claims;
-use guarantor::reproduce::lines::{Line, Promise, of_figure};
-use guarantor::reproduce::rows::{self, Row};
+use guarantor_engine::certificate::Decision;
+use guarantor_lab::claims::claims;
+use guarantor_lab::lines::{Line, Promise, of_figure};
+use guarantor_lab::rows::{self, Row};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -1,9 +1,9 @@
 //! The exact FashionMNIST logs of tests/fashion_mnist (see its README), rebuilt from Debian's
 //! `dataset-fashion-mnist`. Shared by the benchmarks and the tests.
 
-use guarantor::engine::log::MemoryLog;
-use guarantor::engine::policy::PolicyParams;
-use guarantor::reproduce::{Dataset, Logger, Supervised, load, true_risk};
+use guarantor_engine::log::MemoryLog;
+use guarantor_engine::policy::PolicyParams;
+use guarantor_lab::{Dataset, Logger, Supervised, load, true_risk};
 use ndarray::Array2;
 
 pub const K: usize = 10;

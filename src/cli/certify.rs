@@ -4,11 +4,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use guarantor::engine::certificate::{Certificate, Decision, Document, SigningKey};
-use guarantor::engine::control::unattended;
-use guarantor::engine::spec::SpecRequest;
 use guarantor::queue::{RunError, StoredInputs, resolve};
 use guarantor::store::{Store, Workspace, make_signing_key, read_signing_key};
+use guarantor_engine::certificate::{Certificate, Decision, Document, SigningKey};
+use guarantor_engine::control::unattended;
+use guarantor_engine::spec::SpecRequest;
 use serde_json::Value;
 
 use super::log_file::{LogArgs, read_json, store_policy};
@@ -86,7 +86,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     };
     let compute = move || {
         let control = unattended();
-        inputs.with(&control, |inputs| guarantor::engine::run(&spec, inputs, &control))
+        inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control))
     };
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
 }

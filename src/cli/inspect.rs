@@ -4,8 +4,9 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use clap::Args;
-use guarantor::ingest::{Fit, Health, IngestError, RowErrors};
+use guarantor::store::UploadError;
 use guarantor::store::{Dataset, Store, Workspace};
+use guarantor_ingest::{Fit, Health, IngestError, RowErrors};
 use serde_json::json;
 
 use super::log_file::{LogArgs, LogFile};
@@ -50,13 +51,15 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
         Err(error) => {
             if args.json {
                 print_text(&format!("{}\n", serde_json::to_string_pretty(&refusal_as_json(&error))?))?;
-            } else if let IngestError::Rows(rows) = &error {
+            } else if let UploadError::Log(IngestError::Rows(rows)) = &error {
                 let mut page = Page::new(std::io::stdout().is_terminal());
                 show_errors(&mut page, log.file, rows);
                 print_text(page.text())?;
             }
             Err(match error {
-                IngestError::Rows(_) => format!("{}: the log cannot be used", log.file.display()).into(),
+                UploadError::Log(IngestError::Rows(_)) => {
+                    format!("{}: the log cannot be used", log.file.display()).into()
+                }
                 other => format!("{}: {other}", log.file.display()).into(),
             })
         }
@@ -234,9 +237,9 @@ fn as_json(dataset: &Dataset) -> serde_json::Value {
     })
 }
 
-fn refusal_as_json(error: &IngestError) -> serde_json::Value {
+fn refusal_as_json(error: &UploadError) -> serde_json::Value {
     match error {
-        IngestError::Rows(rows) => {
+        UploadError::Log(IngestError::Rows(rows)) => {
             let errors: Vec<_> = (rows.first.iter())
                 .map(|e| json!({ "row": e.row, "field": e.field, "message": e.message }))
                 .collect();

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
-use guarantor::engine::certificate::StrictJson;
-use guarantor::engine::log::{Outcome, OutcomeKind};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::ingest::{self, BodyError, Encoding, Format, Hashing, IngestError, IngestLimits, Upload};
-use guarantor::store::{Dataset, DatasetId, PolicyId, Store, Workspace};
+use guarantor::store::{
+    self, BodyError, Dataset, DatasetId, PolicyId, Store, Upload, UploadError, Workspace,
+};
+use guarantor_engine::certificate::StrictJson;
+use guarantor_engine::log::{Outcome, OutcomeKind};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_ingest::{Encoding, Format, Hashing, IngestError, IngestLimits};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
@@ -106,7 +108,7 @@ impl LogFile<'_> {
         &self,
         store: &Store,
         workspace: &Workspace,
-    ) -> Result<Result<Dataset, IngestError>, Failure> {
+    ) -> Result<Result<Dataset, UploadError>, Failure> {
         let logging_policy = match self.logging_policy {
             Some(path) => {
                 let id = store_policy(store, workspace, path).await?;
@@ -134,14 +136,14 @@ impl LogFile<'_> {
         };
         let file = tokio::fs::File::open(self.file).await;
         let file = file.map_err(|error| format!("{}: {error}", self.file.display()))?;
-        Ok(ingest::upload(store, upload, chunks(file)).await)
+        Ok(store::upload(store, upload, chunks(file)).await)
     }
 
     /// The same with any error in words.
     pub async fn dataset(&self, store: &Store, workspace: &Workspace) -> Result<Dataset, Failure> {
         let path = self.file.display();
         self.read(store, workspace).await?.map_err(|error| match error {
-            IngestError::Rows(rows) => {
+            UploadError::Log(IngestError::Rows(rows)) => {
                 let rows: Vec<String> = rows.first.iter().map(ToString::to_string).collect();
                 format!("{path} has rows that are not valid:\n  {}", rows.join("\n  ")).into()
             }

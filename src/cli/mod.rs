@@ -1,4 +1,4 @@
-//! `guarantor`: serve, demo, certify, inspect, verify, openapi, simulate, backup, keys, reproduce.
+//! `guarantor`: serve, demo, certify, inspect, verify, openapi, simulate, backup, keys.
 
 mod backup;
 mod certify;
@@ -9,7 +9,6 @@ mod keys;
 mod log_file;
 mod logging;
 mod report;
-mod reproduce;
 mod serve;
 mod simulate;
 mod verify;
@@ -41,14 +40,12 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Print the OpenAPI document.
     Openapi,
-    /// Write a log of simulated decisions, from a dataset that you know or a toy world.
+    /// Write a log of simulated decisions from a small world whose truth is known.
     Simulate(simulate::SimulateArgs),
     /// Copy the data directory, whole, while a server runs on it.
     Backup(backup::BackupArgs),
     /// Make, list and revoke API keys.
     Keys(keys::KeysArgs),
-    /// Repeat the paper's experiments, and go past them: tables, CSV and pictures.
-    Reproduce(reproduce::ReproduceArgs),
 }
 
 /// A failure in a sentence, for the terminal.
@@ -71,7 +68,6 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Simulate(args) => simulate::simulate(args).map(|()| Verdict::Yes),
         Command::Backup(args) => backup::backup(args).map(|()| Verdict::Yes),
         Command::Keys(args) => keys::keys(args).map(|()| Verdict::Yes),
-        Command::Reproduce(args) => reproduce::reproduce(args).map(|()| Verdict::Yes),
     };
     match done {
         Ok(Verdict::Yes) => ExitCode::SUCCESS,

@@ -76,7 +76,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         let server = Server::start(config).await?;
         let url = server.url()?;
         println!("Guarantor listens on {url}");
-        tracing::info!(url, version = guarantor::engine::VERSION, "listening");
+        tracing::info!(url, version = guarantor_engine::VERSION, "listening");
         server.run(told_to_stop()).await
     });
     // Whatever still runs was given its time; the store is safe against its sudden end.

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use guarantor::engine::certificate::{
+use guarantor::queue::{RunError, StoredInputs};
+use guarantor::store::{Dataset, PolicyId, Store, Workspace};
+use guarantor_engine::certificate::{
     Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, Words, check_signature,
     extra_field,
 };
-use guarantor::engine::control::unattended;
-use guarantor::queue::{RunError, StoredInputs};
-use guarantor::store::{Dataset, PolicyId, Store, Workspace};
+use guarantor_engine::control::unattended;
 use serde_json::Value;
 
 use super::client::{Client, expect};
@@ -160,8 +160,8 @@ async fn compute_again(
     let again = move || {
         let control = unattended();
         inputs.with(&control, |inputs| {
-            let finished = guarantor::engine::run(&certificate.spec, inputs, &control)?;
-            guarantor::engine::verify(&certificate, words, &finished.evidence, inputs, &control)
+            let finished = guarantor_engine::run(&certificate.spec, inputs, &control)?;
+            guarantor_engine::verify(&certificate, words, &finished.evidence, inputs, &control)
         })
     };
     Ok(tokio::task::spawn_blocking(again).await??)

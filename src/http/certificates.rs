@@ -17,13 +17,13 @@ use super::extract::{JsonBody, Nothing, Params, field_problem};
 use super::jobs::require_success;
 use super::problem::Problem;
 use super::{App, compute_with};
-use crate::engine::certificate::{
+use crate::queue::{RunError, StoredInputs};
+use crate::store::{Job, JobId, StoreError, Workspace};
+use guarantor_engine::certificate::{
     Certificate, Check, Document, Issued, LedgerPlace, PublicKey, Signature, SignatureState, StrictJson,
     Verification, Words, check_digest, check_signature, differing_fields, extra_field,
 };
-use crate::engine::control::Control;
-use crate::queue::{RunError, StoredInputs};
-use crate::store::{Job, JobId, StoreError, Workspace};
+use guarantor_engine::control::Control;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(verify)).routes(routes!(key))
@@ -183,7 +183,7 @@ async fn recompute(
     let again = move |cancelled: &AtomicBool| {
         let control = Control::new(cancelled, &|_| {});
         inputs.with(&control, |inputs| {
-            crate::engine::verify(&certificate, Words::Vouched, &evidence, inputs, &control)
+            guarantor_engine::verify(&certificate, Words::Vouched, &evidence, inputs, &control)
         })
     };
     Ok(compute_with(permit, again).await??)

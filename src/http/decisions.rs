@@ -12,9 +12,9 @@ use super::auth::Caller;
 use super::codes::Code;
 use super::extract::{Id, JsonBody, Nothing, Params};
 use super::problem::Problem;
-use crate::engine::EngineError;
-use crate::engine::policy::PolicyParams;
 use crate::store::{PolicyId, Workspace};
+use guarantor_engine::EngineError;
+use guarantor_engine::policy::PolicyParams;
 
 /// Contexts × K of one request: each pair takes memory several times over, however short the request.
 const MOST_PAIRS: usize = 1 << 21;

@@ -60,7 +60,7 @@ async fn healthz(State(app): State<App>) -> Result<Json<ServiceHealth>, Problem>
     let depth = app.store.repository().queue_depth().await?;
     Ok(Json(ServiceHealth {
         status: if app.is_draining() { "draining" } else { "ok" },
-        version: crate::engine::VERSION,
+        version: guarantor_engine::VERSION,
         queued_jobs: depth.queued,
         running_jobs: depth.running,
     }))

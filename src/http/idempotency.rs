@@ -21,8 +21,8 @@ use super::codes::Code;
 use super::extract::header_text;
 use super::problem::Problem;
 use super::request::panic_message;
-use crate::engine::certificate::hex;
 use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace};
+use guarantor_engine::certificate::hex;
 
 const KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");

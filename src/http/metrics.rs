@@ -11,8 +11,8 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use super::App;
 use super::problem::Problem;
-use crate::engine::certificate::Decision;
 use crate::store::Job;
+use guarantor_engine::certificate::Decision;
 
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0];
 

@@ -17,8 +17,8 @@ use super::extract::{Id, JsonBody, Nothing, Params};
 use super::idempotency::{Created, Creation, Start, replay};
 use super::page::List;
 use super::problem::Problem;
-use crate::engine::policy::{PolicyKind, PolicyParams};
 use crate::store::{JobId, Policy, PolicyId, Resource, StoreError, Timestamp, Workspace};
+use guarantor_engine::policy::{PolicyKind, PolicyParams};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(read, delete))

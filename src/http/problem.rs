@@ -10,10 +10,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::codes::Code;
-use crate::engine::EngineError;
-use crate::engine::error::SpecError;
 use crate::queue::ResolveError;
 use crate::store::StoreError;
+use guarantor_engine::EngineError;
+use guarantor_engine::error::SpecError;
 
 /// One thing that is wrong with a request.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]

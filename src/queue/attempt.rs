@@ -14,8 +14,8 @@ use super::compute::{self, Computed};
 use super::runner::{RunError, Runner};
 use super::timeline::Timeline;
 use super::worker::Phase;
-use crate::engine::control::Progress;
 use crate::store::{Claim, JobFailure, JobProgress, StoreError};
+use guarantor_engine::control::Progress;
 
 /// Progress is written when it has changed, and at least this often all the same.
 const REPORT_AT_LEAST: Duration = Duration::from_millis(600);

@@ -11,12 +11,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::runner::Prepared;
 use super::timeline::{DECODING, Timeline};
-use crate::engine::control::{Control, Progress};
-use crate::engine::{self, Finished};
+use guarantor_engine::control::{Control, Progress};
+use guarantor_engine::{self, Finished};
 
 /// How a computation ended.
 pub enum Computed {
-    Returned(engine::Result<Box<Finished>>),
+    Returned(guarantor_engine::Result<Box<Finished>>),
     Panicked(String),
 }
 

@@ -13,12 +13,12 @@ use super::attempt::{End, Ended};
 use super::compute::Computed;
 use super::runner::RunError;
 use super::timeline::STORING;
-use crate::engine::certificate::Certificate;
-use crate::engine::{EngineError, Finished};
 use crate::store::{
     Claim, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError, Success,
     describe_policy, job_key, json_bytes, policy_key,
 };
+use guarantor_engine::certificate::Certificate;
+use guarantor_engine::{EngineError, Finished};
 
 /// The waits between tries to write an ending down. After them the lease runs out and the job is
 /// computed again, with the same numbers.

@@ -5,9 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::runner::policy_ids;
-use crate::engine::error::SpecError;
-use crate::engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 use crate::store::{Dataset, Policy, PolicyId, Store, StoreError, Workspace};
+use guarantor_engine::error::SpecError;
+use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use crate::engine::control::Control;
-use crate::engine::log::{LogSource, MemoryLog};
-use crate::engine::policy::PolicyParams;
-use crate::engine::spec::{Candidate, JobSpec};
-use crate::engine::{self, Finished, Inputs};
 use crate::store::{Dataset, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace};
+use guarantor_engine::control::Control;
+use guarantor_engine::log::{LogSource, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{Candidate, JobSpec};
+use guarantor_engine::{self, Finished, Inputs};
 
 /// The computation, its inputs fetched: called once, on a compute thread.
-pub type Prepared = Box<dyn FnOnce(&Control) -> engine::Result<Finished> + Send>;
+pub type Prepared = Box<dyn FnOnce(&Control) -> guarantor_engine::Result<Finished> + Send>;
 
 #[derive(Debug)]
 pub enum RunError {
@@ -51,7 +51,9 @@ impl EngineRunner {
 impl Runner for EngineRunner {
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
         let (inputs, spec) = (self.inputs(job).await?, job.spec.clone());
-        Ok(Box::new(move |control| inputs.with(control, |inputs| engine::run(&spec, inputs, control))))
+        Ok(Box::new(move |control| {
+            inputs.with(control, |inputs| guarantor_engine::run(&spec, inputs, control))
+        }))
     }
 }
 
@@ -86,8 +88,8 @@ impl StoredInputs {
     pub fn with<T>(
         self,
         control: &Control,
-        work: impl FnOnce(&Inputs) -> engine::Result<T>,
-    ) -> engine::Result<T> {
+        work: impl FnOnce(&Inputs) -> guarantor_engine::Result<T>,
+    ) -> guarantor_engine::Result<T> {
         let StoredInputs { log, dataset, logging_policy, policies } = self;
         let log = open(log, logging_policy.as_ref(), control)?;
         work(&Inputs {
@@ -105,7 +107,7 @@ fn open(
     log: StoredLog,
     logging_policy: Option<&PolicyParams>,
     control: &Control,
-) -> engine::Result<Box<dyn LogSource>> {
+) -> guarantor_engine::Result<Box<dyn LogSource>> {
     if !log.fits_in_memory() {
         return Ok(Box::new(log.spool(logging_policy, control)?));
     }

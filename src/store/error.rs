@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::EngineError;
+use guarantor_engine::EngineError;
 
 /// The kinds of things that a request can name and not find, or find in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

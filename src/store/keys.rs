@@ -7,7 +7,7 @@ use super::Store;
 use super::error::{Result, StoreError};
 use super::ids::{KeyId, Workspace};
 use super::records::{ApiKey, NewKey};
-use crate::engine::certificate::hex;
+use guarantor_engine::certificate::hex;
 
 const PREFIX: &str = "gk_";
 

@@ -17,28 +17,28 @@ mod records;
 mod repository;
 mod signing;
 mod sqlite;
+mod uploads;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::engine::certificate::{Certificate, Document, Evidence, SigningKey};
-use crate::engine::policy::PolicyParams;
 use disk::Disk;
+use guarantor_engine::certificate::{Certificate, Document, Evidence, SigningKey};
+use guarantor_engine::policy::PolicyParams;
 
 pub use backup::{BackedUp, back_up};
 pub use blobs::{BlobWriter, Blobs};
 pub use error::{Resource, Result, StoreError};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-pub use logs::{
-    LogDigest, LogEncoder, LogLayout, LogMemory, LogRows, Mark, Marks, SpooledLog, StoredLog, mark,
-};
+pub use logs::{LogEncoder, LogMemory, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use records::*;
 pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
 pub use signing::{make_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
+pub use uploads::{Append, BodyError, Upload, UploadError, append, upload};
 
 /// Cheap to clone; all clones are one store.
 #[derive(Clone)]

@@ -8,13 +8,13 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-use crate::engine::certificate::{
+use guarantor_engine::certificate::{
     BaselineRisk, Certificate, Decision, Issued, LedgerPlace, Reason, Signature, SigningKey, UserUnits,
 };
-use crate::engine::control::Progress;
-use crate::engine::log::{Capabilities, LogShape, Outcome};
-use crate::engine::policy::PolicyKind;
-use crate::engine::spec::{BoundKind, JobKind, JobSpec, PolicyShape};
+use guarantor_engine::control::Progress;
+use guarantor_engine::log::{Capabilities, LogShape, Outcome};
+use guarantor_engine::policy::PolicyKind;
+use guarantor_engine::spec::{BoundKind, JobKind, JobSpec, PolicyShape};
 
 /// An API key as it may be shown: the secret itself is not stored.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,7 +13,7 @@ use super::error::Result;
 use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Workspace};
 use super::page::{Page, PageRequest};
 use super::records::*;
-use crate::engine::certificate::PublicKey;
+use guarantor_engine::certificate::PublicKey;
 
 pub trait Repository: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep {}
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Store;
 use super::error::{Result, StoreError};
-use crate::engine::certificate::{PublicKey, SigningKey};
+use guarantor_engine::certificate::{PublicKey, SigningKey};
 
 const FILE: &str = "signing-key.json";
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use guarantor::engine::certificate::{SignatureState, check_signature};
 use guarantor::store::{DatasetId, JobId, JobStatus, PolicyId, Store, Workspace};
+use guarantor_engine::certificate::{SignatureState, check_signature};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{Connection, Row, SqliteConnection};
 

@@ -1,12 +1,12 @@
 //! Bounds as functions of their statistics, of KL, of δ and of n, and against one another.
 
-use guarantor::engine::bound::{
+use guarantor_engine::bound::{
     Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
 };
-use guarantor::engine::log::{Columns, MemoryLog};
-use guarantor::engine::numerics::divergence::{bernoulli, bernoulli_inverse};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::PolicyClass;
+use guarantor_engine::log::{Columns, MemoryLog};
+use guarantor_engine::numerics::divergence::{bernoulli, bernoulli_inverse};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::PolicyClass;
 use proptest::prelude::*;
 
 use super::small::{bounds, cases, measured, multiplicities, recipes, sample, value};

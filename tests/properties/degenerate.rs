@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use guarantor::engine::baseline::{lower_bound, mean_cost};
-use guarantor::engine::bound::{Betting, GivenBetting};
-use guarantor::engine::certificate::{Certificate, Decision, Words};
-use guarantor::engine::control::unattended;
-use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
-use guarantor::engine::log::{Columns, LogSource, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
-use guarantor::engine::{Inputs, run, verify};
+use guarantor_engine::baseline::{lower_bound, mean_cost};
+use guarantor_engine::bound::{Betting, GivenBetting};
+use guarantor_engine::certificate::{Certificate, Decision, Words};
+use guarantor_engine::control::unattended;
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
+use guarantor_engine::{Inputs, run, verify};
 use ndarray::Array2;
 
 use super::small::{Recipe, bounds, measured, multiplicities, sample, value};

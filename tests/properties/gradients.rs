@@ -2,12 +2,12 @@
 //! statistics → value, with the choice held, against central differences of the value that `measure`
 //! gives; and the learner's own gradient, which is in f32, against the same chain.
 
-use guarantor::engine::bound::{Bound, Seen};
-use guarantor::engine::control::unattended;
-use guarantor::engine::learn::bound_learner::{Gaussian, Learner, Problem, minimise};
-use guarantor::engine::log::{LogSource, MemoryLog};
-use guarantor::engine::policy::Scratch;
-use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
+use guarantor_engine::bound::{Bound, Seen};
+use guarantor_engine::control::unattended;
+use guarantor_engine::learn::bound_learner::{Gaussian, Learner, Problem, minimise};
+use guarantor_engine::log::{LogSource, MemoryLog};
+use guarantor_engine::policy::Scratch;
+use guarantor_engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
 use proptest::prelude::*;
 

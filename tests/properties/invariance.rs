@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use guarantor::engine::bound::{Betting, Bound, GivenBetting};
-use guarantor::engine::control::unattended;
-use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
-use guarantor::engine::log::{Columns, LogSource, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
-use guarantor::engine::{Inputs, run};
+use guarantor_engine::bound::{Betting, Bound, GivenBetting};
+use guarantor_engine::control::unattended;
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
+use guarantor_engine::{Inputs, run};
 use ndarray::{Array2, Axis};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -66,8 +66,7 @@ fn renamed(q: &Gaussian, order: &[usize]) -> Gaussian {
 fn everything(columns: &Columns, policy: &PolicyParams) -> Vec<(f64, f64)> {
     let log = MemoryLog::new(columns.clone()).unwrap();
     let mut all = Vec::new();
-    let mut add =
-        |m: guarantor::engine::measure::Measured| all.extend(m.statistics.into_iter().zip(m.errors));
+    let mut add = |m: guarantor_engine::measure::Measured| all.extend(m.statistics.into_iter().zip(m.errors));
     for bound in bounds(sample(&log), &multiplicities(columns), 0.3, 0.1) {
         add(measured(&log, policy, &&*bound));
     }

@@ -1,6 +1,6 @@
 //! Propensities are probabilities whatever the scores, and gradients are derivatives.
 
-use guarantor::engine::policy::{Lig, LigFast, MixedLogit, Policy, Scratch, Softmax};
+use guarantor_engine::policy::{Lig, LigFast, MixedLogit, Policy, Scratch, Softmax};
 use proptest::prelude::*;
 
 use super::small::cases;

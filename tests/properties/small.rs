@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guarantor::engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample};
-use guarantor::engine::control::unattended;
-use guarantor::engine::learn::bound_learner::Gaussian;
-use guarantor::engine::log::{Columns, LogSource, MemoryLog};
-use guarantor::engine::measure::{Measured, Statistics, Subject, measure};
-use guarantor::engine::policy::PolicyParams;
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample};
+use guarantor_engine::control::unattended;
+use guarantor_engine::learn::bound_learner::Gaussian;
+use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::measure::{Measured, Statistics, Subject, measure};
+use guarantor_engine::policy::PolicyParams;
 use ndarray::Array2;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;

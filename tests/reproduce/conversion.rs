@@ -1,9 +1,9 @@
 //! Supervised to bandit, recomputed here from the formulas with nothing but the examples.
 
-use guarantor::engine::control::unattended;
-use guarantor::engine::log::{LogSource, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::reproduce::{Conversion, Examples, Labels, Logger, Plan, Supervised, rewards, true_risk};
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::{LogSource, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_lab::{Conversion, Examples, Labels, Logger, Plan, Supervised, rewards, true_risk};
 use ndarray::Array2;
 
 use crate::fashion::Fashion;

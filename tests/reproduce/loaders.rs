@@ -5,7 +5,7 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use guarantor::reproduce::{Dataset, LoadError, Supervised, load};
+use guarantor_lab::{Dataset, LoadError, Supervised, load};
 use tempfile::TempDir;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -1,12 +1,12 @@
 //! What is made of rows, on rows made by hand: claims, tables, pictures.
 
-use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind};
-use guarantor::reproduce::claims::{Claim, claims};
-use guarantor::reproduce::lines::{Line, Promise, of_figure};
-use guarantor::reproduce::pictures::picture;
-use guarantor::reproduce::report;
-use guarantor::reproduce::rows::{self, Row, Summary};
-use guarantor::reproduce::table::tables;
+use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind};
+use guarantor_lab::claims::{Claim, claims};
+use guarantor_lab::lines::{Line, Promise, of_figure};
+use guarantor_lab::pictures::picture;
+use guarantor_lab::report;
+use guarantor_lab::rows::{self, Row, Summary};
+use guarantor_lab::table::tables;
 
 const ALPHAS: [f64; 2] = [0.1, 1.0];
 

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use guarantor::engine::control::Progress;
 use guarantor::store::*;
+use guarantor_engine::control::Progress;
 
 use crate::support::{dataset, finished, job, policy_params, workspace};
 

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use guarantor::engine::certificate::{
+use guarantor::store::*;
+use guarantor_engine::certificate::{
     Certificate, Document, PublicKey, SharedLook, SharedWhy, SignatureState, SigningKey, check_signature,
 };
-use guarantor::engine::control::Progress;
-use guarantor::engine::spec::{Family, JobSpec, Prior, PriorKind};
-use guarantor::store::*;
+use guarantor_engine::control::Progress;
+use guarantor_engine::spec::{Family, JobSpec, Prior, PriorKind};
 
 use crate::support::{NO_LIMITS, dataset, finished, new_job, spec, workspace};
 

@@ -2,17 +2,17 @@
 //! records to put into it.
 #![allow(dead_code)]
 
-use guarantor::engine::Finished;
-use guarantor::engine::certificate::{
-    BaselineRisk, Certificate, DatasetRecord, Decision, Evidence, Reason, UserUnits,
-};
-use guarantor::engine::log::{Capabilities, Outcome};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{BaselineKind, JobSpec, SpecContext, SpecRequest};
 use guarantor::store::{
     BlobRef, Dataset, DatasetContent, DatasetId, Job, JobId, NewDataset, NewJob, QueueLimits, Repository,
     Store, Workspace,
 };
+use guarantor_engine::Finished;
+use guarantor_engine::certificate::{
+    BaselineRisk, Certificate, DatasetRecord, Decision, Evidence, Reason, UserUnits,
+};
+use guarantor_engine::log::{Capabilities, Outcome};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{BaselineKind, JobSpec, SpecContext, SpecRequest};
 use serde_json::json;
 
 pub async fn store() -> (tempfile::TempDir, Store) {

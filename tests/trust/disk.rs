@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use guarantor::engine::control::Progress;
 use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{Job, JobStatus, Store};
+use guarantor_engine::control::Progress;
 use serde_json::{Value, json};
 
 use crate::common::{Answer, Client, Server, files, id_of, log};

@@ -1,17 +1,17 @@
 //! Every bound as something that makes a claim about a policy on a drawn log.
 
-use guarantor::engine::Result;
-use guarantor::engine::baseline::{lower_bound, mean_cost};
-use guarantor::engine::bound::{
+use guarantor_engine::Result;
+use guarantor_engine::baseline::{lower_bound, mean_cost};
+use guarantor_engine::bound::{
     Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, LondonSandler, Sample,
 };
-use guarantor::engine::control::unattended;
-use guarantor::engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
-use guarantor::engine::learn::bound_learner::{Gaussian, Problem, minimise};
-use guarantor::engine::log::{LogSource, MemoryLog};
-use guarantor::engine::measure::{Statistics, Subject, measure};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{Optimizer, PolicyClass, Preset};
+use guarantor_engine::control::unattended;
+use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::log::{LogSource, MemoryLog};
+use guarantor_engine::measure::{Statistics, Subject, measure};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
 
 use super::harness::{Claim, DELTA};

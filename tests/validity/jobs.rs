@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use guarantor::engine::certificate::{CandidateResult, Certificate};
-use guarantor::engine::control::unattended;
-use guarantor::engine::log::{LogSource, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{
+use guarantor_engine::certificate::{CandidateResult, Certificate};
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::{LogSource, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{
     BoundKind, Candidate, PolicyShape, PriorKind, PriorRequest, SpecContext, SpecRequest,
 };
-use guarantor::engine::{Finished, Inputs, run};
+use guarantor_engine::{Finished, Inputs, run};
 
 use super::harness::{Claim, DELTA};
 use super::world::World;

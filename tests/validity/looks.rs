@@ -4,11 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guarantor::engine::bound::{Betting, Bound, Choice, ControlVariate, Sample, lambda_grid};
-use guarantor::engine::certificate::anytime_event;
-use guarantor::engine::log::MemoryLog;
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{BoundKind, Candidate, OptimizerRequest, SpecRequest};
+use guarantor_engine::bound::{Betting, Bound, Choice, ControlVariate, Sample, lambda_grid};
+use guarantor_engine::certificate::anytime_event;
+use guarantor_engine::log::MemoryLog;
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{BoundKind, Candidate, OptimizerRequest, SpecRequest};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 

@@ -14,10 +14,10 @@ mod world;
 use std::collections::BTreeMap;
 
 use certify::*;
-use guarantor::engine::bound::Betting;
-use guarantor::engine::log::{Columns, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
-use guarantor::engine::spec::{Baseline, BaselineKind, BoundKind, PolicyClass, SpecRequest};
+use guarantor_engine::bound::Betting;
+use guarantor_engine::log::{Columns, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyClass, SpecRequest};
 use harness::{Claim, DELTA, Tally, assert_flagged, assert_valid, binomial_tail, simulate};
 use jobs::{certificate_claim, evaluation_claim, learning, learning_from_zero, run_job};
 use rand::{RngExt, SeedableRng};

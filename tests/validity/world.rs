@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use guarantor::engine::log::{Columns, MemoryLog};
-use guarantor::engine::policy::PolicyParams;
+use guarantor_engine::log::{Columns, MemoryLog};
+use guarantor_engine::policy::PolicyParams;
 use ndarray::{Array2, ArrayView2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

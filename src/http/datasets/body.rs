@@ -6,8 +6,8 @@ use axum::body::{Body, Bytes};
 use futures_util::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 
-use crate::engine::certificate::hex;
-use crate::ingest::BodyError;
+use crate::store::BodyError;
+use guarantor_engine::certificate::hex;
 
 /// A body, or a part of one, on its way.
 pub type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, header};
 
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::ingest::Encoding;
+use guarantor_ingest::Encoding;
 
 /// The media type without its parameters. Text is UTF-8 here, and a type that says otherwise is not
 /// to be guessed at.

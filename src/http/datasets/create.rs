@@ -18,8 +18,8 @@ use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
 use crate::http::problem::{Fault, Problem};
 use crate::http::request::UploadPermit;
-use crate::ingest::{self, Append, BodyError, Encoding, Format, IngestError, Upload};
-use crate::store::{Dataset, DatasetId, Workspace};
+use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
+use guarantor_ingest::{Encoding, Format, IngestError};
 
 /// Bytes of a form that are neither manifest nor data: boundaries and headers.
 const AROUND_PARTS: u64 = 64 << 10;
@@ -99,7 +99,7 @@ pub async fn create(
             limits: limits(&worker),
             workspace,
         };
-        let dataset = ingest::upload(&worker.store, upload, data).await.map_err(refusal)?;
+        let dataset = store::upload(&worker.store, upload, data).await.map_err(upload_problem)?;
         let rows = dataset.content.rows;
         answer(dataset, rows, &passed)
     };
@@ -156,7 +156,7 @@ pub async fn append(
         let rows_before = dataset.content.rows;
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
         let append = Append { dataset, request, format, encoding, logging_policy, limits: limits(&worker) };
-        let stored = ingest::append(&worker.store, append, data).await.map_err(refusal)?;
+        let stored = store::append(&worker.store, append, data).await.map_err(upload_problem)?;
         let new_rows = stored.content.rows.saturating_sub(rows_before);
         answer(stored, new_rows, &passed)
     };
@@ -167,7 +167,7 @@ async fn logging_policy(
     app: &App,
     workspace: &Workspace,
     dataset: &Dataset,
-) -> Result<Option<crate::engine::policy::PolicyParams>, Problem> {
+) -> Result<Option<guarantor_engine::policy::PolicyParams>, Problem> {
     let Some(id) = dataset.logging_policy_id else { return Ok(None) };
     let policy = app.store.repository().policy(workspace, id).await?;
     Ok(Some(app.store.policy_params(&policy).await?))
@@ -259,7 +259,17 @@ fn body_problem(error: BodyError) -> Problem {
     }
 }
 
-fn refusal(error: IngestError) -> Problem {
+fn upload_problem(error: UploadError) -> Problem {
+    match error {
+        UploadError::Log(error) => log_problem(error),
+        UploadError::Body(error) => body_problem(error),
+        UploadError::Store(error) => error.into(),
+        UploadError::AnotherBody => mismatch(),
+        UploadError::Crashed => Problem::internal("an upload's decoder crashed"),
+    }
+}
+
+fn log_problem(error: IngestError) -> Problem {
     match error {
         IngestError::Rows(rows) => {
             let (total, shown) = (rows.total, rows.first.len());
@@ -284,9 +294,7 @@ fn refusal(error: IngestError) -> Problem {
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
         IngestError::Expands(message) => Problem::new(Code::BodyTooLarge, message),
-        IngestError::AnotherBody => mismatch(),
-        IngestError::Body(error) => body_problem(error),
-        IngestError::Store(error) => error.into(),
-        IngestError::Crashed => Problem::internal("an upload's decoder crashed"),
+        // An upload reports both by their cause.
+        IngestError::Io(_) | IngestError::Sink => Problem::internal("an upload's rows were not kept"),
     }
 }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256, Sha512};
 use super::body::Chunks;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::ingest::BodyError;
+use crate::store::BodyError;
 
 const HEADER: &str = "content-digest";
 

@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use futures_util::{Stream, StreamExt, stream};
 
 use super::body::Chunks;
-use crate::ingest::BodyError;
+use crate::store::BodyError;
 
 /// What the form's reader may hold without having found anything in it.
 const MOST_HELD: u64 = 1 << 20;

@@ -5,14 +5,14 @@ use axum::extract::State;
 use serde::Serialize;
 
 use super::ListParams;
-use crate::engine::certificate::{Decision, LedgerPlace, family_wise_confidence};
-use crate::engine::spec::{BoundKind, JobKind};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::extract::{Id, Params};
 use crate::http::page::List;
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, JobId, LedgerEntry, LedgerSummary, Timestamp};
+use guarantor_engine::certificate::{Decision, LedgerPlace, family_wise_confidence};
+use guarantor_engine::spec::{BoundKind, JobKind};
 
 /// The ledger as a whole, and a page of its looks.
 #[derive(Debug, Serialize, utoipa::ToSchema)]

@@ -22,9 +22,9 @@ use super::etag::tagged;
 use super::extract::{Id, Nothing, Params};
 use super::page::{List, page_request};
 use super::problem::Problem;
-use crate::engine::log::{Capabilities, Outcome};
-use crate::ingest::Health;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
+use guarantor_engine::log::{Capabilities, Outcome};
+use guarantor_ingest::Health;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()

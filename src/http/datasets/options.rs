@@ -3,13 +3,13 @@
 use serde::Deserialize;
 
 use super::content::essence;
-use crate::engine::log::{Outcome, OutcomeKind};
-use crate::engine::policy::PolicyParams;
 use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::ingest::{Format, Hashing, IngestLimits};
 use crate::store::{Dataset, PolicyId, StoreError, Workspace};
+use guarantor_engine::log::{Outcome, OutcomeKind};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_ingest::{Format, Hashing, IngestLimits};
 
 /// A log's format by name. `dsjson` and `obd` must be named, because their content types are those
 /// of other formats; the others may be.

@@ -5,7 +5,6 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::require_success;
-use crate::engine::certificate::Document;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -14,6 +13,7 @@ use crate::http::extract::{Id, Nothing, Params};
 use crate::http::policies::{PolicyView, ReadParams, show};
 use crate::http::problem::Problem;
 use crate::store::JobId;
+use guarantor_engine::certificate::Document;
 
 /// The certificate of a finished job.
 #[utoipa::path(get, path = "/v1/jobs/{id}/certificate", tag = "Certificates", operation_id = "get_certificate",

@@ -6,7 +6,6 @@ use axum::response::Response;
 
 use super::request::JobRequest;
 use super::view::JobView;
-use crate::engine::spec::SpecRequest;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -15,6 +14,7 @@ use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::Problem;
 use crate::queue::resolve;
 use crate::store::{Dataset, DatasetId, JobId, NewJob, Resource, StoreError, Workspace};
+use guarantor_engine::spec::SpecRequest;
 
 /// Submit a job.
 #[utoipa::path(post, path = "/v1/jobs", tag = "Jobs", operation_id = "create_job",

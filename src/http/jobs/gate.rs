@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::require_success;
 use super::view::certificate_url;
-use crate::engine::certificate::{Certificate, Decision, Reason};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params};
 use crate::http::problem::Problem;
 use crate::store::{Job, JobId};
+use guarantor_engine::certificate::{Certificate, Decision, Reason};
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Gate {

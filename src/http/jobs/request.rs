@@ -7,10 +7,10 @@ use utoipa::openapi::schema::{
 };
 use utoipa::openapi::{RefOr, Type};
 
-use crate::engine::certificate::StrictJson;
-use crate::engine::spec::SpecRequest;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
+use guarantor_engine::certificate::StrictJson;
+use guarantor_engine::spec::SpecRequest;
 
 /// It is kept with the job, shown in every list and never looked at: a few labels, not a document.
 const MOST_METADATA: usize = 16 << 10;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::engine::spec::{JobKind, JobSpec};
 use crate::store::{DatasetId, Job, JobFailure, JobId, JobProgress, JobResult, JobStatus, Timestamp};
+use guarantor_engine::spec::{JobKind, JobSpec};
 
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Job)]

@@ -1,14 +1,13 @@
-//! Batches of a Parquet part → rows, and rows → the engine's columns.
+//! Decodes the batches of a Parquet part into rows, and rows into the engine's columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
 
 use super::encode::CANDIDATE_PREFIX;
-use super::marks::{Marks, mark};
-use super::{LogLayout, LogRows};
-use crate::engine::log::Columns;
 use crate::store::records::Dataset;
+use guarantor_engine::log::Columns;
+use guarantor_ingest::{LogLayout, LogRows};
 
 /// None where the columns are not those that `encode` writes.
 pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
@@ -64,53 +63,5 @@ pub fn columns_of(dataset: &Dataset, layout: &LogLayout, rows: LogRows) -> Colum
         contexts: None,
         candidates: layout.candidates.iter().cloned().zip(rows.candidates).collect(),
         outcome: dataset.content.outcome,
-    }
-}
-
-/// Collects batches into the engine's columns.
-pub struct ColumnsBuilder {
-    columns: Columns,
-    contexts: Marks,
-}
-
-impl ColumnsBuilder {
-    pub fn new(dataset: &Dataset) -> Self {
-        let content = &dataset.content;
-        let rows = usize::try_from(content.rows).unwrap_or(0);
-        let columns = Columns {
-            n_actions: content.n_actions,
-            dim: content.dim,
-            x: Vec::with_capacity(rows.saturating_mul(content.dim)),
-            outcome: content.outcome,
-            ..Columns::default()
-        };
-        ColumnsBuilder { columns, contexts: Marks::default() }
-    }
-
-    /// All batches have one layout.
-    pub fn append(&mut self, layout: &LogLayout, rows: LogRows) {
-        let columns = &mut self.columns;
-        if columns.actions.is_empty() {
-            columns.full = layout.full.map(|_| Vec::new());
-            columns.contexts = layout.context_ids.then(Vec::new);
-            columns.candidates = layout.candidates.iter().map(|name| (name.clone(), Vec::new())).collect();
-        }
-        columns.x.extend(rows.x);
-        columns.actions.extend(rows.actions);
-        columns.costs.extend(rows.costs);
-        columns.propensities.extend(rows.propensities);
-        if let Some(full) = &mut columns.full {
-            full.extend(rows.full);
-        }
-        for ((_, to), from) in columns.candidates.iter_mut().zip(rows.candidates) {
-            to.extend(from);
-        }
-        if let Some(contexts) = &mut columns.contexts {
-            contexts.extend(rows.context_ids.iter().map(|id| self.contexts.place(mark(id)).0 as u64));
-        }
-    }
-
-    pub fn finish(self) -> Columns {
-        self.columns
     }
 }

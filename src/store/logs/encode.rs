@@ -12,7 +12,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
-use super::{LogLayout, LogRows};
+use guarantor_ingest::{LogLayout, LogRows};
 
 pub const CANDIDATE_PREFIX: &str = "candidate.";
 

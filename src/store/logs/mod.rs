@@ -2,9 +2,7 @@
 //! depends on neither the format they came in nor how they were cut.
 
 mod decode;
-mod digest;
 mod encode;
-mod marks;
 mod part;
 mod spool;
 mod spooled;
@@ -14,56 +12,15 @@ use std::path::PathBuf;
 use super::error::Result;
 use super::records::{Dataset, DatasetContent};
 use super::{Store, StoreError};
-use crate::engine;
-use crate::engine::control::Control;
-use crate::engine::log::Columns;
-use crate::engine::policy::PolicyParams;
+
+use guarantor_engine::control::Control;
+use guarantor_engine::log::Columns;
+use guarantor_engine::policy::PolicyParams;
+use guarantor_ingest::{ColumnsBuilder, LogDigest, LogLayout, LogRows};
 use part::Part;
 
-pub use digest::LogDigest;
 pub use encode::LogEncoder;
-pub use marks::{Mark, Marks, mark};
 pub use spooled::SpooledLog;
-
-/// Which columns a log has. The same for all of its rows.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LogLayout {
-    /// p; 0 without features.
-    pub dim: usize,
-    /// K, where the rows carry π0(·|x).
-    pub full: Option<usize>,
-    pub context_ids: bool,
-    pub event_ids: bool,
-    /// Names in ascending order.
-    pub candidates: Vec<String>,
-}
-
-/// A run of valid rows as columns.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LogRows {
-    /// Rows × p.
-    pub x: Vec<f32>,
-    pub actions: Vec<u32>,
-    /// In [-1, 0].
-    pub costs: Vec<f64>,
-    pub propensities: Vec<f64>,
-    /// Rows × K.
-    pub full: Vec<f64>,
-    pub context_ids: Vec<String>,
-    pub event_ids: Vec<String>,
-    /// One column a candidate, in the layout's order.
-    pub candidates: Vec<Vec<f64>>,
-}
-
-impl LogRows {
-    pub fn len(&self) -> usize {
-        self.actions.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.actions.is_empty()
-    }
-}
 
 /// How much memory a job's log may take, and where one goes that would take more.
 #[derive(Debug, Clone)]
@@ -94,7 +51,7 @@ impl StoredLog {
 
     /// The rows, whose digest is the one that they were stored with, or an error.
     pub fn decode(&self) -> Result<Columns> {
-        let mut columns = decode::ColumnsBuilder::new(&self.dataset);
+        let mut columns = ColumnsBuilder::new(&self.dataset.shape());
         self.each_batch(|layout, rows| {
             columns.append(layout, rows);
             Ok::<(), StoreError>(())
@@ -107,7 +64,7 @@ impl StoredLog {
         &self,
         logging_policy: Option<&PolicyParams>,
         control: &Control,
-    ) -> engine::Result<SpooledLog> {
+    ) -> guarantor_engine::Result<SpooledLog> {
         spool::spool(self, logging_policy, control)
     }
 

@@ -10,14 +10,14 @@ use std::hash::RandomState;
 use std::os::unix::fs::FileExt;
 
 use super::decode::{columns_of, texts_of};
-use super::marks::{Marks, mark};
 use super::spooled::{Record, SpooledLog};
 use super::{LogLayout, LogMemory, LogRows, StoredLog};
-use crate::engine::control::Control;
-use crate::engine::log::{Capabilities, LogShape, chunk_contexts};
-use crate::engine::policy::PolicyParams;
-use crate::engine::{EngineError, Result};
 use crate::store::records::Dataset;
+use guarantor_engine::control::Control;
+use guarantor_engine::log::{Capabilities, LogShape, chunk_contexts};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::{EngineError, Result};
+use guarantor_ingest::{Marks, mark};
 
 /// Rows that wait to be written, so that those of one chunk go out together.
 const BUFFER_BYTES: usize = 16 << 20;

@@ -7,9 +7,9 @@ use std::os::unix::fs::FileExt;
 
 use ndarray::{Array2, CowArray, Ix2};
 
-use crate::engine::log::{Chunk, Columns, LogShape, LogSource, agree, check_full};
-use crate::engine::policy::PolicyParams;
-use crate::engine::{EngineError, Result};
+use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, agree, check_full};
+use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::{EngineError, Result};
 
 pub struct SpooledLog {
     pub(super) shape: LogShape,
@@ -223,7 +223,7 @@ impl LogSource for SpooledLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::log::{Capabilities, Outcome};
+    use guarantor_engine::log::{Capabilities, Outcome};
 
     #[test]
     fn a_byte_that_changes_after_it_was_written_is_noticed() {

@@ -7,12 +7,12 @@ use sqlx::sqlite::SqliteRow;
 
 use super::rows::{count, is_taken, json as json_column, json_option, parsed, time, time_option, to_json};
 use super::{Sqlite, Write, now};
-use crate::engine::spec::JobSpec;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{Job, JobEvent, JobFilter, JobStatus, NewJob, QueueDepth, QueueLimits};
 use crate::store::repository::Jobs;
+use guarantor_engine::spec::JobSpec;
 
 pub fn job(row: &SqliteRow) -> Result<Job> {
     let status: String = row.try_get("status")?;

@@ -9,16 +9,16 @@ use sqlx::sqlite::SqliteRow;
 
 use super::rows::{count, json, json_option, parsed, time, to_json};
 use super::{Sqlite, Write};
-use crate::engine::certificate::{
-    Certificate, Document, LedgerPlace, PublicKey, SharedLook, SharedWhy, Signature, SigningKey,
-    anytime_event, asked, holds_at_every_n, prior_is_fixed,
-};
-use crate::engine::spec::{Family, JobSpec};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{Job, LedgerEntry, LedgerSummary, NewJob};
 use crate::store::repository::Ledger;
+use guarantor_engine::certificate::{
+    Certificate, Document, LedgerPlace, PublicKey, SharedLook, SharedWhy, Signature, SigningKey,
+    anytime_event, asked, holds_at_every_n, prior_is_fixed,
+};
+use guarantor_engine::spec::{Family, JobSpec};
 
 fn entry(row: &SqliteRow) -> Result<LedgerEntry> {
     Ok(LedgerEntry {

@@ -88,10 +88,10 @@ impl Drop for Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::log::{Capabilities, LogShape, Outcome};
-    use crate::engine::spec::{SpecContext, SpecRequest};
     use crate::store::ids::{DatasetId, Timestamp};
     use crate::store::records::JobStatus;
+    use guarantor_engine::log::{Capabilities, LogShape, Outcome};
+    use guarantor_engine::spec::{SpecContext, SpecRequest};
 
     fn job() -> Job {
         let capabilities = Capabilities {

@@ -3,10 +3,10 @@
 
 use sqlx::{Row, SqliteConnection};
 
-use crate::engine::certificate::{LedgerPlace, SharedLook, SharedWhy};
-use crate::engine::spec::Family;
 use crate::store::error::{Result, StoreError};
 use crate::store::sqlite::rows::{count, json_option, to_json};
+use guarantor_engine::certificate::{LedgerPlace, SharedLook, SharedWhy};
+use guarantor_engine::spec::Family;
 
 /// Copies `ledger_2` into `ledger` and drops it.
 pub async fn move_ledger(connection: &mut SqliteConnection) -> Result<()> {

@@ -1,0 +1,177 @@
+//! Signatures: Ed25519 (RFC 8032) over the canonical JSON (RFC 8785) of the whole document, ids,
+//! times and place in the ledger included. Only `signature.value` itself is left out, so that no
+//! field can be changed, added or taken away, the key's name neither.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ed25519_dalek::Signer as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::Document;
+use crate::error::{EngineError, Result};
+
+pub const ALGORITHM: &str = "ed25519";
+
+/// The DER head of an Ed25519 public key (RFC 8410): what stands before its 32 bytes in a PEM file.
+const DER_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+/// Integers beyond this are not told apart by canonical JSON, whose numbers are doubles.
+const EXACT: u64 = 1 << 53;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Signature {
+    /// `ed25519`.
+    pub algorithm: String,
+    /// Names the key; `GET /v1/certificates/key` has it.
+    pub key_id: String,
+    /// 64 bytes in base64.
+    pub value: String,
+}
+
+/// The secret half. It has no way into a log: its `Debug` names the public half.
+pub struct SigningKey(ed25519_dalek::SigningKey);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PublicKey(ed25519_dalek::VerifyingKey);
+
+/// What a document's signature is worth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SignatureState {
+    Valid { key_id: String },
+    Unsigned,
+    Invalid(String),
+}
+
+impl SigningKey {
+    /// From 32 secret random bytes.
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        SigningKey(ed25519_dalek::SigningKey::from_bytes(seed))
+    }
+
+    pub fn seed(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key())
+    }
+
+    /// Signs the document as it is, in the place of any signature that it has.
+    pub fn sign(&self, document: &mut Document) -> Result<()> {
+        let (algorithm, key_id) = (ALGORITHM.to_owned(), self.public().key_id());
+        document.signature = Some(Signature { algorithm, key_id, value: String::new() });
+        let value = serde_json::to_value(&*document).map_err(unsignable)?;
+        let bytes = signed_bytes(&value).map_err(EngineError::Numerical)?;
+        if let Some(signature) = &mut document.signature {
+            signature.value = BASE64.encode(self.0.sign(&bytes).to_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn unsignable(error: serde_json::Error) -> EngineError {
+    EngineError::Numerical(format!("the certificate cannot be signed: {error}"))
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "SigningKey({})", self.public().key_id())
+    }
+}
+
+impl std::fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "PublicKey({})", self.base64())
+    }
+}
+
+impl PublicKey {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; 32] = bytes.try_into().ok()?;
+        let key = ed25519_dalek::VerifyingKey::from_bytes(bytes).ok()?;
+        // Under a weak key anybody can sign.
+        (!key.is_weak()).then_some(PublicKey(key))
+    }
+
+    /// From base64 of the 32 bytes, or of the DER form, with a PEM file's frame or without.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
+        let bytes = BASE64.decode(lines.collect::<String>()).ok()?;
+        PublicKey::from_bytes(bytes.strip_prefix(&DER_HEAD).unwrap_or(&bytes))
+    }
+
+    pub fn base64(&self) -> String {
+        BASE64.encode(self.0.as_bytes())
+    }
+
+    /// As other tools read it.
+    pub fn pem(&self) -> String {
+        let der = [&DER_HEAD[..], self.0.as_bytes()].concat();
+        format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", BASE64.encode(der))
+    }
+
+    /// The first 64 bits of the key's SHA-256: a name, nothing that security rests on.
+    pub fn key_id(&self) -> String {
+        super::hex(&Sha256::digest(self.0.as_bytes())[..8])
+    }
+
+    fn check(&self, bytes: &[u8], value: &str) -> bool {
+        let Ok(raw) = BASE64.decode(value) else { return false };
+        let Ok(signature) = ed25519_dalek::Signature::from_slice(&raw) else { return false };
+        self.0.verify_strict(bytes, &signature).is_ok()
+    }
+}
+
+/// What is signed: the canonical form of the document without `signature.value`.
+pub fn signed_bytes(document: &Value) -> Result<Vec<u8>, String> {
+    let mut document = document.clone();
+    if let Some(Value::Object(signature)) = document.get_mut("signature") {
+        signature.remove("value");
+    }
+    exact(&document)?;
+    serde_json_canonicalizer::to_vec(&document).map_err(|error| error.to_string())
+}
+
+fn exact(value: &Value) -> Result<(), String> {
+    match value {
+        Value::Number(number) => {
+            let size = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
+            match size.filter(|&size| size > EXACT) {
+                Some(_) => Err(format!("the integer {number} is larger than canonical JSON can hold")),
+                None => Ok(()),
+            }
+        }
+        Value::Array(items) => items.iter().try_for_each(exact),
+        Value::Object(fields) => fields.values().try_for_each(exact),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a document as it was received against the keys that are trusted.
+pub fn check_signature(document: &Value, trusted: &[PublicKey]) -> SignatureState {
+    let invalid = |why: &str| SignatureState::Invalid(why.into());
+    let Some(sent) = document.get("signature").filter(|sent| !sent.is_null()) else {
+        return SignatureState::Unsigned;
+    };
+    let Ok(signature) = serde_json::from_value::<Signature>(sent.clone()) else {
+        return invalid("`signature` is not {algorithm, key_id, value}");
+    };
+    if signature.algorithm != ALGORITHM {
+        return invalid("the algorithm is not ed25519");
+    }
+    let bytes = match signed_bytes(document) {
+        Ok(bytes) => bytes,
+        Err(why) => return SignatureState::Invalid(why),
+    };
+    let Some(key) = trusted.iter().find(|key| key.key_id() == signature.key_id) else {
+        return SignatureState::Invalid(format!("the key {:?} is not one that is trusted", signature.key_id));
+    };
+    match key.check(&bytes, &signature.value) {
+        true => SignatureState::Valid { key_id: signature.key_id },
+        false => invalid("the signature is not that of this document by this key"),
+    }
+}

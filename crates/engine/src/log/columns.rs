@@ -1,0 +1,127 @@
+//! Whole columns in memory, and the checks that make them a log.
+
+use super::outcome::Outcome;
+use crate::error::RowError;
+
+/// A log as columns. Row numbers in errors are 1-based positions in these columns.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    pub n_actions: usize,
+    pub dim: usize,
+    /// Rows × p, row-major.
+    pub x: Vec<f32>,
+    pub actions: Vec<u32>,
+    /// In [-1, 0]: already mapped by `outcome`.
+    pub costs: Vec<f64>,
+    pub propensities: Vec<f64>,
+    /// Rows × K, row-major.
+    pub full: Option<Vec<f64>>,
+    /// Row → any number that rows of one context share.
+    pub contexts: Option<Vec<u64>>,
+    pub candidates: Vec<(String, Vec<f64>)>,
+    pub outcome: Outcome,
+}
+
+/// How far a row's π0(·|x) may sum from 1, and how far it may disagree with the logged propensity.
+pub const SUM_TOLERANCE: f64 = 1e-3;
+pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
+
+impl Columns {
+    pub fn rows(&self) -> usize {
+        self.actions.len()
+    }
+
+    /// The first thing that is wrong, if anything is.
+    pub fn check(&self) -> Result<(), RowError> {
+        let n = self.rows();
+        let lengths = [
+            ("x", self.x.len(), n * self.dim),
+            ("cost", self.costs.len(), n),
+            ("propensity", self.propensities.len(), n),
+        ];
+        for (field, got, want) in lengths {
+            if got != want {
+                return Err(fault(0, field, format!("has {got} values, not {want}")));
+            }
+        }
+        if n == 0 {
+            return Err(fault(0, "rows", "the log is empty".into()));
+        }
+        if self.n_actions < 2 {
+            let message = "a decision needs at least two actions".into();
+            return Err(fault(0, "n_actions", message));
+        }
+        if self.full.as_ref().is_some_and(|f| f.len() != n * self.n_actions)
+            || self.contexts.as_ref().is_some_and(|c| c.len() != n)
+            || self.candidates.iter().any(|(_, c)| c.len() != n)
+        {
+            return Err(fault(0, "columns", "optional columns differ in length".into()));
+        }
+        (0..n).try_for_each(|i| self.check_row(i))
+    }
+
+    /// Probabilities logged as f32 sum to 1 only nearly; those that were played did exactly.
+    pub fn normalise(&mut self) {
+        for pi in self.full.iter_mut().flat_map(|f| f.chunks_exact_mut(self.n_actions)) {
+            let total: f64 = pi.iter().sum();
+            pi.iter_mut().for_each(|p| *p /= total);
+        }
+    }
+
+    fn check_row(&self, i: usize) -> Result<(), RowError> {
+        let action = self.actions[i] as usize;
+        if action >= self.n_actions {
+            let message = format!("{action} is not in [0, {})", self.n_actions);
+            return Err(fault(i + 1, "action", message));
+        }
+        let cost = self.costs[i];
+        if !(-1.0..=0.0).contains(&cost) {
+            return Err(fault(i + 1, "cost", format!("{cost} is not in [-1, 0]")));
+        }
+        let propensity = self.propensities[i];
+        if !(propensity > 0.0 && propensity <= 1.0) {
+            return Err(fault(i + 1, "propensity", format!("{propensity} is not in (0, 1]")));
+        }
+        let x = &self.x[i * self.dim..(i + 1) * self.dim];
+        if let Some(j) = x.iter().position(|v| !v.is_finite()) {
+            return Err(fault(i + 1, &format!("x[{j}]"), format!("{} is not finite", x[j])));
+        }
+        if let Some(full) = &self.full {
+            let full = &full[i * self.n_actions..(i + 1) * self.n_actions];
+            check_full(i + 1, full, action, propensity)?;
+        }
+        for (name, values) in &self.candidates {
+            if !(0.0..=1.0).contains(&values[i]) {
+                let message = format!("{} is not in [0, 1]", values[i]);
+                return Err(fault(i + 1, &format!("candidates.{name}"), message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether two rows of one context may have had the same π0(·|x).
+pub fn agree(a: &[f64], b: &[f64]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() <= AGREEMENT_TOLERANCE * a.max(*b))
+}
+
+pub fn check_full(row: usize, full: &[f64], action: usize, propensity: f64) -> Result<(), RowError> {
+    if let Some(a) = full.iter().position(|&q| !(0.0..=1.0 + SUM_TOLERANCE).contains(&q)) {
+        let message = format!("{} is not a probability", full[a]);
+        return Err(fault(row, &format!("propensities[{a}]"), message));
+    }
+    let sum: f64 = full.iter().sum();
+    if (sum - 1.0).abs() > SUM_TOLERANCE {
+        return Err(fault(row, "propensities", format!("sum to {sum}, not 1")));
+    }
+    let given = full[action];
+    if (given - propensity).abs() > AGREEMENT_TOLERANCE * propensity {
+        let message = format!("{propensity} but propensities[{action}] is {given}");
+        return Err(fault(row, "propensity", message));
+    }
+    Ok(())
+}
+
+fn fault(row: usize, field: &str, message: String) -> RowError {
+    RowError { row: row as u64, field: field.into(), message }
+}

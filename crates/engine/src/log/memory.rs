@@ -1,0 +1,256 @@
+//! The log in memory: contexts once, rows grouped by context in order of first appearance.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
+
+use super::columns::{agree, check_full};
+use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
+use crate::error::{EngineError, Result, RowError};
+use crate::policy::PolicyParams;
+
+pub struct MemoryLog {
+    shape: LogShape,
+    /// Shared where several logs are of the same contexts.
+    x: ArcArray2<f32>,
+    ordinals: Vec<u64>,
+    offsets: Vec<u32>,
+    actions: Vec<u32>,
+    costs: Vec<f64>,
+    propensities: Vec<f64>,
+    weights: Vec<f64>,
+    full: Option<Array2<f64>>,
+    candidates: Vec<Vec<f64>>,
+}
+
+/// Contexts that were each logged m times, under a policy that is known in full.
+pub struct Contexts {
+    /// Contexts × p.
+    pub x: ArcArray2<f32>,
+    /// π0(·|x): contexts × K.
+    pub full: Array2<f64>,
+    /// m.
+    pub interactions: usize,
+    /// m a context, contexts in order.
+    pub actions: Vec<u32>,
+    /// In [-1, 0].
+    pub costs: Vec<f64>,
+}
+
+impl MemoryLog {
+    pub fn new(mut columns: Columns) -> Result<Self> {
+        columns.check()?;
+        columns.normalise();
+        let groups = columns.contexts.as_ref().map(|c| group(c));
+        // Without repeated contexts nothing moves: the feature matrix is the caller's own memory.
+        match groups {
+            Some(groups) if groups.len() < columns.rows() => Self::grouped(columns, &groups),
+            _ => Ok(Self::ungrouped(columns)),
+        }
+    }
+
+    fn ungrouped(columns: Columns) -> Self {
+        let n = columns.rows();
+        let shape = shape_of(&columns, n);
+        MemoryLog {
+            x: matrix(n, columns.dim, columns.x).into_shared(),
+            ordinals: (0..n as u64).collect(),
+            offsets: (0..=n as u32).collect(),
+            actions: columns.actions,
+            costs: columns.costs,
+            propensities: columns.propensities,
+            weights: vec![1.0; n],
+            full: columns.full.map(|f| matrix(n, shape.n_actions, f)),
+            candidates: columns.candidates.into_iter().map(|(_, c)| c).collect(),
+            shape,
+        }
+    }
+
+    fn grouped(columns: Columns, groups: &[Vec<u32>]) -> Result<Self> {
+        let (p, k) = (columns.dim, columns.n_actions);
+        let shape = shape_of(&columns, groups.len());
+        let order: Vec<usize> = groups.iter().flatten().map(|&i| i as usize).collect();
+        let mut x = Vec::with_capacity(groups.len() * p);
+        let mut full = columns.full.as_ref().map(|_| Vec::with_capacity(groups.len() * k));
+        let (mut offsets, mut weights) = (vec![0u32], Vec::with_capacity(order.len()));
+        for rows in groups {
+            let first = rows[0] as usize;
+            x.extend_from_slice(&columns.x[first * p..(first + 1) * p]);
+            for &row in rows {
+                same_context(&columns, first, row as usize)?;
+                weights.push(1.0 / rows.len() as f64);
+            }
+            if let (Some(to), Some(from)) = (&mut full, &columns.full) {
+                to.extend_from_slice(&from[first * k..(first + 1) * k]);
+            }
+            offsets.push(weights.len() as u32);
+        }
+        let pick = |values: &[f64]| order.iter().map(|&i| values[i]).collect::<Vec<f64>>();
+        Ok(MemoryLog {
+            x: matrix(groups.len(), p, x).into_shared(),
+            ordinals: (0..groups.len() as u64).collect(),
+            offsets,
+            actions: order.iter().map(|&i| columns.actions[i]).collect(),
+            costs: pick(&columns.costs),
+            propensities: pick(&columns.propensities),
+            weights,
+            full: full.map(|f| matrix(groups.len(), k, f)),
+            candidates: columns.candidates.iter().map(|(_, c)| pick(c)).collect(),
+            shape,
+        })
+    }
+
+    /// The log of contexts that were all logged equally often; their features are not copied.
+    pub fn of_contexts(contexts: Contexts) -> Result<Self> {
+        let Contexts { x, full, interactions: m, actions, costs } = contexts;
+        let (n, k) = full.dim();
+        let rows = n.checked_mul(m).filter(|&rows| (1..u32::MAX as usize).contains(&rows));
+        let fits = rows == Some(actions.len()) && rows == Some(costs.len()) && x.nrows() == n;
+        if !fits || !x.is_standard_layout() || k < 2 || actions.iter().any(|&a| a as usize >= k) {
+            let (rows, costs) = (actions.len(), costs.len());
+            let message =
+                format!("{rows} actions and {costs} costs are no log of {n} contexts × {m}, K = {k}");
+            return Err(EngineError::Log(message));
+        }
+        let taken = actions.iter().enumerate().map(|(row, &a)| full[(row / m, a as usize)]).collect();
+        let shape = LogShape {
+            rows: (n * m) as u64,
+            contexts: n as u64,
+            n_actions: k,
+            dim: x.ncols(),
+            outcome: Outcome::default(),
+            capabilities: Capabilities {
+                features: x.ncols() > 0,
+                full_propensities: true,
+                multiple_interactions: m > 1,
+                candidates: Vec::new(),
+            },
+        };
+        let log = MemoryLog {
+            x,
+            ordinals: (0..n as u64).collect(),
+            offsets: (0..=n as u32).map(|c| c * m as u32).collect(),
+            actions,
+            costs,
+            propensities: taken,
+            weights: vec![1.0 / m as f64; n * m],
+            full: Some(full),
+            candidates: Vec::new(),
+            shape,
+        };
+        (0..log.chunks()).try_for_each(|index| log.chunk(index)?.check(&log.shape))?;
+        Ok(log)
+    }
+
+    /// Fills π0(·|x) from the policy that logged, and checks it against the logged propensities.
+    pub fn with_logging_policy(mut self, policy: &PolicyParams) -> Result<Self> {
+        let k = self.shape.n_actions;
+        let mut full = Array2::zeros((self.ordinals.len(), k));
+        for index in 0..self.chunks() {
+            let (from, to) = self.bounds(index);
+            let pi = policy.propensities(self.x.slice(ndarray::s![from..to, ..]))?;
+            full.slice_mut(ndarray::s![from..to, ..]).assign(&pi);
+        }
+        for c in 0..self.ordinals.len() {
+            let pi = full.row(c);
+            for row in self.offsets[c] as usize..self.offsets[c + 1] as usize {
+                let pi = pi.as_slice().expect("row-major");
+                let action = self.actions[row] as usize;
+                check_full(row + 1, pi, action, self.propensities[row])?;
+            }
+        }
+        self.full = Some(full);
+        self.shape.capabilities.full_propensities = true;
+        Ok(self)
+    }
+
+    pub fn x(&self) -> ArrayView2<'_, f32> {
+        self.x.view()
+    }
+
+    fn bounds(&self, index: usize) -> (usize, usize) {
+        let size = chunk_contexts(self.shape.dim);
+        (index * size, ((index + 1) * size).min(self.ordinals.len()))
+    }
+}
+
+impl LogSource for MemoryLog {
+    fn shape(&self) -> &LogShape {
+        &self.shape
+    }
+
+    fn chunks(&self) -> usize {
+        self.ordinals.len().div_ceil(chunk_contexts(self.shape.dim))
+    }
+
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        let (from, to) = self.bounds(index);
+        let rows = self.offsets[from] as usize..self.offsets[to] as usize;
+        let offsets = self.offsets[from..=to].iter().map(|&o| o - self.offsets[from]);
+        Ok(Chunk {
+            x: CowArray::from(self.x.slice(ndarray::s![from..to, ..])),
+            ordinals: Cow::Borrowed(&self.ordinals[from..to]),
+            offsets: offsets.collect(),
+            actions: Cow::Borrowed(&self.actions[rows.clone()]),
+            costs: Cow::Borrowed(&self.costs[rows.clone()]),
+            propensities: Cow::Borrowed(&self.propensities[rows.clone()]),
+            weights: Cow::Borrowed(&self.weights[rows.clone()]),
+            full: (self.full.as_ref()).map(|f| CowArray::from(f.slice(ndarray::s![from..to, ..]))),
+            candidates: (self.candidates.iter()).map(|c| Cow::Borrowed(&c[rows.clone()])).collect(),
+        })
+    }
+}
+
+fn shape_of(columns: &Columns, contexts: usize) -> LogShape {
+    LogShape {
+        rows: columns.rows() as u64,
+        contexts: contexts as u64,
+        n_actions: columns.n_actions,
+        dim: columns.dim,
+        outcome: columns.outcome,
+        capabilities: Capabilities {
+            features: columns.dim > 0,
+            full_propensities: columns.full.is_some(),
+            multiple_interactions: contexts < columns.rows(),
+            candidates: columns.candidates.iter().map(|(name, _)| name.clone()).collect(),
+        },
+    }
+}
+
+fn matrix<T>(rows: usize, columns: usize, values: Vec<T>) -> Array2<T> {
+    Array2::from_shape_vec((rows, columns), values).expect("lengths were checked")
+}
+
+/// The rows of each context, contexts by first appearance.
+fn group(contexts: &[u64]) -> Vec<Vec<u32>> {
+    let mut place: HashMap<u64, usize> = HashMap::new();
+    let mut groups: Vec<Vec<u32>> = Vec::new();
+    for (row, id) in contexts.iter().enumerate() {
+        let at = *place.entry(*id).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[at].push(row as u32);
+    }
+    groups
+}
+
+/// Rows of one context must have the same features and, π0 being a function of them, the same π0.
+fn same_context(columns: &Columns, first: usize, row: usize) -> Result<(), RowError> {
+    let (p, k) = (columns.dim, columns.n_actions);
+    let fault = |field: &str| RowError {
+        row: row as u64 + 1,
+        field: field.into(),
+        message: format!("differs from row {} of the same context_id", first + 1),
+    };
+    if columns.x[first * p..(first + 1) * p] != columns.x[row * p..(row + 1) * p] {
+        return Err(fault("x"));
+    }
+    if let Some(full) = &columns.full
+        && !agree(&full[first * k..(first + 1) * k], &full[row * k..(row + 1) * k])
+    {
+        return Err(fault("propensities"));
+    }
+    Ok(())
+}

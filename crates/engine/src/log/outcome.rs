@@ -1,0 +1,88 @@
+//! The affine map between what users measure and the paper's cost in [-1, 0].
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OutcomeKind {
+    Cost,
+    Reward,
+}
+
+/// What the rows' outcome is and the range that it must lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Outcome {
+    pub kind: OutcomeKind,
+    pub min: f64,
+    pub max: f64,
+}
+
+impl Default for Outcome {
+    fn default() -> Self {
+        Outcome { kind: OutcomeKind::Cost, min: -1.0, max: 0.0 }
+    }
+}
+
+impl Outcome {
+    pub fn reward() -> Self {
+        Outcome { kind: OutcomeKind::Reward, min: 0.0, max: 1.0 }
+    }
+
+    /// None when the range is empty or not finite.
+    pub fn new(kind: OutcomeKind, min: f64, max: f64) -> Option<Self> {
+        let valid = min.is_finite() && max.is_finite() && min < max && (max - min).is_finite();
+        valid.then_some(Outcome { kind, min, max })
+    }
+
+    pub fn contains(&self, value: f64) -> bool {
+        value >= self.min && value <= self.max
+    }
+
+    /// User units → the paper's cost. The result is in [-1, 0] for a value in range, despite rounding.
+    pub fn to_cost(&self, value: f64) -> f64 {
+        let width = self.max - self.min;
+        let cost = match self.kind {
+            OutcomeKind::Cost => (value - self.max) / width,
+            OutcomeKind::Reward => -(value - self.min) / width,
+        };
+        // `+ 0.0` turns −0 into 0, so that equal logs have equal bytes.
+        cost.clamp(-1.0, 0.0) + 0.0
+    }
+
+    /// A risk in the paper's units → the expected outcome in the user's.
+    pub fn risk_to_user(&self, risk: f64) -> f64 {
+        let width = self.max - self.min;
+        match self.kind {
+            OutcomeKind::Cost => self.max + risk * width,
+            OutcomeKind::Reward => self.min - risk * width,
+        }
+    }
+
+    /// An improvement (a difference of risks, positive is better) → the same in the user's units,
+    /// still positive when better: lower cost or higher reward.
+    pub fn improvement_to_user(&self, improvement: f64) -> f64 {
+        improvement * (self.max - self.min)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_both_ways() {
+        let cost = Outcome::new(OutcomeKind::Cost, 2.0, 6.0).unwrap();
+        assert_eq!(cost.to_cost(2.0), -1.0);
+        assert_eq!(cost.to_cost(6.0), 0.0);
+        assert_eq!(cost.risk_to_user(cost.to_cost(3.0)), 3.0);
+        let reward = Outcome::new(OutcomeKind::Reward, -1.0, 3.0).unwrap();
+        assert_eq!(reward.to_cost(3.0), -1.0);
+        assert_eq!(reward.risk_to_user(reward.to_cost(0.0)), 0.0);
+        assert_eq!(reward.improvement_to_user(0.25), 1.0);
+        assert!(Outcome::reward().to_cost(0.0).is_sign_positive());
+        assert!(Outcome::new(OutcomeKind::Cost, 1.0, 1.0).is_none());
+        assert!(Outcome::new(OutcomeKind::Cost, f64::NAN, 1.0).is_none());
+    }
+}

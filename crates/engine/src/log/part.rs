@@ -1,0 +1,148 @@
+//! The split: contexts divided in two by a seeded hash of their ordinal. The part that a context
+//! falls in must not depend on anything in the row, or the second part would no longer be a sample
+//! of the same distribution; an ordinal also keeps its part when rows are appended.
+
+use std::borrow::Cow;
+
+use ndarray::{Array2, Axis, CowArray};
+use serde::{Deserialize, Serialize};
+
+use super::{Chunk, LogShape, LogSource};
+use crate::error::{EngineError, Result};
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Split {
+    pub seed: u64,
+    /// Share of the contexts on the learning side.
+    pub fraction: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Where anything goes, because the bound never sees it.
+    Learn,
+    /// The rows of the bound.
+    Certify,
+}
+
+impl Split {
+    pub fn side(&self, ordinal: u64) -> Side {
+        let unit = (mix(self.seed, ordinal) >> 11) as f64 / (1u64 << 53) as f64;
+        if unit < self.fraction { Side::Learn } else { Side::Certify }
+    }
+}
+
+/// SplitMix64's finaliser over (seed, ordinal).
+fn mix(seed: u64, ordinal: u64) -> u64 {
+    let mut h = seed
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(ordinal.wrapping_add(1).wrapping_mul(0xd1b5_4a32_d192_ed03));
+    for _ in 0..2 {
+        h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        h ^= h >> 31;
+    }
+    h
+}
+
+/// One side of a split of another log, gathered chunk by chunk: the features are never copied whole.
+pub struct PartLog<'a> {
+    log: &'a dyn LogSource,
+    split: Split,
+    side: Side,
+    shape: LogShape,
+}
+
+impl<'a> PartLog<'a> {
+    /// Fails when the side is empty.
+    pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
+        let mut shape = log.shape().clone();
+        (shape.rows, shape.contexts) = (0, 0);
+        let (mut weight, mut seen) = (0.0, 0);
+        for index in 0..log.chunks() {
+            let chunk = log.chunk(index)?;
+            chunk.check(log.shape())?;
+            seen += chunk.rows() as u64;
+            for c in (0..chunk.contexts()).filter(|&c| split.side(chunk.ordinals[c]) == side) {
+                let rows = chunk.rows_of(c);
+                shape.rows += rows.len() as u64;
+                weight += chunk.weights[rows].iter().sum::<f64>();
+            }
+        }
+        // A part would not notice by itself that rows are missing from the whole.
+        if seen != log.shape().rows {
+            let message = format!("{seen} rows were read, {} were expected", log.shape().rows);
+            return Err(EngineError::Log(message));
+        }
+        // Weights are 1/m_i, so they count the contexts even where a source shows one in pieces.
+        shape.contexts = weight.round() as u64;
+        shape.capabilities.multiple_interactions = shape.contexts < shape.rows;
+        if shape.rows == 0 {
+            let message = format!(
+                "splitting {} contexts at {} leaves one side empty",
+                log.shape().contexts,
+                split.fraction
+            );
+            return Err(EngineError::Log(message));
+        }
+        Ok(PartLog { log, split, side, shape })
+    }
+}
+
+impl LogSource for PartLog<'_> {
+    fn shape(&self) -> &LogShape {
+        &self.shape
+    }
+
+    fn chunks(&self) -> usize {
+        self.log.chunks()
+    }
+
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        let whole = self.log.chunk(index)?;
+        whole.check(self.log.shape())?;
+        let kept = |&c: &usize| self.split.side(whole.ordinals[c]) == self.side;
+        let contexts: Vec<usize> = (0..whole.contexts()).filter(kept).collect();
+        let rows: Vec<usize> = contexts.iter().flat_map(|&c| whole.rows_of(c)).collect();
+        let mut offsets = vec![0u32];
+        for &c in &contexts {
+            offsets.push(offsets[offsets.len() - 1] + whole.rows_of(c).len() as u32);
+        }
+        let pick = |values: &[f64]| Cow::Owned(rows.iter().map(|&i| values[i]).collect::<Vec<_>>());
+        Ok(Chunk {
+            x: CowArray::from(gather(&whole.x.view(), &contexts)),
+            ordinals: contexts.iter().map(|&c| whole.ordinals[c]).collect(),
+            offsets: Cow::Owned(offsets),
+            actions: rows.iter().map(|&i| whole.actions[i]).collect(),
+            costs: pick(&whole.costs),
+            propensities: pick(&whole.propensities),
+            weights: pick(&whole.weights),
+            full: (whole.full.as_ref()).map(|f| CowArray::from(f.select(Axis(0), &contexts))),
+            candidates: whole.candidates.iter().map(|c| pick(c)).collect(),
+        })
+    }
+}
+
+fn gather(x: &ndarray::ArrayView2<f32>, contexts: &[usize]) -> Array2<f32> {
+    let mut out = Vec::with_capacity(contexts.len() * x.ncols());
+    for &c in contexts {
+        out.extend(x.row(c).iter());
+    }
+    Array2::from_shape_vec((contexts.len(), x.ncols()), out).expect("rows have one length")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_are_stable_and_near_their_share() {
+        let split = Split { seed: 7, fraction: 0.3 };
+        let learn = (0..100_000).filter(|&i| split.side(i) == Side::Learn).count();
+        assert!((29_000..31_000).contains(&learn), "{learn}");
+        let other = Split { seed: 8, fraction: 0.3 };
+        let moved = (0..100_000).filter(|&i| split.side(i) != other.side(i)).count();
+        assert!((40_000..44_000).contains(&moved), "{moved}");
+    }
+}

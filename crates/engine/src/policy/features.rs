@@ -1,0 +1,119 @@
+//! φ, the fixed transform of contexts that scores are linear in (paper, eq. scr_func). It is fixed
+//! before the bound sees a row: the identity, or learned on the other part of a split.
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2, CowArray, Ix2};
+use serde::{Deserialize, Serialize};
+
+use crate::error::SpecError;
+
+/// Standardised features are clipped here: far outliers must not rule the scores.
+pub const CLIP: f32 = 5.0;
+
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum FeatureMap {
+    /// φ(x) = x.
+    #[default]
+    Identity,
+    /// φ(x) = (s, 1) with s = clip((x − center)·inverse_scale, ±5).
+    Standardized { center: Vec<f32>, inverse_scale: Vec<f32> },
+    /// φ(x) = (max(s·weights + bias, 0), 1) with s as above; `weights` is p rows of h numbers.
+    Hidden { center: Vec<f32>, inverse_scale: Vec<f32>, weights: Vec<Vec<f32>>, bias: Vec<f32> },
+}
+
+/// clip((x − center)·inverse_scale) of each row, into the first columns of `out`.
+pub fn standardise(x: &[f32], center: &[f32], inverse_scale: &[f32], out: &mut [f32]) {
+    for j in 0..center.len() {
+        out[j] = ((x[j] - center[j]) * inverse_scale[j]).clamp(-CLIP, CLIP);
+    }
+}
+
+impl FeatureMap {
+    pub fn is_identity(&self) -> bool {
+        matches!(self, FeatureMap::Identity)
+    }
+
+    /// p, where φ has `output` dimensions.
+    pub fn input_dim(&self, output: usize) -> usize {
+        match self {
+            FeatureMap::Identity => output,
+            FeatureMap::Standardized { center, .. } | FeatureMap::Hidden { center, .. } => center.len(),
+        }
+    }
+
+    /// Refuses shapes that do not fit one another or a mean of `output` rows, and non-finite numbers.
+    pub fn check(&self, output: usize) -> Result<(), SpecError> {
+        let fault = |field: &str, message: &str| {
+            Err(SpecError::new("invalid_policy", format!("features.{field}"), message))
+        };
+        let (center, inverse_scale) = match self {
+            FeatureMap::Identity => return Ok(()),
+            FeatureMap::Standardized { center, inverse_scale } => (center, inverse_scale),
+            FeatureMap::Hidden { center, inverse_scale, weights, bias } => {
+                let finite = weights.iter().flatten().chain(bias).all(|v| v.is_finite() && v.abs() < 1e15);
+                if !finite {
+                    return fault("weights", "weights and bias must be finite numbers below 1e15");
+                }
+                if weights.len() != center.len() || weights.iter().any(|r| r.len() != bias.len()) {
+                    return fault("weights", "must be p rows of as many numbers as `bias` has");
+                }
+                (center, inverse_scale)
+            }
+        };
+        if center.len() != inverse_scale.len() {
+            return fault("inverse_scale", "must have as many numbers as `center`");
+        }
+        if !center.iter().chain(inverse_scale).all(|v| v.is_finite() && v.abs() < 1e15) {
+            return fault("center", "center and inverse_scale must be finite numbers below 1e15");
+        }
+        if self.output_dim(0) != output {
+            return Err(SpecError::new(
+                "invalid_policy",
+                "mean",
+                format!("has {output} rows, the features have {}", self.output_dim(0)),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The dimension of φ for contexts of dimension `input`.
+    pub fn output_dim(&self, input: usize) -> usize {
+        match self {
+            FeatureMap::Identity => input,
+            FeatureMap::Standardized { center, .. } => center.len() + 1,
+            FeatureMap::Hidden { bias, .. } => bias.len() + 1,
+        }
+    }
+
+    /// φ of each row.
+    pub fn apply<'a>(&self, x: ArrayView2<'a, f32>) -> CowArray<'a, f32, Ix2> {
+        let standard = |center: &[f32], inverse_scale: &[f32], width: usize| {
+            let mut out = Array2::<f32>::ones((x.nrows(), width));
+            for (row, mut out) in x.rows().into_iter().zip(out.rows_mut()) {
+                let row = row.as_standard_layout();
+                let (row, out) = (row.as_slice().expect("standard"), out.as_slice_mut().expect("standard"));
+                standardise(row, center, inverse_scale, out);
+            }
+            out
+        };
+        match self {
+            FeatureMap::Identity => CowArray::from(x),
+            FeatureMap::Standardized { center, inverse_scale } => {
+                CowArray::from(standard(center, inverse_scale, center.len() + 1))
+            }
+            FeatureMap::Hidden { center, inverse_scale, weights, bias } => {
+                let s = standard(center, inverse_scale, center.len());
+                let flat: Vec<f32> = weights.iter().flatten().copied().collect();
+                let weights = ArrayView2::from_shape((center.len(), bias.len()), &flat).expect("checked");
+                let mut out = Array2::<f32>::ones((x.nrows(), bias.len() + 1));
+                let mut hidden = out.slice_mut(ndarray::s![.., ..bias.len()]);
+                hidden.rows_mut().into_iter().for_each(|mut r| r.assign(&ndarray::aview1(bias)));
+                general_mat_mul(1.0, &s, &weights, 1.0, &mut hidden);
+                hidden.mapv_inplace(|v| v.max(0.0));
+                CowArray::from(out)
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Policies as they are stored, exchanged and named by digest.
+
+use ndarray::{Array2, ArrayView2};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
+use crate::certificate::digest_of;
+use crate::error::{EngineError, Result, SpecError};
+use crate::numerics::product;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyKind {
+    Softmax,
+    Lig,
+    MixedLogit,
+    Uniform,
+}
+
+/// Parameters of a policy. `mean` is p rows of K numbers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum PolicyParams {
+    Softmax {
+        mean: Vec<Vec<f64>>,
+        #[serde(default = "one")]
+        inverse_temperature: f64,
+        #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
+        features: FeatureMap,
+    },
+    Lig {
+        mean: Vec<Vec<f64>>,
+        #[serde(default = "one")]
+        scale: f64,
+        #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
+        features: FeatureMap,
+    },
+    MixedLogit {
+        mean: Vec<Vec<f64>>,
+        #[serde(default = "one")]
+        scale: f64,
+        #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
+        features: FeatureMap,
+    },
+    Uniform {
+        n_actions: usize,
+        dim: usize,
+    },
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Points by which a mixed logit is integrated.
+const DRAWS: usize = 4096;
+
+impl PolicyParams {
+    pub fn kind(&self) -> PolicyKind {
+        match self {
+            PolicyParams::Softmax { .. } => PolicyKind::Softmax,
+            PolicyParams::Lig { .. } => PolicyKind::Lig,
+            PolicyParams::MixedLogit { .. } => PolicyKind::MixedLogit,
+            PolicyParams::Uniform { .. } => PolicyKind::Uniform,
+        }
+    }
+
+    /// Refuses ragged, empty and non-finite parameters; everything else here assumes that it ran.
+    pub fn check(&self) -> Result<(), SpecError> {
+        let fault = |field: &str, message: String| Err(SpecError::new("invalid_policy", field, message));
+        if self.n_actions() < 2 {
+            let field = if self.mean().is_some() { "mean" } else { "n_actions" };
+            return fault(field, "a policy needs at least two actions".into());
+        }
+        let scale = match self {
+            PolicyParams::Softmax { inverse_temperature, .. } if !inverse_temperature.is_finite() => {
+                return fault("inverse_temperature", "must be a finite number".into());
+            }
+            PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => *scale,
+            _ => 1.0,
+        };
+        if !(scale.is_finite() && scale >= 1e-9) {
+            return fault("scale", format!("{scale} is not a number of at least 1e-9"));
+        }
+        if let Some(mean) = self.mean() {
+            self.features().check(mean.len())?;
+        }
+        for (j, row) in self.mean().unwrap_or(&[]).iter().enumerate() {
+            if row.len() != self.n_actions() {
+                let want = self.n_actions();
+                return fault(&format!("mean[{j}]"), format!("has {} numbers, not {want}", row.len()));
+            }
+            if let Some(a) = row.iter().position(|v| !v.is_finite() || v.abs() > 1e30) {
+                return fault(&format!("mean[{j}][{a}]"), "is not a finite number below 1e30".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// p, the dimension of contexts.
+    pub fn dim(&self) -> usize {
+        match self {
+            PolicyParams::Uniform { dim, .. } => *dim,
+            _ => self.features().input_dim(self.mean().map_or(0, <[_]>::len)),
+        }
+    }
+
+    pub fn n_actions(&self) -> usize {
+        match self {
+            PolicyParams::Uniform { n_actions, .. } => *n_actions,
+            _ => self.mean().and_then(|m| m.first()).map_or(0, Vec::len),
+        }
+    }
+
+    pub fn mean(&self) -> Option<&[Vec<f64>]> {
+        match self {
+            PolicyParams::Softmax { mean, .. }
+            | PolicyParams::Lig { mean, .. }
+            | PolicyParams::MixedLogit { mean, .. } => Some(mean),
+            PolicyParams::Uniform { .. } => None,
+        }
+    }
+
+    pub fn features(&self) -> &FeatureMap {
+        match self {
+            PolicyParams::Softmax { features, .. }
+            | PolicyParams::Lig { features, .. }
+            | PolicyParams::MixedLogit { features, .. } => features,
+            PolicyParams::Uniform { .. } => &FeatureMap::Identity,
+        }
+    }
+
+    /// The Gaussian N(μ, σ²I) that this policy stands for as a prior: its own for LIG and mixed
+    /// logit, N(αμ, scale²I) for a softmax (paper, Experiments), none for the uniform policy.
+    pub fn gaussian(&self, softmax_scale: f64) -> Option<(Array2<f64>, f64)> {
+        let mean = self.mean_matrix()?;
+        Some(match self {
+            PolicyParams::Softmax { inverse_temperature, .. } => (mean * *inverse_temperature, softmax_scale),
+            PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => (mean, *scale),
+            PolicyParams::Uniform { .. } => return None,
+        })
+    }
+
+    pub fn mean_matrix(&self) -> Option<Array2<f64>> {
+        let mean = self.mean()?;
+        let flat: Vec<f64> = mean.iter().flatten().copied().collect();
+        Array2::from_shape_vec((mean.len(), self.n_actions()), flat).ok()
+    }
+
+    pub fn digest(&self) -> String {
+        digest_of(self)
+    }
+
+    /// The map from scores to propensities, at the resolution of certificates.
+    pub fn link(&self) -> Box<dyn Policy> {
+        match self {
+            PolicyParams::Softmax { inverse_temperature, .. } => {
+                Box::new(Softmax { inverse_temperature: *inverse_temperature })
+            }
+            PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
+            PolicyParams::Lig { scale, .. } => Box::new(Lig::fine(*scale, self.n_actions())),
+            PolicyParams::MixedLogit { scale, .. } => {
+                Box::new(MixedLogit::new(*scale, self.n_actions(), DRAWS))
+            }
+        }
+    }
+
+    /// How far the difference of the two resolutions may understate the error of the finer one.
+    pub fn quadrature_safety(&self) -> f64 {
+        match self.kind() {
+            PolicyKind::Lig => 2.0,
+            PolicyKind::MixedLogit => 4.0,
+            PolicyKind::Softmax | PolicyKind::Uniform => 0.0,
+        }
+    }
+
+    /// A limit on what the rounding of f64 scores can do to a propensity, relative to itself: the
+    /// scores' error in units of the policy's own spread.
+    pub fn score_rounding(&self) -> f64 {
+        let Some(mean) = self.mean_matrix() else { return 0.0 };
+        let spread = match self {
+            PolicyParams::Softmax { inverse_temperature, .. } => inverse_temperature.abs(),
+            PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => 1.0 / scale,
+            PolicyParams::Uniform { .. } => 0.0,
+        };
+        let longest = mean.columns().into_iter().map(|c| c.dot(&c).sqrt()).fold(0.0, f64::max);
+        f64::EPSILON * (mean.nrows() as f64).sqrt() * longest * spread
+    }
+
+    /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64.
+    pub fn scores(&self, x: ArrayView2<f32>) -> Result<(Array2<f64>, Vec<f64>)> {
+        if x.ncols() != self.dim() {
+            let message = format!("contexts have {} features, the policy has {}", x.ncols(), self.dim());
+            return Err(EngineError::Numerical(message));
+        }
+        let Some(mean) = self.mean_matrix() else {
+            let k = self.n_actions();
+            return Ok((Array2::zeros((x.nrows(), k)), vec![1.0; x.nrows()]));
+        };
+        let phi = self.features().apply(x);
+        Ok((product::scores(phi.view(), mean.view()), product::norms(phi.view())))
+    }
+
+    /// π(·|x) of each context, at the resolution of certificates; sums to 1 or fails.
+    pub fn propensities(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
+        self.propensities_by(&*self.link(), x)
+    }
+
+    /// The same with a link that was made before, for callers that come with many blocks of contexts.
+    pub fn propensities_by(&self, link: &dyn Policy, x: ArrayView2<f32>) -> Result<Array2<f64>> {
+        let (scores, norms) = self.scores(x)?;
+        let mut scratch = Scratch::default();
+        let mut out = Array2::zeros(scores.dim());
+        for (c, mut pi) in out.rows_mut().into_iter().enumerate() {
+            let (pi, scores) = (pi.as_slice_mut().expect("row-major"), scores.row(c));
+            link.propensities(scores.as_slice().expect("row-major"), norms[c], &mut scratch, pi);
+            let total: f64 = pi.iter().sum();
+            if total.is_nan() || (total - 1.0).abs() > 1e-6 {
+                return Err(EngineError::Numerical(format!("propensities sum to {total}")));
+            }
+            pi.iter_mut().for_each(|p| *p /= total);
+        }
+        Ok(out)
+    }
+
+    /// One action a context, exactly from π(·|x), with its propensity; the next round of logging.
+    pub fn sample(&self, x: ArrayView2<f32>, seed: u64) -> Result<Vec<(u32, f64)>> {
+        let pi = self.propensities(x)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        if let PolicyParams::Lig { scale, .. } = self {
+            let (lig, (scores, norms)) = (Lig::fine(*scale, self.n_actions()), self.scores(x)?);
+            let draw = |c: usize| {
+                let scores = scores.row(c);
+                let action = lig.sample(scores.as_slice().expect("row-major"), norms[c], &mut rng);
+                (action as u32, pi[(c, action)])
+            };
+            return Ok((0..pi.nrows()).map(draw).collect());
+        }
+        let draw = |pi: ndarray::ArrayView1<f64>| {
+            let action = pick(pi.iter().copied(), rng.random());
+            (action as u32, pi[action])
+        };
+        Ok(pi.rows().into_iter().map(draw).collect())
+    }
+}
+
+/// The action whose share of [0, 1) holds `u`; never one of probability 0.
+pub fn pick(pi: impl Iterator<Item = f64>, mut u: f64) -> usize {
+    let mut last = 0;
+    for (action, p) in pi.enumerate().filter(|(_, p)| *p > 0.0) {
+        u -= p;
+        last = action;
+        if u < 0.0 {
+            break;
+        }
+    }
+    last
+}

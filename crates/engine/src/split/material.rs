@@ -1,0 +1,63 @@
+//! A log with its features replaced by φ(x), held in memory: what refining a policy on the second part
+//! sweeps over many times.
+
+use ndarray::CowArray;
+use std::borrow::Cow;
+
+use crate::error::Result;
+use crate::log::{Chunk, LogShape, LogSource};
+use crate::policy::FeatureMap;
+
+pub struct MaterialLog {
+    shape: LogShape,
+    chunks: Vec<Chunk<'static>>,
+}
+
+impl MaterialLog {
+    pub fn new(log: &dyn LogSource, features: &FeatureMap) -> Result<Self> {
+        let mut shape = log.shape().clone();
+        shape.dim = features.output_dim(shape.dim);
+        let chunks = (0..log.chunks())
+            .map(|index| {
+                let chunk = log.chunk(index)?;
+                Ok(Chunk {
+                    x: CowArray::from(features.apply(chunk.x.view()).into_owned()),
+                    ordinals: Cow::Owned(chunk.ordinals.into_owned()),
+                    offsets: Cow::Owned(chunk.offsets.into_owned()),
+                    actions: Cow::Owned(chunk.actions.into_owned()),
+                    costs: Cow::Owned(chunk.costs.into_owned()),
+                    propensities: Cow::Owned(chunk.propensities.into_owned()),
+                    weights: Cow::Owned(chunk.weights.into_owned()),
+                    full: chunk.full.map(|f| CowArray::from(f.into_owned())),
+                    candidates: chunk.candidates.into_iter().map(|c| Cow::Owned(c.into_owned())).collect(),
+                })
+            })
+            .collect::<Result<_>>()?;
+        Ok(MaterialLog { shape, chunks })
+    }
+}
+
+impl LogSource for MaterialLog {
+    fn shape(&self) -> &LogShape {
+        &self.shape
+    }
+
+    fn chunks(&self) -> usize {
+        self.chunks.len()
+    }
+
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        let chunk = &self.chunks[index];
+        Ok(Chunk {
+            x: CowArray::from(chunk.x.view()),
+            ordinals: Cow::Borrowed(&chunk.ordinals),
+            offsets: Cow::Borrowed(&chunk.offsets),
+            actions: Cow::Borrowed(&chunk.actions),
+            costs: Cow::Borrowed(&chunk.costs),
+            propensities: Cow::Borrowed(&chunk.propensities),
+            weights: Cow::Borrowed(&chunk.weights),
+            full: chunk.full.as_ref().map(|f| CowArray::from(f.view())),
+            candidates: chunk.candidates.iter().map(|c| Cow::Borrowed(&c[..])).collect(),
+        })
+    }
+}

@@ -1,0 +1,323 @@
+//! The score functions that the first part of a split learns: linear in the standardised features,
+//! or with one hidden layer of rectifiers in between. Trained by Adam on minibatches in f32.
+
+use std::sync::Mutex;
+
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, Axis};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::rows::Rows;
+use crate::control::{Control, Progress};
+use crate::error::Result;
+use crate::log::Context;
+use crate::policy::FeatureMap;
+use crate::policy::standard_normal;
+
+/// How a logged cost speaks of the scores. Both are cross-entropies of the reward −c.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Against softmax(scores)_a: actions compete for one reward.
+    Competing,
+    /// Against sigmoid(score_a): each action's reward on its own.
+    Separate,
+}
+
+/// Hidden units; 0 is the linear score function.
+pub type Width = usize;
+
+/// Scores φ(x)ᵀ·head, φ ending in the constant 1.
+#[derive(Debug, Clone)]
+pub struct Network {
+    pub hidden: Option<Layer>,
+    /// (dimension of φ) × K.
+    pub head: Array2<f32>,
+}
+
+#[derive(Debug, Clone)]
+pub struct Layer {
+    pub weights: Array2<f32>,
+    pub bias: Vec<f32>,
+}
+
+/// The recipe, measured on FashionMNIST and on small tabular logs (docs/performance.md).
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe {
+    pub family: Family,
+    pub width: Width,
+    pub seed: u64,
+}
+
+const EPOCHS: usize = 10;
+const MIN_STEPS: usize = 300;
+const WEIGHT_DECAY: f32 = 0.1;
+/// Minibatches are split in this many parts, whatever the number of threads: the sum's order is fixed.
+const SHARDS: usize = 2;
+
+impl Network {
+    fn initial(p: usize, k: usize, recipe: &Recipe) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(recipe.seed);
+        let mut normal = |deviation: f64| (standard_normal(&mut rng) * deviation) as f32;
+        if recipe.width == 0 {
+            return Network { hidden: None, head: Array2::zeros((p + 1, k)) };
+        }
+        let h = recipe.width;
+        let weights = Array2::from_shape_simple_fn((p, h), || normal((2.0 / p as f64).sqrt()));
+        let mut head = Array2::from_shape_simple_fn((h + 1, k), || normal(0.5 / (h as f64).sqrt()));
+        head.row_mut(h).fill(0.0);
+        Network { hidden: Some(Layer { weights, bias: vec![0.0; h] }), head }
+    }
+
+    /// φ of standardised contexts `s`, with its last column 1.
+    fn phi(&self, s: &Array2<f32>) -> Array2<f32> {
+        let width = self.head.nrows() - 1;
+        let mut phi = Array2::<f32>::ones((s.nrows(), width + 1));
+        let mut inner = phi.slice_mut(ndarray::s![.., ..width]);
+        match &self.hidden {
+            None => inner.assign(s),
+            Some(layer) => {
+                inner.rows_mut().into_iter().for_each(|mut r| r.assign(&ndarray::aview1(&layer.bias)));
+                general_mat_mul(1.0, s, &layer.weights, 1.0, &mut inner);
+                inner.mapv_inplace(|v| v.max(0.0));
+            }
+        }
+        phi
+    }
+
+    /// Scores of the contexts `members` of `rows`.
+    pub fn scores(&self, rows: &Rows, members: &[u32]) -> Array2<f32> {
+        let parts: Vec<Array2<f32>> = members
+            .par_chunks(256)
+            .map(|members| self.phi(&rows.standardised(members)).dot(&self.head))
+            .collect();
+        let k = self.head.ncols();
+        let mut out = Vec::with_capacity(members.len() * k);
+        parts.iter().for_each(|part| out.extend(part.iter()));
+        Array2::from_shape_vec((members.len(), k), out).expect("rows of K")
+    }
+
+    /// The transform that φ is, for a policy.
+    pub fn features(&self, rows: &Rows) -> FeatureMap {
+        let (center, inverse_scale) = (rows.center.clone(), rows.inverse_scale.clone());
+        match &self.hidden {
+            None => FeatureMap::Standardized { center, inverse_scale },
+            Some(layer) => FeatureMap::Hidden {
+                center,
+                inverse_scale,
+                weights: layer.weights.rows().into_iter().map(|r| r.to_vec()).collect(),
+                bias: layer.bias.clone(),
+            },
+        }
+    }
+
+    fn parameters(&mut self) -> Vec<&mut [f32]> {
+        let mut all = Vec::new();
+        if let Some(layer) = &mut self.hidden {
+            all.push(layer.weights.as_slice_mut().expect("standard"));
+            all.push(&mut layer.bias[..]);
+        }
+        all.push(self.head.as_slice_mut().expect("standard"));
+        all
+    }
+}
+
+/// Σ over a context's interactions of the derivative of the loss in the scores.
+pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out: &mut [f32]) {
+    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut q = [0.0f32; 64];
+    let mut spill = Vec::new();
+    let q = if scores.len() <= 64 {
+        &mut q[..scores.len()]
+    } else {
+        spill.resize(scores.len(), 0.0);
+        &mut spill[..]
+    };
+    if family == Family::Competing {
+        q.iter_mut().zip(scores).for_each(|(q, s)| *q = (s - max).exp());
+        let total: f32 = q.iter().sum();
+        q.iter_mut().for_each(|q| *q /= total);
+    }
+    for j in 0..context.actions.len() {
+        let (a, reward, weight) =
+            (context.actions[j] as usize, -context.costs[j] as f32, context.weights[j] as f32);
+        match family {
+            Family::Competing => {
+                let g = weight * ((1.0 - reward) * q[a] / (1.0 - q[a]).max(1e-6) - reward);
+                out.iter_mut().zip(q.iter()).for_each(|(out, q)| *out -= g * q);
+                out[a] += g;
+            }
+            Family::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exp()) - reward),
+        }
+    }
+}
+
+/// Reports the progress of several trainings together, in order.
+pub struct Ticker<'a> {
+    pub control: &'a Control<'a>,
+    done: Mutex<usize>,
+    total: usize,
+    from: f64,
+    to: f64,
+}
+
+/// Steps between two reports.
+const TICK: usize = 32;
+
+impl<'a> Ticker<'a> {
+    /// For trainings of `total` steps in all that take the job from one fraction to the other.
+    pub fn new(control: &'a Control<'a>, total: usize, from: f64, to: f64) -> Self {
+        Ticker { control, done: Mutex::new(0), total: total.max(1), from, to }
+    }
+
+    fn tick(&self) {
+        // A poisoned lock only means that another training panicked; its job is lost anyway.
+        if let Ok(mut done) = self.done.lock() {
+            *done += TICK;
+            let share = (*done as f64 / self.total as f64).min(1.0);
+            let fraction = self.from + (self.to - self.from) * share;
+            self.control.report(Progress::phase("learning", fraction));
+        }
+    }
+}
+
+/// Contexts a step and steps of a training on `n` contexts.
+pub fn effort(n: usize) -> (usize, usize) {
+    let n = n.max(1);
+    let batch = ((n as f64 / 32.0).log2().round().exp2() as usize).clamp(16, 256).min(n);
+    (batch, (EPOCHS * n / batch).max(MIN_STEPS))
+}
+
+/// Trains on the contexts `members` of `rows`. Out of time, it ends where it is.
+pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &Ticker) -> Result<Network> {
+    let p = rows.center.len();
+    let mut network = Network::initial(p, k, recipe);
+    if members.is_empty() {
+        return Ok(network);
+    }
+    let (batch, steps) = effort(members.len());
+    // Many features want smaller steps.
+    let rate = match (recipe.width, p > 100) {
+        (0, false) => 1e-2,
+        (0, true) | (_, false) => 3e-3,
+        (_, true) => 2e-3,
+    };
+    let mut adam = FlatAdam::new(&mut network);
+    let mut rng = ChaCha8Rng::seed_from_u64(recipe.seed ^ 0x5eed);
+    let mut order = members.to_vec();
+    let mut next = order.len();
+    let mut taken = Vec::with_capacity(batch);
+    for step in 0..steps {
+        ticker.control.check()?;
+        if step % TICK == TICK - 1 {
+            ticker.tick();
+            if ticker.control.out_of_time() {
+                break;
+            }
+        }
+        taken.clear();
+        while taken.len() < batch {
+            if next >= order.len() {
+                shuffle(&mut order, &mut rng);
+                next = 0;
+            }
+            taken.push(order[next]);
+            next += 1;
+        }
+        let gradient = batch_gradient(&network, rows, &taken, recipe.family, k);
+        let at = (step + 1) as f64 / steps as f64;
+        let schedule = 0.5 * (1.0 + (std::f64::consts::PI * at).cos()) * (at / 0.05).min(1.0);
+        adam.step(&mut network, &gradient, (rate * schedule) as f32);
+    }
+    Ok(network)
+}
+
+fn shuffle(order: &mut [u32], rng: &mut ChaCha8Rng) {
+    for i in (1..order.len()).rev() {
+        order.swap(i, rng.random_range(0..=i));
+    }
+}
+
+/// The mean gradient over a minibatch, in the order of `Network::parameters`.
+fn batch_gradient(network: &Network, rows: &Rows, taken: &[u32], family: Family, k: usize) -> Vec<Vec<f32>> {
+    let size = taken.len().div_ceil(SHARDS);
+    let shard = |members: &[u32]| shard_gradient(network, rows, members, family, k);
+    // Small products are not worth a second thread's attention.
+    let parts: Vec<Vec<Vec<f32>>> = if size * network.head.len() > 1 << 14 {
+        taken.par_chunks(size).map(shard).collect()
+    } else {
+        taken.chunks(size).map(shard).collect()
+    };
+    let mut parts = parts.into_iter();
+    let mut total = parts.next().unwrap_or_default();
+    for part in parts {
+        for (total, part) in total.iter_mut().zip(&part) {
+            total.iter_mut().zip(part).for_each(|(t, p)| *t += p);
+        }
+    }
+    let scale = 1.0 / taken.len() as f32;
+    total.iter_mut().flatten().for_each(|g| *g *= scale);
+    total
+}
+
+fn shard_gradient(
+    network: &Network,
+    rows: &Rows,
+    members: &[u32],
+    family: Family,
+    k: usize,
+) -> Vec<Vec<f32>> {
+    let s = rows.standardised(members);
+    let phi = network.phi(&s);
+    let scores = phi.dot(&network.head);
+    let mut d_scores = Array2::<f32>::zeros((members.len(), k));
+    for (i, &member) in members.iter().enumerate() {
+        let (scores, mut out) = (scores.row(i), d_scores.row_mut(i));
+        let (scores, out) = (scores.as_slice().expect("standard"), out.as_slice_mut().expect("standard"));
+        add_loss_gradient(family, &rows.context(member), scores, out);
+    }
+    let d_head = phi.t().dot(&d_scores);
+    let mut gradient = Vec::new();
+    if network.hidden.is_some() {
+        let width = network.head.nrows() - 1;
+        let mut d_hidden = d_scores.dot(&network.head.slice(ndarray::s![..width, ..]).t());
+        d_hidden.zip_mut_with(&phi.slice(ndarray::s![.., ..width]), |d, &v| {
+            if v <= 0.0 {
+                *d = 0.0;
+            }
+        });
+        gradient.push(s.t().dot(&d_hidden).as_standard_layout().iter().copied().collect());
+        gradient.push(d_hidden.sum_axis(Axis(0)).to_vec());
+    }
+    gradient.push(d_head.as_standard_layout().iter().copied().collect());
+    gradient
+}
+
+/// AdamW on the network's parameters in f32.
+struct FlatAdam {
+    moments: Vec<(Vec<f32>, Vec<f32>)>,
+    steps: i32,
+}
+
+impl FlatAdam {
+    fn new(network: &mut Network) -> Self {
+        let zero = |p: &mut [f32]| (vec![0.0; p.len()], vec![0.0; p.len()]);
+        FlatAdam { moments: network.parameters().into_iter().map(zero).collect(), steps: 0 }
+    }
+
+    fn step(&mut self, network: &mut Network, gradient: &[Vec<f32>], rate: f32) {
+        self.steps += 1;
+        let (c1, c2) = (1.0 - 0.9f32.powi(self.steps), 1.0 - 0.999f32.powi(self.steps));
+        for ((point, g), (first, second)) in
+            network.parameters().into_iter().zip(gradient).zip(&mut self.moments)
+        {
+            let update = |(((x, g), m), v): (((&mut f32, &f32), &mut f32), &mut f32)| {
+                *m = 0.9 * *m + 0.1 * g;
+                *v = 0.999 * *v + 0.001 * g * g;
+                *x -= rate * ((*m / c1) / ((*v / c2).sqrt() + 1e-8) + WEIGHT_DECAY * *x);
+            };
+            point.iter_mut().zip(g).zip(first.iter_mut()).zip(second.iter_mut()).for_each(update);
+        }
+    }
+}

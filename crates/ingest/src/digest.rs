@@ -1,0 +1,87 @@
+//! The digest of a log: SHA-256 over its rows in order, then over what is common to all of them.
+//! Numbers are little-endian, texts have their length before them.
+
+use sha2::{Digest, Sha256};
+
+use guarantor_engine::certificate::hex;
+use guarantor_engine::log::{Outcome, OutcomeKind};
+
+use crate::batch::{LogLayout, LogRows};
+
+const HASHED_AT_ONCE: usize = 8 << 10;
+
+#[derive(Clone)]
+pub struct LogDigest {
+    hash: Sha256,
+    rows: u64,
+    /// Bytes of rows, on their way into the hash.
+    bytes: Vec<u8>,
+}
+
+impl Default for LogDigest {
+    fn default() -> Self {
+        LogDigest { hash: Sha256::new_with_prefix(b"guarantor.log/1\n"), rows: 0, bytes: Vec::new() }
+    }
+}
+
+impl LogDigest {
+    pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
+        let k = layout.full.unwrap_or(0);
+        for i in 0..rows.len() {
+            let bytes = &mut self.bytes;
+            bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
+            bytes.extend_from_slice(&rows.costs[i].to_le_bytes());
+            bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
+            // `+ 0.0` makes −0 and 0, which are one number, one row.
+            numbers(bytes, &rows.x[i * layout.dim..(i + 1) * layout.dim], |x| (x + 0.0).to_le_bytes());
+            numbers(bytes, &rows.full[i * k..(i + 1) * k], f64::to_le_bytes);
+            for column in &rows.candidates {
+                bytes.extend_from_slice(&column[i].to_le_bytes());
+            }
+            for (present, ids) in
+                [(layout.context_ids, &rows.context_ids), (layout.event_ids, &rows.event_ids)]
+            {
+                if present {
+                    text(bytes, &ids[i]);
+                }
+            }
+            if bytes.len() >= HASHED_AT_ONCE {
+                self.hash.update(&bytes);
+                bytes.clear();
+            }
+        }
+        self.hash.update(&self.bytes);
+        self.bytes.clear();
+        self.rows += rows.len() as u64;
+    }
+
+    pub fn finish(mut self, layout: &LogLayout, n_actions: usize, outcome: &Outcome) -> String {
+        let mut end = Vec::new();
+        for number in [self.rows, n_actions as u64, layout.dim as u64, layout.full.unwrap_or(0) as u64] {
+            end.extend(number.to_le_bytes());
+        }
+        end.push(u8::from(layout.context_ids));
+        end.push(u8::from(layout.event_ids));
+        end.push(u8::from(outcome.kind == OutcomeKind::Reward));
+        end.extend(outcome.min.to_le_bytes());
+        end.extend(outcome.max.to_le_bytes());
+        for name in &layout.candidates {
+            text(&mut end, name);
+        }
+        self.hash.update(&end);
+        format!("sha256:{}", hex(&self.hash.finalize()))
+    }
+}
+
+fn numbers<T: Copy, const N: usize>(to: &mut Vec<u8>, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
+    let from = to.len();
+    to.resize(from + N * numbers.len(), 0);
+    for (to, &number) in to[from..].chunks_exact_mut(N).zip(numbers) {
+        to.copy_from_slice(&bytes(number));
+    }
+}
+
+fn text(to: &mut Vec<u8>, text: &str) {
+    to.extend((text.len() as u64).to_le_bytes());
+    to.extend(text.as_bytes());
+}

@@ -1,0 +1,285 @@
+//! The lines of a body: read in blocks of whole lines, parsed on several threads, visited in order.
+//! Row numbers are line numbers; empty lines are passed over.
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Scope, available_parallelism};
+
+use super::IngestLimits;
+use super::row::{Fault, FormatError, RawRow, Visit};
+
+/// A block is small enough to stay in a core's cache, and large enough that handing it over is nothing.
+const BLOCK_BYTES: usize = 256 << 10;
+/// Blocks on their way through each thread.
+const IN_FLIGHT: usize = 2;
+/// More do not help: the thread that visits the rows is the slower one then.
+const MOST_THREADS: usize = 4;
+
+/// Reads a row from a line, its line break included.
+pub type Parse = dyn Fn(&[u8]) -> Result<RawRow<'static>, Fault> + Sync;
+
+pub fn each_row(
+    source: impl Read,
+    limits: &IngestLimits,
+    parse: &Parse,
+    visit: &mut Visit,
+) -> Result<(), FormatError> {
+    let mut blocks = Blocks { source, rest: Vec::new(), line_bytes: limits.line_bytes, ended: false };
+    let Some(first) = blocks.next()? else { return Ok(()) };
+    let mut rows = Rows { line: 0, visit };
+    if blocks.is_done() {
+        return rows.visit(first.parse(limits.line_bytes, parse));
+    }
+    let threads = available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    std::thread::scope(|scope| {
+        let lanes: Vec<Lane> =
+            (0..threads).map(|_| Lane::start(scope, limits.line_bytes, parse)).collect::<io::Result<_>>()?;
+        // Blocks go round the lanes, so that taking them in the same round keeps their order.
+        let (mut sent, mut taken, mut next) = (0, 0, Some(first));
+        loop {
+            while sent - taken < threads * IN_FLIGHT
+                && let Some(block) = next.take().map_or_else(|| blocks.next(), |b| Ok(Some(b)))?
+            {
+                lanes[sent % threads].put(block)?;
+                sent += 1;
+            }
+            if taken == sent {
+                return Ok(());
+            }
+            rows.visit(lanes[taken % threads].take()?)?;
+            taken += 1;
+        }
+    })
+}
+
+impl From<io::Error> for FormatError {
+    fn from(error: io::Error) -> Self {
+        FormatError::Unreadable(error.to_string())
+    }
+}
+
+struct Rows<'a, 'v> {
+    /// The last line of the blocks before.
+    line: u64,
+    visit: &'a mut Visit<'v>,
+}
+
+impl Rows<'_, '_> {
+    fn visit(&mut self, parsed: Parsed) -> Result<(), FormatError> {
+        for (line, row) in parsed.rows {
+            (self.visit)(self.line + line, row).map_err(FormatError::Stopped)?;
+        }
+        self.line += parsed.lines;
+        Ok(())
+    }
+}
+
+/// A thread that parses blocks, never more than `IN_FLIGHT` at a time, so that nobody waits to send.
+struct Lane {
+    blocks: SyncSender<Block>,
+    parsed: Receiver<Parsed>,
+}
+
+impl Lane {
+    fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        line_bytes: usize,
+        parse: &'scope Parse,
+    ) -> io::Result<Lane> {
+        let (blocks, to_parse) = sync_channel::<Block>(IN_FLIGHT);
+        let (done, parsed) = sync_channel(IN_FLIGHT);
+        let work = move || {
+            for block in to_parse {
+                if done.send(block.parse(line_bytes, parse)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("parse".into()).spawn_scoped(scope, work)?;
+        Ok(Lane { blocks, parsed })
+    }
+
+    fn put(&self, block: Block) -> io::Result<()> {
+        self.blocks.send(block).map_err(|_| vanished())
+    }
+
+    fn take(&self) -> io::Result<Parsed> {
+        self.parsed.recv().map_err(|_| vanished())
+    }
+}
+
+/// Only if it panicked, which ends the scope with the same panic.
+fn vanished() -> io::Error {
+    io::Error::other("a thread that parses has vanished")
+}
+
+/// Whole lines; the last of a body may lack its line break.
+struct Block {
+    bytes: Vec<u8>,
+    /// It is the beginning of one line that is too long.
+    cut: bool,
+}
+
+struct Parsed {
+    lines: u64,
+    /// With their lines, the first of a block being 1.
+    rows: Vec<(u64, Result<RawRow<'static>, Fault>)>,
+}
+
+impl Block {
+    fn parse(&self, line_bytes: usize, parse: &Parse) -> Parsed {
+        let mut parsed = Parsed { lines: 0, rows: Vec::new() };
+        for line in self.bytes.split_inclusive(|&byte| byte == b'\n') {
+            parsed.lines += 1;
+            let length = line.strip_suffix(b"\n").unwrap_or(line).len();
+            let row = if self.cut || length > line_bytes {
+                Err(Fault::new("row", format!("is longer than {line_bytes} bytes")))
+            } else if line.trim_ascii().is_empty() {
+                continue;
+            } else {
+                parse(line)
+            };
+            parsed.rows.push((parsed.lines, row));
+        }
+        parsed
+    }
+}
+
+struct Blocks<R> {
+    source: R,
+    /// What was read beyond the last block.
+    rest: Vec<u8>,
+    line_bytes: usize,
+    ended: bool,
+}
+
+impl<R: Read> Blocks<R> {
+    fn is_done(&self) -> bool {
+        self.ended && self.rest.is_empty()
+    }
+
+    fn next(&mut self) -> io::Result<Option<Block>> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let mut searched = 0;
+        while !self.ended {
+            let wanted = BLOCK_BYTES.saturating_sub(bytes.len()).max(BLOCK_BYTES / 4);
+            self.read(wanted, &mut bytes)?;
+            if let Some(at) = bytes[searched..].iter().rposition(|&byte| byte == b'\n') {
+                self.rest = Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 4);
+                self.rest.extend_from_slice(&bytes[searched + at + 1..]);
+                bytes.truncate(searched + at + 1);
+                return Ok(Some(Block { bytes, cut: false }));
+            }
+            if bytes.len() > self.line_bytes {
+                self.skip_line()?;
+                return Ok(Some(Block { bytes, cut: true }));
+            }
+            searched = bytes.len();
+        }
+        Ok((!bytes.is_empty()).then_some(Block { bytes, cut: false }))
+    }
+
+    fn read(&mut self, wanted: usize, to: &mut Vec<u8>) -> io::Result<()> {
+        to.reserve(wanted);
+        let read = self.source.by_ref().take(wanted as u64).read_to_end(to)?;
+        self.ended = read < wanted;
+        Ok(())
+    }
+
+    /// Reads on behind the next line break.
+    fn skip_line(&mut self) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        while !self.ended {
+            bytes.clear();
+            self.read(BLOCK_BYTES, &mut bytes)?;
+            if let Some(at) = bytes.iter().position(|&byte| byte == b'\n') {
+                self.rest = bytes.split_off(at + 1);
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives a few bytes at a time, as a network does.
+    struct Trickle<'a>(&'a [u8], usize);
+
+    impl Read for Trickle<'_> {
+        fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+            self.1 = self.1 * 31 % 4099 + 1;
+            let n = to.len().min(self.1).min(self.0.len());
+            to[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    /// The rows that were visited; the parser gives each line back in its error.
+    fn visited(body: &str, line_bytes: usize) -> Vec<(u64, String)> {
+        let parse = |line: &[u8]| Err(Fault::new("line", String::from_utf8_lossy(line)));
+        let limits = IngestLimits { line_bytes, ..IngestLimits::default() };
+        let mut rows = Vec::new();
+        let mut visit = |number, row: Result<RawRow, Fault>| {
+            rows.push((number, row.unwrap_err().message));
+            Ok(())
+        };
+        assert!(each_row(Trickle(body.as_bytes(), 7), &limits, &parse, &mut visit).is_ok());
+        rows
+    }
+
+    fn expected(body: &str, line_bytes: usize) -> Vec<(u64, String)> {
+        let lines = (1..).zip(body.split_inclusive('\n')).filter(|(_, line)| !line.trim().is_empty());
+        let too_long = format!("is longer than {line_bytes} bytes");
+        let row = |(number, line): (u64, &str)| match line.trim_end_matches('\n').len() > line_bytes {
+            true => (number, too_long.clone()),
+            false => (number, line.to_string()),
+        };
+        lines.map(row).collect()
+    }
+
+    #[test]
+    fn lines_keep_their_order_and_numbers_over_blocks_and_threads() {
+        let line = |i: usize| match i % 97 {
+            0 => "\n".into(),
+            1 => " \r\n".into(),
+            _ => format!("{i} {}\n", "y".repeat(i * 7919 % 900)),
+        };
+        let body: String = (0..6000).map(line).collect();
+        assert!(body.len() > 8 * BLOCK_BYTES);
+        for body in [&body[..], body.trim_end(), "", "\n", "a", "a\nb", "\n\na\n"] {
+            for line_bytes in [500, 1 << 20] {
+                assert!(visited(body, line_bytes) == expected(body, line_bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn a_line_longer_than_a_block_is_read_or_refused_and_the_next_one_read() {
+        for length in [BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES, 5 * BLOCK_BYTES + 3] {
+            for end in ["", "\n", "\nnext", "\nnext\n\nlast\n"] {
+                let body = format!("first\n{}{end}", "z".repeat(length));
+                for line_bytes in [100, length - 1, length, length + 1] {
+                    assert!(visited(&body, line_bytes) == expected(&body, line_bytes), "{length} {end:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_visitor_that_wants_no_more_ends_the_threads() {
+        let body = "row\n".repeat(BLOCK_BYTES);
+        let parse = |_: &[u8]| Ok(RawRow::default());
+        let mut seen = 0;
+        let mut visit = |_, _: Result<RawRow, Fault>| {
+            seen += 1;
+            if seen < 10 { Ok(()) } else { Err(crate::IngestError::Sink) }
+        };
+        let ended = each_row(body.as_bytes(), &IngestLimits::default(), &parse, &mut visit);
+        assert!(matches!(ended, Err(FormatError::Stopped(_))));
+        assert_eq!(seen, 10);
+    }
+}

@@ -1,0 +1,25 @@
+//! Where checked rows go. The store writes them to a blob; other callers may keep them in memory.
+
+use crate::batch::{LogLayout, LogRows};
+use crate::digest::LogDigest;
+
+/// A sink could not keep the rows. The sink itself knows why: ask it after [`crate::read`] has returned
+/// [`crate::IngestError::Sink`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkFailed;
+
+/// Keeps the rows of one log, batch by batch.
+///
+/// A sink also computes the digest of the rows, because the store does both on a thread of its own,
+/// next to the thread that checks the rows.
+pub trait Sink {
+    /// Takes the next batch. `before` is the digest of the rows that precede the first batch.
+    fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed>;
+
+    /// Drops everything written so far: a row was rejected and the log will not be kept.
+    fn discard(&mut self);
+
+    /// Completes the log and returns the digest of its rows, or `None` if no rows were written.
+    /// Nothing can be rejected after this call.
+    fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed>;
+}

@@ -1,0 +1,109 @@
+//! A small world to show the service on: visitors with features, actions with click rates, and a
+//! deployed policy that is good but not the best.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
+
+pub const FEATURES: usize = 8;
+pub const ACTIONS: usize = 5;
+
+pub struct Toy {
+    rng: ChaCha8Rng,
+    world: Weights,
+    noise: Weights,
+    alpha: f64,
+}
+
+type Weights = Vec<[f64; ACTIONS]>;
+
+/// A context and what the deployed policy did with it.
+pub struct Visitor {
+    pub x: Vec<f32>,
+    /// π0(·|x).
+    pub propensities: Vec<f64>,
+    /// Each action with its reward, 0 or 1.
+    pub interactions: Vec<(u32, f64)>,
+}
+
+impl Toy {
+    /// `alpha` says how sure of itself the deployed policy is: the lower, the more it explores and
+    /// the more its log can teach. The same seed gives the same world and visitors.
+    pub fn new(alpha: f64, seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let world = weights(&mut rng, 1.5);
+        let noise = weights(&mut rng, 1.0);
+        Toy { rng, world, noise, alpha }
+    }
+
+    pub fn visitor(&mut self, interactions: usize) -> Visitor {
+        let rng = &mut self.rng;
+        let x: Vec<f64> = (0..FEATURES).map(|_| (normal(rng) * 1e4).round() / 1e4).collect();
+        let truth = scores(&self.world, &x);
+        let believed = truth.iter().zip(scores(&self.noise, &x)).map(|(&t, n)| belief(t, n));
+        let propensities = softmax(believed, self.alpha);
+        let mut interact = || {
+            let action = pick(propensities.iter().copied(), rng.random());
+            let clicked = rng.random::<f64>() < 1.0 / (1.0 + (-truth[action]).exp());
+            (action as u32, f64::from(u8::from(clicked)))
+        };
+        let interactions = (0..interactions).map(|_| interact()).collect();
+        Visitor { x: x.iter().map(|&v| v as f32).collect(), propensities, interactions }
+    }
+
+    pub fn policy(&self) -> PolicyParams {
+        let row =
+            |(t, n): (&[f64; ACTIONS], &[f64; ACTIONS])| (0..ACTIONS).map(|a| belief(t[a], n[a])).collect();
+        let mean = self.world.iter().zip(&self.noise).map(row).collect();
+        PolicyParams::Softmax { mean, inverse_temperature: self.alpha, features: FeatureMap::default() }
+    }
+}
+
+/// What the deployed policy believes is the truth, blurred.
+fn belief(truth: f64, noise: f64) -> f64 {
+    0.5 * truth + noise
+}
+
+fn weights(rng: &mut ChaCha8Rng, size: f64) -> Weights {
+    let per_feature = size / (FEATURES as f64).sqrt();
+    (0..FEATURES).map(|_| std::array::from_fn(|_| per_feature * normal(rng))).collect()
+}
+
+fn scores(weights: &Weights, x: &[f64]) -> [f64; ACTIONS] {
+    std::array::from_fn(|a| weights.iter().zip(x).map(|(row, x)| row[a] * x).sum())
+}
+
+fn softmax(scores: impl Iterator<Item = f64>, alpha: f64) -> Vec<f64> {
+    let scores: Vec<f64> = scores.map(|s| alpha * s).collect();
+    let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    // Shifted only where exp would overflow, so that the demo's log keeps its digest.
+    let shift = if max > 500.0 { max } else { 0.0 };
+    let powers: Vec<f64> = scores.iter().map(|s| (s - shift).exp()).collect();
+    let total: f64 = powers.iter().sum();
+    powers.into_iter().map(|p| p / total).collect()
+}
+
+/// Box and Muller's way to a normal number.
+fn normal(rng: &mut ChaCha8Rng) -> f64 {
+    let (u, v): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
+    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_is_the_one_that_logged() {
+        let mut toy = Toy::new(1.3, 7);
+        let policy = toy.policy();
+        for _ in 0..50 {
+            let visitor = toy.visitor(2);
+            let x = ndarray::ArrayView2::from_shape((1, FEATURES), &visitor.x).unwrap();
+            let pi = policy.propensities(x).unwrap();
+            assert!(pi.iter().zip(&visitor.propensities).all(|(a, b)| (a - b).abs() < 1e-6));
+            assert_eq!(visitor.interactions.len(), 2);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Supervised to bandit (paper, Experiments): 5 % of the training set, in a seeded order, train μ0;
+//! the softmax policy of αμ0 logs the other 95 %, m interactions a context, at cost −1[a ∈ y].
+
+use ndarray::{ArcArray2, Array2, ArrayView2, s};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::dataset::{Examples, Labels, Supervised};
+use super::logging;
+use guarantor_engine::error::Result;
+use guarantor_engine::learn::adam::shuffled;
+use guarantor_engine::log::{Contexts, MemoryLog};
+use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
+
+/// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and log with it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Conversion {
+    /// α.
+    pub alpha: f64,
+    /// m.
+    pub interactions: usize,
+    pub seed: u64,
+    /// Log only so many of the contexts, the first ones.
+    pub contexts: Option<usize>,
+}
+
+impl Conversion {
+    pub fn run(&self, data: &Supervised) -> Result<Bandit> {
+        Logger::train(data, self.seed).log(self.alpha, self.interactions, self.contexts)
+    }
+}
+
+/// A log and the policy that made it.
+pub struct Bandit {
+    pub log: MemoryLog,
+    /// Softmax of μ0 at the inverse temperature α; as a prior, N(αμ0, I).
+    pub logging_policy: PolicyParams,
+}
+
+/// What is common to all logs of one seed: which contexts are logged, in which order, and μ0.
+pub struct Logger {
+    x: ArcArray2<f32>,
+    labels: Labels,
+    n_actions: usize,
+    /// p rows of K numbers.
+    mu0: Vec<Vec<f64>>,
+    seed: u64,
+}
+
+/// n_l of N examples, as the paper's table has it: 5 %, rounded down, but at least one.
+fn set_aside(examples: usize) -> usize {
+    (examples / 20).max(1).min(examples)
+}
+
+impl Logger {
+    /// Splits the training set and learns μ0 on its smaller part.
+    pub fn train(data: &Supervised, seed: u64) -> Self {
+        let all: Vec<usize> = (0..data.train.len()).collect();
+        let order = shuffled(&all, seed, 0);
+        let (aside, logged) = order.split_at(set_aside(order.len()));
+        let mu0 = logging::train(&data.train.select(aside), data.n_actions, seed);
+        Self::given(data, logged, mu0.view(), seed)
+    }
+
+    /// Logs these examples of the training set, in this order, with a μ0 (p × K) that is given.
+    pub fn given(data: &Supervised, logged: &[usize], mu0: ArrayView2<f64>, seed: u64) -> Self {
+        let Examples { x, labels } = data.train.select(logged);
+        let mu0 = mu0.rows().into_iter().map(|row| row.to_vec()).collect();
+        Logger { x: x.into_shared(), labels, n_actions: data.n_actions, mu0, seed }
+    }
+
+    /// n_c of a training set of so many examples.
+    pub fn contexts_of(examples: usize) -> usize {
+        examples - set_aside(examples)
+    }
+
+    /// n_c.
+    pub fn contexts(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// The examples that were logged as these contexts.
+    pub fn examples(&self, contexts: &[usize]) -> Examples {
+        let labels = contexts.iter().map(|&i| self.labels.of(i)).collect();
+        Examples { x: self.x.select(ndarray::Axis(0), contexts), labels }
+    }
+
+    /// π0 at the inverse temperature α.
+    pub fn policy(&self, alpha: f64) -> PolicyParams {
+        let (mean, features) = (self.mu0.clone(), FeatureMap::default());
+        PolicyParams::Softmax { mean, inverse_temperature: alpha, features }
+    }
+
+    /// The log of `interactions` with each of the first `contexts`, or of all. Context i's j-th draw
+    /// is the same number at every α and m, so a log with fewer interactions or contexts is a part
+    /// of one with more, and curves over α do not jitter.
+    pub fn log(&self, alpha: f64, interactions: usize, contexts: Option<usize>) -> Result<Bandit> {
+        let n = contexts.unwrap_or(usize::MAX).min(self.contexts());
+        let pi = self.propensities(alpha, n)?;
+        let mut draws: Vec<ChaCha8Rng> = (0..interactions as u64).map(|j| stream(self.seed, j)).collect();
+        let each = (0..n).flat_map(|i| (0..interactions).map(move |j| (i, j)));
+        let actions = each.map(|(i, j)| pick(pi.row(i).iter().copied(), draws[j].random()) as u32);
+        let actions = actions.collect();
+        self.with_actions(alpha, interactions, actions, pi)
+    }
+
+    /// The log in which these actions were taken, m a context.
+    pub fn replay(&self, alpha: f64, interactions: usize, actions: Vec<u32>) -> Result<Bandit> {
+        let n = (actions.len() / interactions.max(1)).min(self.contexts());
+        let pi = self.propensities(alpha, n)?;
+        self.with_actions(alpha, interactions, actions, pi)
+    }
+
+    fn with_actions(&self, alpha: f64, m: usize, actions: Vec<u32>, full: Array2<f64>) -> Result<Bandit> {
+        let x = self.x.clone().slice_move(s![..full.nrows(), ..]);
+        let cost = |(row, &a): (usize, &u32)| if self.labels.contains(row / m, a) { -1.0 } else { 0.0 };
+        let costs = actions.iter().enumerate().map(cost).collect();
+        let log = MemoryLog::of_contexts(Contexts { x, full, interactions: m, actions, costs })?;
+        Ok(Bandit { log, logging_policy: self.policy(alpha) })
+    }
+
+    /// π0(·|x) of the first `n` contexts.
+    fn propensities(&self, alpha: f64, n: usize) -> Result<Array2<f64>> {
+        let (policy, k) = (self.policy(alpha), self.n_actions);
+        let mut full = vec![0.0; n * k];
+        full.par_chunks_mut(BLOCK * k).enumerate().try_for_each(|(block, out)| {
+            let from = block * BLOCK;
+            let pi = policy.propensities(self.x.slice(s![from..from + out.len() / k, ..]))?;
+            out.copy_from_slice(pi.as_slice().expect("row-major"));
+            Ok::<_, guarantor_engine::EngineError>(())
+        })?;
+        Ok(Array2::from_shape_vec((n, k), full).expect("n × K"))
+    }
+}
+
+/// Contexts that a thread takes at a time.
+const BLOCK: usize = 1024;
+
+/// The draws of each context's `j`-th interaction.
+fn stream(seed: u64, j: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    // 0 is what the order of the examples was drawn from.
+    rng.set_stream(1 + j);
+    rng
+}
+
+/// R(π) = −E[Σ_{a∈y} π(a|x)] over the examples, to the precision of certificates.
+pub fn true_risk(policy: &PolicyParams, examples: &Examples) -> Result<f64> {
+    Ok(-rewards(policy, examples)?.iter().sum::<f64>() / examples.len() as f64)
+}
+
+/// Σ_{a∈y} π(a|x) of each example.
+pub fn rewards(policy: &PolicyParams, examples: &Examples) -> Result<Vec<f64>> {
+    let (n, link) = (examples.len(), policy.link());
+    let block = |block: usize| -> Result<Vec<f64>> {
+        let (from, to) = (block * BLOCK, ((block + 1) * BLOCK).min(n));
+        let pi = policy.propensities_by(&*link, examples.x.slice(s![from..to, ..]))?;
+        let right = |i: usize| examples.labels.of(from + i).iter().map(|&a| pi[(i, a as usize)]).sum::<f64>();
+        Ok((0..to - from).map(right).collect())
+    };
+    let blocks: Vec<Vec<f64>> = (0..n.div_ceil(BLOCK)).into_par_iter().map(block).collect::<Result<_>>()?;
+    Ok(blocks.concat())
+}

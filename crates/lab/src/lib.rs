@@ -1,0 +1,32 @@
+//! The paper's experiments: its datasets, the conversion of supervised examples into logs, and the
+//! figures that are made of both.
+//!
+//! ```text
+//! load(Dataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
+//!                             └── true_risk(policy, &supervised.test)
+//! Plan::run(&Supervised) ──▶ rows ──▶ table, claims ──▶ report; pictures ──▶ plot
+//! ```
+//! A [`Logger`] is what all inverse temperatures of one seed share: the split, the logged contexts
+//! (shared, not copied, by its logs) and μ0. [`Conversion`] is the same in one step.
+
+mod arff;
+pub mod claims;
+mod convert;
+mod dataset;
+mod experiments;
+mod files;
+mod idx;
+pub mod lines;
+mod logging;
+mod multilabel;
+pub mod pictures;
+pub mod plot;
+pub mod related;
+pub mod report;
+pub mod rows;
+pub mod table;
+
+pub use convert::{Bandit, Conversion, Logger, rewards, true_risk};
+pub use dataset::{Dataset, Examples, Labels, Supervised, load};
+pub use experiments::Plan;
+pub use files::LoadError;

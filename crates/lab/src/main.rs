@@ -1,0 +1,39 @@
+//! `guarantor-lab`: the paper's experiments and datasets, apart from the service.
+
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use commands::{reproduce, simulate};
+
+/// Repeats the paper's experiments, and writes logs from its datasets.
+#[derive(Parser)]
+#[command(name = "guarantor-lab", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Repeat the paper's experiments and ours: tables, CSV and figures.
+    Reproduce(reproduce::ReproduceArgs),
+    /// Write a log of simulated decisions from one of the paper's datasets.
+    Simulate(simulate::SimulateArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Reproduce(args) => reproduce::reproduce(args),
+        Command::Simulate(args) => simulate::simulate(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("guarantor-lab: {failure}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Uploads: the bytes arrive on an async thread and are decoded on a blocking one, with a bounded channel
+//! between them, so that a large upload neither fills the memory nor holds up other requests.
+
+mod error;
+mod part;
+mod pipe;
+
+use bytes::Bytes;
+use futures_util::Stream;
+use guarantor_engine::log::Outcome;
+use guarantor_engine::policy::PolicyParams;
+use guarantor_ingest::{Checker, Encoding, Format, Health, IngestError, IngestLimits, LogSummary, Rules};
+use uuid::Uuid;
+
+use super::{
+    BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Resource, Store, StoreError,
+    StoredLog, Workspace, dataset_part_key,
+};
+use part::Part;
+
+pub use error::{BodyError, UploadError};
+
+pub struct Upload {
+    pub id: DatasetId,
+    pub workspace: Workspace,
+    pub name: Option<String>,
+    pub format: Format,
+    pub encoding: Encoding,
+    pub n_actions: Option<usize>,
+    pub outcome: Outcome,
+    /// The policy that logged, where it is stored.
+    pub logging_policy: Option<(PolicyId, PolicyParams)>,
+    pub limits: IngestLimits,
+}
+
+/// Rows to be added to a dataset, as `dataset` is now.
+pub struct Append {
+    pub dataset: Dataset,
+    /// The same when the request is repeated: `Store::appended` finds what it made.
+    pub request: Uuid,
+    pub format: Format,
+    pub encoding: Encoding,
+    /// The dataset's own, where it has one.
+    pub logging_policy: Option<PolicyParams>,
+    pub limits: IngestLimits,
+}
+
+/// Reads `body` to its end and stores the dataset, or refuses it and stores nothing. Where an attempt of
+/// the same request has stored it already, and died before it could answer, that is what it stored.
+pub async fn upload<S>(store: &Store, upload: Upload, body: S) -> Result<Dataset, UploadError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let (policy_id, policy) = upload.logging_policy.unzip();
+    let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
+    let coded = (upload.format, upload.encoding);
+    let part = dataset_part_key(upload.id, upload.id.into());
+    let content = match receive(store, part, coded, Checker::new(rules), Vec::new(), body).await {
+        // What the first attempt stored was no such thing.
+        Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
+            return Err(UploadError::AnotherBody);
+        }
+        content => content?,
+    };
+    let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
+    let digest = content.digest.clone();
+    let (id, workspace) = (upload.id, upload.workspace.clone());
+    let new = NewDataset {
+        id,
+        workspace: upload.workspace,
+        name: upload.name,
+        logging_policy_id: policy_id,
+        content,
+    };
+    match store.repository().create_dataset(new).await {
+        Err(StoreError::Exists(Resource::Dataset, _)) => {
+            store.blobs().delete(&parts).await;
+            the_same(store.repository().dataset_version(&workspace, id, 1).await?, &digest)
+        }
+        stored => keep_or_delete(store, &parts, stored).await,
+    }
+}
+
+async fn is_stored(store: &Store, workspace: &Workspace, id: DatasetId) -> Result<bool, StoreError> {
+    match store.repository().dataset(workspace, id).await {
+        Ok(_) => Ok(true),
+        Err(StoreError::NotFound(..)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// What the first attempt stored, if it was this.
+fn the_same(stored: Dataset, digest: &str) -> Result<Dataset, UploadError> {
+    if stored.content.digest == digest { Ok(stored) } else { Err(UploadError::AnotherBody) }
+}
+
+/// The same for rows that follow those of an earlier version.
+pub async fn append<S>(store: &Store, append: Append, body: S) -> Result<Dataset, UploadError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let Append { dataset, request, .. } = append;
+    let (workspace, id) = (dataset.workspace.clone(), dataset.id);
+    let done = store.appended(&workspace, id, request).await?;
+    let before = match &done {
+        Some(done) => {
+            store.repository().dataset_version(&workspace, id, done.version.saturating_sub(1)).await?
+        }
+        None => dataset,
+    };
+    let (k, outcome) = (before.content.n_actions, before.content.outcome);
+    let rules = Rules::new(Some(k), outcome, append.logging_policy, append.limits)?;
+    let stored = store.fetch_log(&before).await?;
+    let health = serde_json::from_value(before.content.health.clone()).ok();
+    let checker = on_blocking_thread(move || after(stored, Checker::new(rules), health)).await??;
+    let kept = before.content.parts.clone();
+    let coded = (append.format, append.encoding);
+    let part = dataset_part_key(id, request);
+    let content = match receive(store, part, coded, checker, kept, body).await {
+        Err(error) if error.is_of_the_body() && done.is_some() => return Err(UploadError::AnotherBody),
+        content => content?,
+    };
+    let first_new = before.content.parts.len();
+    let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
+    let digest = content.digest.clone();
+    if let Some(done) = done {
+        store.blobs().delete(&parts).await;
+        return the_same(done, &digest);
+    }
+    let added = store.repository().add_dataset_version(&workspace, id, before.version, content).await;
+    if let Err(StoreError::InUse { .. }) = &added
+        // Another append came first; it may be one of this very request that was given up.
+        && let Some(done) = store.appended(&workspace, id, request).await?
+    {
+        store.blobs().delete(&parts).await;
+        // Behind still others its rows have another digest than these here, whatever they are.
+        let comparable = done.version == before.version + 1;
+        return if comparable { the_same(done, &digest) } else { Ok(done) };
+    }
+    keep_or_delete(store, &parts, added).await
+}
+
+fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Result<Checker, UploadError> {
+    let digest = stored.each_batch(|layout, rows| Ok::<_, UploadError>(checker.remember(layout, rows)?))?;
+    checker.follow(digest, health);
+    Ok(checker)
+}
+
+/// Decodes the body through the checker into a part of its own.
+async fn receive<S>(
+    store: &Store,
+    part: String,
+    coded: (Format, Encoding),
+    checker: Checker,
+    kept: Vec<BlobRef>,
+    body: S,
+) -> Result<DatasetContent, UploadError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let (sender, reader) = pipe::pipe();
+    let part = Part::new(store.blobs().clone(), part);
+    let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, part, kept));
+    let fed = pipe::feed(body, sender).await;
+    let decoded = decoding.await.map_err(|_| UploadError::Crashed)?;
+    match (fed, decoded) {
+        (Ok(()), decoded) => decoded,
+        // A body that broke off is the reason for whatever the decoder made of its first half.
+        (Err(error), decoded) => {
+            if let Some(part) = decoded.ok().and_then(|mut content| content.parts.pop()) {
+                store.blobs().delete(&[part.key]).await;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+fn decode(
+    coded: (Format, Encoding),
+    reader: pipe::PipeReader,
+    checker: Checker,
+    mut part: Part,
+    mut parts: Vec<BlobRef>,
+) -> Result<DatasetContent, UploadError> {
+    let summary = match guarantor_ingest::read(coded, reader, checker, &mut part) {
+        Err(IngestError::Sink) => return Err(part.take_error()),
+        summary => summary?,
+    };
+    parts.push(part.into_blob().ok_or(UploadError::Crashed)?);
+    content(summary, parts)
+}
+
+fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<DatasetContent, UploadError> {
+    let health = serde_json::to_value(summary.health)
+        .map_err(|error| StoreError::Damaged(format!("the health report: {error}")))?;
+    Ok(DatasetContent {
+        rows: summary.rows,
+        contexts: summary.contexts,
+        n_actions: summary.n_actions,
+        dim: summary.dim,
+        outcome: summary.outcome,
+        digest: summary.digest,
+        capabilities: summary.capabilities,
+        health,
+        parts,
+    })
+}
+
+async fn keep_or_delete(
+    store: &Store,
+    parts: &[String],
+    stored: Result<Dataset, StoreError>,
+) -> Result<Dataset, UploadError> {
+    if stored.is_err() {
+        store.blobs().delete(parts).await;
+    }
+    Ok(stored?)
+}
+
+async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, UploadError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| UploadError::Crashed)
+}
