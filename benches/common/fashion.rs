@@ -15,7 +15,7 @@ pub struct Fashion {
 }
 
 fn npy(name: &str) -> Vec<u8> {
-    let path = format!("{}/tests/fashion_mnist/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/{name}", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fashion_mnist"));
     let bytes = std::fs::read(path).unwrap();
     assert_eq!(&bytes[..6], b"\x93NUMPY");
     let header = u16::from_le_bytes([bytes[8], bytes[9]]) as usize;

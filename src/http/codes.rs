@@ -125,7 +125,7 @@ mod tests {
     /// The engine documents its codes at the head of `spec.rs`; each must stand in the table.
     #[test]
     fn every_engine_code_is_in_the_table() {
-        let source = include_str!("../engine/spec.rs");
+        let source = include_str!("../../crates/engine/src/spec.rs");
         let head: String = source.lines().take_while(|line| line.starts_with("//!")).collect();
         let listed = head.split_once("Codes of refusals").expect("the list of codes").1;
         let codes: Vec<&str> = listed.split('`').skip(1).step_by(2).collect();

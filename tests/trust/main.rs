@@ -8,6 +8,9 @@ mod backup;
 #[path = "../common/mod.rs"]
 mod common;
 mod corruption;
+mod crash;
 mod disk;
+mod load;
 mod observability;
+mod recovery;
 mod upgrade;

@@ -1,0 +1,59 @@
+//! The acceptance figures of DESIGN.md "What to beat", on the exact logs of tests/fashion_mnist.
+
+use std::collections::BTreeMap;
+
+use crate::fashion::{self, Fashion};
+use guarantor_engine::certificate::{Decision, Words};
+use guarantor_engine::control::unattended;
+use guarantor_engine::log::LogSource;
+use guarantor_engine::policy::{PolicyKind, PolicyParams};
+use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::{Finished, Inputs, run, verify};
+
+fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: BaselineKind) -> Finished {
+    let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };
+    let context = SpecContext { shape: log.shape(), logging_policy: Some(shape), policy: &|_| None };
+    let baseline = Some(Baseline { kind: baseline, risk: None });
+    let request = SpecRequest { bound: Some(bound), baseline, ..SpecRequest::default() };
+    let spec = request.resolve(&context).unwrap();
+    let policies = BTreeMap::new();
+    let inputs = Inputs {
+        log,
+        logging_policy: Some(logging),
+        policies: &policies,
+        dataset_version: 1,
+        dataset_digest: "sha256:fashion",
+    };
+    let finished = run(&spec, &inputs, &unattended()).unwrap();
+    let again =
+        verify(&finished.certificate, Words::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
+    assert!(again.valid, "{:?}", again.checks);
+    finished
+}
+
+/// The test set's sampling error, as DESIGN.md gives it.
+const SAMPLING_ERROR: f64 = 0.01;
+
+#[test]
+fn beats_what_is_to_be_beaten() {
+    let data = Fashion::load();
+    // α, R(π0) on the test set, CBB's guaranteed risk to reach, auto's improvement to reach (its aim).
+    let cases = [
+        ("0.1", -0.2296, -0.5273, 0.5956),
+        ("0.5", -0.6578, -0.7275, 0.1748),
+        ("1.0", -0.7611, -0.7798, 0.0697),
+    ];
+    for (alpha, r0, guaranteed_risk, improvement) in cases {
+        let log = data.log(alpha, 57_000);
+        let logging = data.logging_policy(alpha.parse().unwrap());
+        assert!((data.test_risk(&logging) - r0).abs() < 5e-5, "the log is not the exact one");
+        let cbb = job(&log, &logging, BoundKind::Cbb, BaselineKind::PointEstimate).certificate;
+        assert!(cbb.guaranteed_risk <= guaranteed_risk, "α = {alpha}: CBB {}", cbb.guaranteed_risk);
+        let auto = job(&log, &logging, BoundKind::Auto, BaselineKind::Certified);
+        let certified = auto.certificate.guaranteed_improvement;
+        let truth = r0 - data.test_risk(auto.evidence.policy.as_ref().unwrap());
+        assert_eq!(auto.certificate.decision, Decision::Deploy);
+        assert!(certified >= improvement, "α = {alpha}: auto certifies {certified}");
+        assert!(certified <= truth + SAMPLING_ERROR, "α = {alpha}: {certified} certified, {truth} true");
+    }
+}

@@ -1,0 +1,12 @@
+//! The paper's datasets, the conversion of examples into logs, the experiments and the documents that show
+//! them.
+
+#[path = "../../../../benches/common/fashion.rs"]
+mod fashion;
+
+mod conversion;
+mod fashion_figures;
+mod loaders;
+mod reproduction;
+mod shown;
+mod simulate;

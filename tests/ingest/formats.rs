@@ -1,0 +1,173 @@
+//! The same log in every format, coding and way of sending it is one dataset, with one certificate.
+
+use crate::common;
+use crate::logs;
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use common::{Client, Server, id_of};
+use logs::{CSV, NDJSON, PARQUET, TYPES, content_digest, data_headers, disposition, encoded, form, written};
+use serde_json::{Value, json};
+
+const CODINGS: [&str; 3] = ["identity", "gzip", "zstd"];
+
+fn send(client: &Client, kind: &str, coding: &str, bytes: &[u8]) -> Value {
+    let body = encoded(coding, bytes);
+    let digest = content_digest(&body);
+    let headers = [("content-type", kind), ("content-encoding", coding), ("content-digest", &digest)];
+    client.send("POST", "/v1/datasets?name=same", &headers, Some(&body)).expect(201)
+}
+
+fn send_form(client: &Client, kind: &str, coding: &str, bytes: &[u8]) -> Value {
+    let body = encoded(coding, bytes);
+    let (manifest, data) = (disposition("manifest"), data_headers(kind, coding));
+    let (kind, body) = form(&[(&manifest, b"{\"name\": \"same\"}"), (&data, &body)]);
+    let digest = content_digest(&body);
+    let headers = [("content-type", kind.as_str()), ("content-digest", &digest)];
+    client.send("POST", "/v1/datasets", &headers, Some(&body)).expect(201)
+}
+
+/// The certificate of a job, without what says when and for whom it was issued.
+fn certificate(client: &Client, spec: Value) -> Value {
+    let job = client.submit(spec);
+    let ended = client.finish(&job);
+    assert_eq!(ended["status"], "succeeded", "{ended}");
+    let mut certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    let members = certificate.as_object_mut().unwrap();
+    for outside in ["issued", "signature"] {
+        members.remove(outside);
+    }
+    certificate
+}
+
+#[test]
+fn a_log_is_one_dataset_with_one_certificate_however_it_came() {
+    let server = Server::start();
+    let client = server.client();
+    let rows = logs::rows(300, true);
+    let mut first: Option<(Value, Value)> = None;
+    for kind in TYPES {
+        let bytes = written(kind, &rows);
+        for coding in CODINGS {
+            for dataset in [send(&client, kind, coding, &bytes), send_form(&client, kind, coding, &bytes)] {
+                let spec = json!({"dataset_id": dataset["id"], "independent_of_log": true,
+                    "candidates": [{"kind": "logged", "name": "new"}]});
+                let certificate = certificate(&client, spec);
+                let mut dataset = dataset;
+                for own in ["id", "created_at"] {
+                    dataset.as_object_mut().unwrap().remove(own);
+                }
+                let (d, c) = first.get_or_insert_with(|| (dataset.clone(), certificate.clone()));
+                assert_eq!((&*d, &*c), (&dataset, &certificate), "{kind} {coding}");
+            }
+        }
+    }
+    let (dataset, certificate) = first.unwrap();
+    assert_eq!((&dataset["rows"], &dataset["contexts"]), (&json!(300), &json!(150)));
+    assert_eq!(dataset["capabilities"]["candidates"], json!(["a b", "new"]));
+    assert!(certificate["digest"].as_str().unwrap().starts_with("sha256:"), "{certificate}");
+}
+
+#[test]
+fn learning_from_it_gives_one_policy() {
+    let server = Server::start();
+    let client = server.client();
+    let mut rows = logs::rows(200, false);
+    for row in &mut rows {
+        row.as_object_mut().unwrap().remove("candidates");
+    }
+    let learned = TYPES.map(|kind| {
+        let dataset = send(&client, kind, "identity", &written(kind, &rows));
+        certificate(&client, json!({"dataset_id": dataset["id"], "bound": "cbb"}))
+    });
+    for other in &learned[1..] {
+        assert_eq!(other, &learned[0]);
+    }
+}
+
+#[test]
+fn rows_are_appended_in_any_format() {
+    let server = Server::start();
+    let client = server.client();
+    let rows = logs::rows(60, true);
+    let whole = send(&client, NDJSON, "identity", &written(NDJSON, &rows));
+    for (kind, coding) in TYPES.into_iter().zip(["zstd", "gzip", "identity", "gzip"]) {
+        let first = send(&client, CSV, "identity", &written(CSV, &rows[..30]));
+        let body = encoded(coding, &written(kind, &rows[30..]));
+        let digest = content_digest(&body);
+        let headers = [("content-type", kind), ("content-encoding", coding), ("content-digest", &digest)];
+        let path = format!("/v1/datasets/{}/rows", id_of(&first));
+        let second = client.send("POST", &path, &headers, Some(&body)).expect(201);
+        assert_eq!((&second["version"], &second["digest"]), (&json!(2), &whole["digest"]), "{kind}");
+    }
+}
+
+/// An upload with a key is given the first answer again only for the same bytes in the same coding.
+#[test]
+fn a_repeated_upload_is_the_same_only_in_the_same_coding() {
+    let server = Server::start();
+    let client = server.client();
+    let plain = written(CSV, &logs::rows(5, false));
+    let send = |coding: &str, body: &[u8]| {
+        let headers = [("content-type", CSV), ("content-encoding", coding), ("idempotency-key", "k")];
+        client.send("POST", "/v1/datasets", &headers, Some(body))
+    };
+    let first = send("gzip", &logs::gzip(&plain));
+    assert_eq!(first.status, 201, "{}", first.text);
+    let again = send("gzip", &logs::gzip(&plain));
+    assert_eq!((again.status, &again.json), (201, &first.json));
+    send("identity", &plain).problem(422, "idempotency_mismatch");
+}
+
+/// Sends three quarters of a log and keeps the connection open.
+fn begin_upload(server: &Server, kind: &str, bytes: &[u8], chunked: bool) -> TcpStream {
+    let length = match chunked {
+        true => "transfer-encoding: chunked".to_owned(),
+        false => format!("content-length: {}", bytes.len()),
+    };
+    let mut socket = TcpStream::connect(server.base.strip_prefix("http://").unwrap()).unwrap();
+    let head = format!("POST /v1/datasets HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\n{length}\r\n\r\n");
+    socket.write_all(head.as_bytes()).unwrap();
+    if chunked {
+        socket.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).unwrap();
+    }
+    socket.write_all(&bytes[..bytes.len() * 3 / 4]).unwrap();
+    socket
+}
+
+fn stored(server: &Server) -> Vec<(String, u64)> {
+    common::files(&server.data.path().join("blobs"))
+}
+
+/// Clients that hang up half-way leave neither a dataset nor a file behind.
+#[test]
+fn an_upload_that_is_cut_off_leaves_nothing() {
+    let server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "off")]);
+    let client = server.client();
+    let rows = logs::rows(40_000, true);
+    for (kind, chunked) in [(NDJSON, false), (CSV, true), (PARQUET, false), (logs::ARROW, true)] {
+        let socket = begin_upload(&server, kind, &written(kind, &rows), chunked);
+        if matches!(kind, NDJSON | CSV) {
+            // Rows have gone to disk; the other formats are put down only once they are whole.
+            common::eventually(|| stored(&server).is_empty(), &false);
+        }
+        drop(socket);
+        common::eventually(|| stored(&server), &vec![]);
+    }
+    assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));
+}
+
+/// So does a server that dies half-way, once another has its place.
+#[test]
+fn an_upload_that_a_crash_cut_off_leaves_nothing() {
+    let mut server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "off")]);
+    let socket = begin_upload(&server, CSV, &written(CSV, &logs::rows(40_000, true)), false);
+    common::eventually(|| stored(&server).is_empty(), &false);
+    server.kill();
+    drop(socket);
+    assert!(!stored(&server).is_empty());
+    server.restart();
+    assert_eq!(stored(&server), vec![]);
+    assert_eq!(server.client().get("/v1/datasets").expect(200)["data"], json!([]));
+}

@@ -1,0 +1,84 @@
+//! A log in the formats that teams have and the same log as NDJSON: one digest, one certificate.
+
+use serde_json::{Value, json};
+
+use super::hashing::features;
+use super::{dsjson, ndjson, obd};
+use crate::common::{Client, Server, id_of};
+
+/// Numbers that look random enough to be learned from.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % n
+    }
+}
+
+fn certificate(client: &Client, dataset: &Value) -> Value {
+    let job = client.submit(json!({"dataset_id": id_of(dataset), "seed": 3}));
+    assert_eq!(client.finish(&job)["status"], "succeeded");
+    let mut certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    let fields = certificate.as_object_mut().unwrap();
+    fields.retain(|name, _| !["issued", "ledger", "signature"].contains(&name.as_str()));
+    certificate
+}
+
+#[track_caller]
+fn same(client: &Client, one: &Value, other: &Value) {
+    assert_eq!(one["digest"], other["digest"]);
+    let (one, other) = (certificate(client, one), certificate(client, other));
+    assert!(one["digest"].as_str().unwrap().starts_with("sha256:"), "{one}");
+    assert_eq!(one, other);
+}
+
+#[test]
+fn dsjson_and_ndjson_have_one_certificate() {
+    let server = Server::start();
+    let client = server.client();
+    let (mut random, mut lines, mut rows) = (Random(1), String::new(), Vec::new());
+    for i in 0..800 {
+        let (major, age) =
+            (["engineering", "history", "law"][random.below(3)], random.below(40) as f64 / 8.0);
+        let action = random.below(2);
+        let p = if major == "law" { [0.25, 0.75] } else { [0.5, 0.5] };
+        let cost = if (major == "law") == (action == 0) { -1.0 } else { 0.0 };
+        let (a, listed) = if action == 0 { ([1, 2], p) } else { ([2, 1], [p[1], p[0]]) };
+        let line = json!({"_label_cost": cost, "_label_probability": p[action], "_label_Action": action + 1,
+            "_labelIndex": action, "EventId": format!("e{i}"), "a": a, "p": listed,
+            "c": {"GUser": {"major": major, "age": age}, "_multi": [{}, {}]}, "VWState": {"m": "N/A"}});
+        lines.push_str(&format!("{line}\n"));
+        let x = features(32, &[("GUser.age".into(), age), (format!("GUser.major={major}"), 1.0)]);
+        rows.push(json!({"x": x, "action": action, "propensity": p[action], "propensities": p, "cost": cost,
+            "event_id": format!("e{i}")}));
+    }
+    let read = dsjson(&client, "hash_dims=32", &lines).expect(201);
+    let written = ndjson(&client, "", &rows).expect(201);
+    // Only DSJSON says how much was dropped before.
+    let mut health = read["health"].clone();
+    assert_eq!(health.as_object_mut().unwrap().remove("pdrop"), Some(json!(0.0)));
+    assert_eq!(health, written["health"]);
+    same(&client, &read, &written);
+}
+
+#[test]
+fn obd_and_ndjson_have_one_certificate() {
+    let server = Server::start();
+    let client = server.client();
+    let mut random = Random(2);
+    let mut text = String::from(",timestamp,item_id,position,click,propensity_score,user_feature_0\n");
+    let mut rows = Vec::new();
+    for i in 0..800 {
+        let (user, item, position) = (random.below(3), random.below(4), 1 + random.below(3));
+        let click = u8::from(user == item);
+        text.push_str(&format!("{i},2019-11-24,{item},{position},{click},0.25,u{user}\n"));
+        let mut x = features(16, &[(format!("user_feature_0=u{user}"), 1.0)]);
+        x.extend((1..=3).map(|p| f64::from(u8::from(p == position))));
+        rows.push(
+            json!({"x": x, "action": item, "propensity": 0.25, "propensities": vec![0.25; 4], "reward": click}),
+        );
+    }
+    let read = obd(&client, "hash_dims=16", &text).expect(201);
+    same(&client, &read, &ndjson(&client, "outcome=reward", &rows).expect(201));
+}

@@ -1,0 +1,14 @@
+//! The HTTP service and its command line, through the real program.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod certificates;
+mod connections;
+mod jobs;
+mod ledger;
+mod malformed;
+mod openapi;
+mod security;
+mod sharing;
+mod simulate;

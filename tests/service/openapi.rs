@@ -1,0 +1,64 @@
+//! The committed OpenAPI document is what the handlers say.
+
+use crate::common;
+
+use serde_json::Value;
+
+const COMMITTED: &str = "openapi/openapi.json";
+
+#[test]
+fn the_committed_document_has_not_drifted() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(COMMITTED);
+    let committed = std::fs::read_to_string(path).unwrap_or_default();
+    let generated = guarantor::http::document();
+    assert!(committed == generated, "run `make openapi` and commit {COMMITTED}");
+}
+
+#[test]
+fn it_is_openapi_3_1_and_every_operation_says_what_can_go_wrong() {
+    let document: Value = serde_json::from_str(&guarantor::http::document()).unwrap();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+    let mut operations = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            operations += 1;
+            let responses = operation["responses"].as_object().unwrap();
+            let good = responses.keys().any(|status| status.starts_with('2'));
+            assert!(good && responses.contains_key("500"), "{method} {path}");
+            assert!(operation["operationId"].is_string(), "{method} {path}");
+            if path.starts_with("/v1/") {
+                assert!(responses.contains_key("401") && operation["security"].is_array(), "{method} {path}");
+            }
+        }
+    }
+    assert!(operations >= 22, "{operations}");
+}
+
+#[test]
+fn the_document_and_its_page_are_served_from_the_binary() {
+    let server = common::Server::start();
+    let client = server.client();
+    let served = client.get("/openapi.json");
+    assert_eq!(served.status, 200);
+    assert_eq!(served.json, serde_json::from_str::<Value>(&guarantor::http::document()).unwrap());
+    let page = client.get("/docs/");
+    assert_eq!(page.status, 200);
+    assert!(page.text.contains("swagger-ui"), "{}", page.text);
+    assert!(!page.text.contains("https://"), "the page loads from elsewhere: {}", page.text);
+    assert_eq!(client.get("/docs/swagger-ui-bundle.js").status, 200);
+}
+
+/// As `guarantor openapi | head` does: the reader has seen enough before the document's end.
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    use std::process::{Command, Stdio};
+    let mut command = Command::new(common::BINARY);
+    command.arg("openapi").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // The document is longer than a pipe holds, so it cannot have been written whole before.
+    assert!(guarantor::http::document().len() > 1 << 16);
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,179 @@
+//! `guarantor simulate` through the real program: what it writes reads back as one log, whatever the
+//! format, and what it cannot write it refuses.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::{BINARY, Client, Server};
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn simulate(&self, name: &str, args: &[&str]) -> Output {
+        let mut command = Command::new(BINARY);
+        command.arg("simulate").args(args).arg("--out").arg(self.path(name));
+        command.output().unwrap()
+    }
+
+    #[track_caller]
+    fn simulated(&self, name: &str, args: &[&str]) -> Vec<u8> {
+        let output = self.simulate(name, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read(self.path(name)).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, name: &str, args: &[&str]) -> String {
+        let output = self.simulate(name, args);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(std::fs::read_dir(self.0.path()).unwrap().count(), 0, "nothing is left behind");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+/// The certificate of a log file, computed with no server.
+fn certify(log: &Path, args: &[&str]) -> Value {
+    let output = Command::new(BINARY).arg("certify").arg(log).arg("--json").args(args).output().unwrap();
+    assert!(output.status.code() < Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The content type of a file's format, and its encoding.
+fn kind(name: &str) -> (&'static str, &'static str) {
+    let (stem, encoding) = match name.rsplit_once('.') {
+        Some((stem, "gz")) => (stem, "gzip"),
+        Some((stem, "zst")) => (stem, "zstd"),
+        _ => (name, "identity"),
+    };
+    let kind = match stem.rsplit_once('.').unwrap().1 {
+        "ndjson" => "application/x-ndjson",
+        "csv" => "text/csv",
+        "arrow" => "application/vnd.apache.arrow.stream",
+        "parquet" => "application/vnd.apache.parquet",
+        other => panic!("{other}"),
+    };
+    (kind, encoding)
+}
+
+const TOY: &[&str] = &["--dataset", "toy", "--rows", "400", "--seed", "3", "--alpha", "0.7"];
+
+/// The certificate of a job on the dataset, without what says when and for whom it was issued.
+fn certificate(client: &Client, dataset: &Value) -> Value {
+    let job = client.submit(json!({"dataset_id": dataset["id"], "bound": "cbb"}));
+    assert_eq!(client.finish(&job)["status"], "succeeded");
+    let mut certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    for outside in ["issued", "signature"] {
+        certificate.as_object_mut().unwrap().remove(outside);
+    }
+    certificate
+}
+
+#[test]
+fn every_format_is_the_same_log() {
+    let (folder, server) = (Folder::new(), Server::start());
+    let client = server.client();
+    let plain = ["a.ndjson", "a.csv", "a.parquet", "a.arrow"];
+    let packed = ["a.ndjson.zst", "a.csv.gz", "a.arrow.gz", "a.arrow.zst"];
+    for m in ["1", "4"] {
+        let mut first: Option<(Value, Value)> = None;
+        for name in plain.into_iter().chain(packed) {
+            let bytes = folder.simulated(name, &[TOY, &["--interactions", m]].concat());
+            let (kind, encoding) = kind(name);
+            let headers = [("content-type", kind), ("content-encoding", encoding)];
+            let dataset =
+                client.send("POST", "/v1/datasets?outcome=reward", &headers, Some(&bytes)).expect(201);
+            let shape = [&dataset["rows"], &dataset["n_actions"], &dataset["dim"]];
+            assert_eq!(shape, [400, 5, 8], "{dataset}");
+            assert_eq!(dataset["contexts"], 400 / m.parse::<i32>().unwrap());
+            assert_eq!(dataset["capabilities"]["full_propensities"], true);
+            let digest = dataset["digest"].clone();
+            // A certificate is a function of the digest; one of a text, one of columns will do.
+            let certificate = match name {
+                "a.ndjson" | "a.arrow" => certificate(&client, &dataset),
+                _ => Value::Null,
+            };
+            let (wanted, same) = first.get_or_insert_with(|| (digest.clone(), certificate.clone()));
+            assert_eq!(digest, *wanted, "{name}, m = {m}");
+            assert!(certificate.is_null() || certificate == *same, "{name}, m = {m}");
+        }
+    }
+}
+
+/// DSJSON read into as many dimensions as there are features is the same log; OBD has none of them.
+#[test]
+fn formats_that_teams_have_read_back_as_the_guide_says() {
+    let (folder, server) = (Folder::new(), Server::start());
+    let upload = |name: &str, args: &[&str], query: &str, kind: &str| {
+        let bytes = folder.simulated(name, &[TOY, args].concat());
+        let path = format!("/v1/datasets?outcome=reward{query}");
+        server.client().send("POST", &path, &[("content-type", kind)], Some(&bytes)).expect(201)
+    };
+    let ndjson = upload("a.ndjson", &[], "", "application/x-ndjson");
+    let dsjson = upload("a.dsjson", &[], "&format=dsjson&hash_dims=8", "application/x-ndjson");
+    assert_eq!(dsjson["digest"], ndjson["digest"]);
+    let obd = ["--format", "obd", "--no-features"];
+    let obd = upload("a.obd.csv", &obd, "&format=obd&hash_dims=0", "text/csv");
+    // Of the features there is the position, one of three.
+    assert_eq!([&obd["rows"], &obd["n_actions"], &obd["dim"]], [400, 5, 3], "{obd}");
+    for member in ["min_propensity", "action_counts"] {
+        assert!(!ndjson["health"][member].is_null());
+        assert_eq!(obd["health"][member], ndjson["health"][member]);
+    }
+}
+
+#[test]
+fn the_same_log_in_two_formats_gives_the_same_certificate() {
+    let folder = Folder::new();
+    let policy = folder.path("policy.json");
+    let policy = policy.to_str().unwrap();
+    folder.simulated("a.parquet", &[TOY, &["--policy-out", policy]].concat());
+    folder.simulated("a.ndjson", TOY);
+    let args = ["--outcome", "reward", "--logging-policy", policy];
+    let [first, second] = ["a.ndjson", "a.parquet"].map(|name| certify(&folder.path(name), &args));
+    assert_eq!(first, second);
+    assert_eq!(first["digest"], second["digest"]);
+    assert!(first["digest"].as_str().unwrap().starts_with("sha256:"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let folder = Folder::new();
+    let first = folder.simulated("a.ndjson", TOY);
+    assert_eq!(folder.simulated("b.ndjson", TOY), first);
+    assert_ne!(folder.simulated("c.ndjson", &["--dataset", "toy", "--rows", "400", "--seed", "4"]), first);
+    // The demo's log is a toy world too.
+    let demo = folder.path("demo.ndjson");
+    let args = ["demo", "--rows", "400", "--seed", "3", "--write-log", demo.to_str().unwrap()];
+    assert!(Command::new(BINARY).args(args).status().unwrap().success());
+    let sure = ["--dataset", "toy", "--rows", "400", "--seed", "3", "--alpha", "1"];
+    assert_eq!(std::fs::read(demo).unwrap(), folder.simulated("d.ndjson", &sure));
+}
+
+#[test]
+fn what_cannot_be_written_is_refused() {
+    let folder = Folder::new();
+    let toy = ["--dataset", "toy", "--rows", "10"];
+    let refused = |name: &str, args: &[&str]| folder.refused(name, &[&toy[..], args].concat());
+    assert!(refused("a.obd", &["--format", "obd"]).contains("no numbers as features"));
+    assert!(refused("a.dsjson", &["--interactions", "2"]).contains("interactions with one context"));
+    assert!(refused("a.log", &[]).contains("does not imply a format"));
+    assert!(refused("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
+    assert!(refused("a.csv", &["--alpha", "nan"]).contains("--alpha"));
+    assert!(refused("a.csv", &["--alpha=-1"]).contains("--alpha"));
+    // A log that cannot be written leaves no policy behind either.
+    let policy = folder.path("policy.json");
+    assert!(refused("nowhere/a.csv", &["--policy-out", policy.to_str().unwrap()]).contains("nowhere"));
+    let elsewhere = folder.refused("a.csv", &["--dataset", "fashion-mnist"]);
+    assert!(elsewhere.contains("guarantor-lab simulate"), "{elsewhere}");
+}

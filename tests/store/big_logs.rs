@@ -1,0 +1,234 @@
+//! Logs that are read from a file instead of memory: the same chunks, the same certificates, and no
+//! other bytes than those whose digest was checked.
+
+use crate::support;
+
+use std::sync::atomic::AtomicBool;
+
+use bytes::Bytes;
+use futures_util::stream;
+use guarantor::queue::{StoredInputs, resolve};
+use guarantor::store::{self, Append, Upload, UploadError};
+use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
+use guarantor_engine::control::{Control, unattended};
+use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Split};
+use guarantor_engine::spec::SpecRequest;
+use guarantor_engine::{self, EngineError, Finished};
+use guarantor_ingest::{Encoding, Format, IngestLimits};
+use serde_json::{Value, json};
+use support::{policy_params, store};
+
+/// What a log may have beside features, action, propensity and cost.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Kind {
+    contexts: bool,
+    full: bool,
+    candidates: bool,
+    policy: bool,
+}
+
+const KINDS: [Kind; 6] = [
+    Kind { contexts: false, full: false, candidates: false, policy: false },
+    Kind { contexts: false, full: false, candidates: true, policy: false },
+    Kind { contexts: false, full: true, candidates: false, policy: false },
+    Kind { contexts: true, full: true, candidates: false, policy: false },
+    Kind { contexts: true, full: false, candidates: true, policy: false },
+    Kind { contexts: true, full: false, candidates: false, policy: true },
+];
+
+/// Rows logged by `policy_params`. With contexts, those of one are far apart, some have one row and
+/// others up to seven.
+fn rows(kind: Kind, n: usize) -> Vec<Value> {
+    let context = |i: usize| if kind.contexts { (i * 7919) % (n * 2 / 3 + 1) % 2500 } else { i };
+    let x: Vec<f32> = (0..n)
+        .flat_map(|i| {
+            let c = context(i);
+            [(c * 37 % 101) as f32 / 50.0 - 1.0, (c * 53 % 97) as f32 / 48.0 - 1.0]
+        })
+        .collect();
+    let x = ndarray::Array2::from_shape_vec((n, 2), x).unwrap();
+    let actions = policy_params().sample(x.view(), 5).unwrap();
+    let full = policy_params().propensities(x.view()).unwrap();
+    let row = |(i, (action, propensity)): (usize, (u32, f64))| {
+        let cost = if action == 1 { -1.0 } else { -((i % 5) as f64) / 10.0 };
+        let mut row = json!({ "x": x.row(i).to_vec(), "action": action, "cost": cost });
+        row["propensity"] = json!(propensity);
+        if kind.full {
+            // As logs in single precision have them, so that they must be normalised.
+            let rounded = full.row(i).iter().map(|&p| f64::from(p as f32)).collect::<Vec<_>>();
+            row["propensities"] = json!(rounded);
+        }
+        if kind.contexts {
+            row["context_id"] = json!(format!("context {}", context(i)));
+        }
+        if kind.candidates {
+            row["candidates"] = json!({ "bold": if action == 1 { 0.9 } else { 0.05 }, "shy": propensity });
+        }
+        row
+    };
+    actions.into_iter().enumerate().map(row).collect()
+}
+
+fn body(rows: &[Value]) -> impl futures_util::Stream<Item = Result<Bytes, store::BodyError>> + Unpin {
+    let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
+    stream::iter([Ok(Bytes::from(text))])
+}
+
+/// In two parts, so that chunks reach from one into the other.
+async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
+    let rows = rows(kind, n);
+    let (first, second) = rows.split_at(n / 3);
+    let policy = PolicyId::new();
+    store.create_policy(&Workspace::default(), policy, &policy_params()).await.unwrap();
+    let upload = Upload {
+        id: DatasetId::new(),
+        workspace: Workspace::default(),
+        name: None,
+        format: Format::Ndjson,
+        encoding: Encoding::Identity,
+        n_actions: Some(3),
+        outcome: Outcome::default(),
+        logging_policy: kind.policy.then(|| (policy, policy_params())),
+        limits: IngestLimits::default(),
+    };
+    let dataset = store::upload(store, upload, body(first)).await.unwrap();
+    let more = append(dataset, kind);
+    store::append(store, more, body(second)).await.unwrap()
+}
+
+fn append(dataset: Dataset, kind: Kind) -> Append {
+    let logging_policy = kind.policy.then(policy_params);
+    let (format, encoding) = (Format::Ndjson, Encoding::Identity);
+    Append {
+        dataset,
+        request: uuid::Uuid::now_v7(),
+        format,
+        encoding,
+        logging_policy,
+        limits: IngestLimits::default(),
+    }
+}
+
+/// The same store, whose logs are all too large for memory.
+fn without_memory(store: &Store) -> Store {
+    store.clone().with_log_memory(LogMemory { max_bytes: 0, ..store.log_memory().clone() })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+fn assert_same(a: &dyn LogSource, b: &dyn LogSource, kind: Kind) {
+    assert_eq!(a.shape(), b.shape(), "{kind:?}");
+    assert_eq!(a.chunks(), b.chunks(), "{kind:?}");
+    // Backwards, because chunks may be asked for in any order.
+    for index in (0..a.chunks()).rev() {
+        let (a, b): (Chunk, Chunk) = (a.chunk(index).unwrap(), b.chunk(index).unwrap());
+        assert_eq!(a.x, b.x, "{kind:?} chunk {index}");
+        assert_eq!((&a.ordinals, &a.offsets), (&b.ordinals, &b.offsets), "{kind:?} chunk {index}");
+        assert_eq!((&a.actions, &a.costs), (&b.actions, &b.costs), "{kind:?} chunk {index}");
+        assert_eq!((&a.propensities, &a.weights), (&b.propensities, &b.weights), "{kind:?} chunk {index}");
+        assert_eq!((&a.full, &a.candidates), (&b.full, &b.candidates), "{kind:?} chunk {index}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn chunks_from_a_file_are_those_in_memory() {
+    let (_directory, store) = store().await;
+    for kind in KINDS {
+        let dataset = upload(&store, kind, 4_000).await;
+        let held = store.fetch_log(&dataset).await.unwrap();
+        let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();
+        assert!(held.fits_in_memory() && !stored.fits_in_memory());
+        blocking(move || {
+            let mut memory = MemoryLog::new(held.decode().unwrap()).unwrap();
+            if kind.policy {
+                memory = memory.with_logging_policy(&policy_params()).unwrap();
+            }
+            let policy = kind.policy.then(policy_params);
+            let spooled = stored.spool(policy.as_ref(), &unattended()).unwrap();
+            assert!(memory.chunks() > 2, "one chunk shows little");
+            assert_eq!(memory.shape().capabilities.multiple_interactions, kind.contexts);
+            assert_same(&memory, &spooled, kind);
+            for side in [Side::Learn, Side::Certify] {
+                let split = Split { seed: 3, fraction: 0.4 };
+                let parts = [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, split, side));
+                let [a, b] = parts.map(Result::unwrap);
+                assert_same(&a, &b, kind);
+            }
+        })
+        .await;
+    }
+}
+
+async fn run(store: &Store, dataset: &Dataset, request: &SpecRequest) -> Finished {
+    let workspace = Workspace::default();
+    let (spec, _) = resolve(store, &workspace, dataset, request).await.unwrap();
+    let inputs = StoredInputs::fetch(store, &workspace, dataset.clone(), &spec).await.unwrap();
+    let control = unattended();
+    blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn certificates_do_not_depend_on_where_the_log_is() {
+    let (_directory, store) = store().await;
+    let candidate = PolicyId::new();
+    store.create_policy(&Workspace::default(), candidate, &policy_params()).await.unwrap();
+    let given = json!({ "kind": "policy", "policy_id": candidate.to_string() });
+    for kind in KINDS {
+        let dataset = upload(&store, kind, 3_000).await;
+        let mut requests = vec![
+            json!({ "kind": "evaluate", "candidates": [given], "independent_of_log": true }),
+            json!({ "kind": "learn", "bound": "betting", "xi": 0, "optimizer": { "epochs": 2 } }),
+        ];
+        if kind.full && kind.contexts {
+            requests.push(json!({ "kind": "learn", "optimizer": { "epochs": 2 } }));
+        }
+        if kind.candidates {
+            let logged = ["bold", "shy"].map(|name| json!({ "kind": "logged", "name": name }));
+            requests.push(json!({ "kind": "evaluate", "candidates": logged, "independent_of_log": true }));
+        }
+        for request in requests {
+            let request: SpecRequest = serde_json::from_value(request).unwrap();
+            let in_memory = run(&store, &dataset, &request).await;
+            let from_file = run(&without_memory(&store), &dataset, &request).await;
+            assert_eq!(in_memory, from_file, "{kind:?} {request:?}");
+        }
+    }
+}
+
+/// Changes one byte of a part's file, two thirds of the way in.
+fn damage(directory: &tempfile::TempDir, dataset: &Dataset, part: usize) {
+    let file = directory.path().join("blobs").join(&dataset.content.parts[part].key);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.len() / 3;
+    bytes[at] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_part_is_noticed_before_anything_is_computed() {
+    let (directory, store) = store().await;
+    for part in 0..2 {
+        let dataset = upload(&store, KINDS[3], 2_000).await;
+        damage(&directory, &dataset, part);
+        let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();
+        let error = blocking(move || stored.spool(None, &unattended()).map(drop)).await.unwrap_err();
+        assert!(matches!(error, EngineError::Log(_)), "{error}");
+        // Nor are rows added to it, which would give the damaged ones a digest.
+        let refused = store::append(&store, append(dataset, KINDS[3]), body(&rows(KINDS[3], 10))).await;
+        assert!(matches!(refused, Err(UploadError::Store(StoreError::Damaged(_)))), "{refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_job_does_not_read_its_log() {
+    let (_directory, store) = store().await;
+    let dataset = upload(&store, KINDS[0], 100).await;
+    let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();
+    let cancelled = blocking(move || {
+        let flag = AtomicBool::new(true);
+        stored.spool(None, &Control::new(&flag, &|_| {})).map(drop)
+    });
+    assert_eq!(cancelled.await, Err(EngineError::Cancelled));
+}

@@ -1,0 +1,115 @@
+//! What every implementation of `Repository` must do. The suite is in `store/`, a file a resource;
+//! to hold another implementation to it, add a module below.
+
+#[path = "datasets.rs"]
+mod datasets;
+#[path = "jobs.rs"]
+mod jobs;
+#[path = "leases.rs"]
+mod leases;
+#[path = "ledger.rs"]
+mod ledger;
+#[path = "others.rs"]
+mod others;
+#[path = "policies.rs"]
+mod policies;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use guarantor::store::{Repository, Sqlite};
+
+/// A repository and whatever must live as long as it.
+pub struct Fixture {
+    pub repository: Arc<dyn Repository>,
+    _keep: Box<dyn Any>,
+}
+
+macro_rules! conformance {
+    ($implementation:ident, $($module:ident :: { $($test:ident),* $(,)? }),* $(,)?) => {
+        $($(
+            #[tokio::test]
+            async fn $test() {
+                let fixture = super::$implementation().await;
+                crate::conformance::$module::$test(&*fixture.repository).await;
+            }
+        )*)*
+    };
+}
+
+macro_rules! every_test {
+    ($implementation:ident) => {
+        conformance!(
+            $implementation,
+            datasets::{
+                a_dataset_is_read_back,
+                a_dataset_id_is_taken_once,
+                versions_follow_each_other,
+                other_workspaces_do_not_see_datasets,
+                datasets_are_listed_newest_first,
+                a_dataset_is_deleted_when_no_job_needs_it,
+                a_dataset_names_a_policy_that_is_there,
+            },
+            policies::{
+                a_policy_is_read_back,
+                policies_are_listed_newest_first,
+                a_policy_in_use_is_not_deleted,
+            },
+            jobs::{
+                a_job_is_read_back,
+                a_job_needs_its_inputs,
+                the_queue_has_limits,
+                jobs_are_filtered,
+                a_foreign_cursor_is_refused,
+                a_queued_job_is_cancelled_at_once,
+                a_running_job_is_asked_to_stop,
+                events_are_resumed,
+                the_queue_knows_its_depth,
+            },
+            leases::{
+                jobs_are_claimed_in_order,
+                workspaces_take_turns,
+                a_success_writes_everything,
+                a_lost_lease_writes_nothing,
+                attempts_are_bounded,
+                a_release_does_not_count,
+                a_cancelled_job_is_not_put_back,
+                progress_changes_the_revision,
+                old_progress_is_forgotten,
+            },
+            ledger::{
+                looks_add_up,
+                the_same_certificate_again_is_free,
+                a_family_has_so_many_looks,
+                only_success_is_a_look,
+                a_bound_that_was_shown_is_a_look,
+                a_look_outlives_its_job_and_its_dataset,
+                other_workspaces_do_not_see_looks,
+                a_look_is_signed_as_it_will_be_shown,
+                signing_keys_are_remembered,
+            },
+            others::{
+                keys_are_found_until_revoked,
+                an_answer_is_repeated,
+                an_unanswered_request_is_taken_over,
+                an_abandoned_request_starts_anew,
+                retention_removes_jobs_and_their_files,
+                unnamed_blobs_are_found,
+            },
+        );
+    };
+}
+
+mod on_sqlite {
+    use super::*;
+
+    pub async fn sqlite() -> Fixture {
+        let directory = tempfile::tempdir().unwrap();
+        let repository = Sqlite::open(&directory.path().join("test.sqlite")).await.unwrap();
+        Fixture { repository: Arc::new(repository), _keep: Box::new(directory) }
+    }
+
+    mod suite {
+        every_test!(sqlite);
+    }
+}

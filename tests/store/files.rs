@@ -1,0 +1,108 @@
+//! The store's files and rows together: what survives, what is swept, what is refused.
+
+use crate::support;
+
+use std::time::Duration;
+
+use guarantor::store::{PolicyId, Store, StoreError, Workspace};
+use support::{dataset, policy_params, store, workspace};
+
+#[tokio::test]
+async fn keys_open_their_workspace_until_revoked() {
+    let (_directory, store) = store().await;
+    let (key, secret) = store.create_key(workspace("team-a"), "ci").await.unwrap();
+    let found = store.authenticate(&secret).await.unwrap().unwrap();
+    assert_eq!((found.id, found.workspace.as_str()), (key.id, "team-a"));
+    for wrong in ["", "gk_", "gk_0000", &secret[..secret.len() - 1], &secret.to_uppercase()] {
+        assert!(store.authenticate(wrong).await.unwrap().is_none(), "{wrong}");
+    }
+    store.repository().revoke_key(key.id).await.unwrap();
+    assert!(store.authenticate(&secret).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_changed_file_is_noticed() {
+    let (directory, store) = store().await;
+    let policy = store.create_policy(&Workspace::default(), PolicyId::new(), &policy_params()).await.unwrap();
+    assert_eq!(store.policy_params(&policy).await.unwrap(), policy_params());
+    let file = directory.path().join("blobs").join(&policy.params.key);
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("-0.25", "-0.75")).unwrap();
+    let changed = store.policy_params(&policy).await;
+    assert!(matches!(changed, Err(StoreError::Damaged(_))), "{changed:?}");
+    std::fs::remove_file(&file).unwrap();
+    let missing = store.policy_params(&policy).await;
+    assert!(matches!(missing, Err(StoreError::Damaged(_))), "{missing:?}");
+}
+
+#[tokio::test]
+async fn a_key_of_a_blob_is_used_once() {
+    let (_directory, store) = store().await;
+    let blob = store.blobs().put("policies/x.json".into(), "first").await.unwrap();
+    let again = store.blobs().put("policies/x.json".into(), "other").await;
+    assert!(matches!(again, Err(StoreError::Exists(..))), "{again:?}");
+    assert_eq!(store.blobs().get(&blob).await.unwrap(), "first");
+}
+
+#[tokio::test]
+async fn a_policy_is_created_once_and_deleted_with_its_file() {
+    let (_directory, store) = store().await;
+    let (ws, id) = (Workspace::default(), PolicyId::new());
+    store.create_policy(&ws, id, &policy_params()).await.unwrap();
+    let again = store.create_policy(&ws, id, &policy_params()).await;
+    assert!(matches!(again, Err(StoreError::Exists(..))), "{again:?}");
+    store.delete_policy(&ws, id).await.unwrap();
+    assert!(store.blobs().keys().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_sweep_removes_what_no_row_names() {
+    let (_directory, store) = store().await;
+    let policy = store.create_policy(&Workspace::default(), PolicyId::new(), &policy_params()).await.unwrap();
+    store.blobs().put("jobs/dead/certificate.json".into(), "{}").await.unwrap();
+    store.sweep(None, Duration::from_secs(3600)).await.unwrap();
+    assert_eq!(store.blobs().keys().await.unwrap().len(), 2);
+    store.sweep(None, Duration::ZERO).await.unwrap();
+    assert_eq!(store.blobs().keys().await.unwrap(), [policy.params.key]);
+}
+
+#[tokio::test]
+async fn one_server_owns_a_directory() {
+    let (directory, store) = store().await;
+    std::fs::create_dir_all(directory.path().join("blobs/datasets")).unwrap();
+    let staged = directory.path().join("blobs/datasets/half.parquet#1");
+    std::fs::write(&staged, "half").unwrap();
+    let lock = store.take_over(directory.path()).await.unwrap();
+    assert!(!staged.exists());
+    let second = Store::open(directory.path()).await.unwrap();
+    let refused = second.take_over(directory.path()).await.map(drop);
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
+    // The command line works beside the server.
+    second.create_key(workspace("a"), "beside").await.unwrap();
+    drop(lock);
+    second.take_over(directory.path()).await.unwrap();
+}
+
+#[tokio::test]
+async fn everything_is_there_after_a_restart() {
+    let (directory, store) = store().await;
+    let before = dataset(store.repository(), "a").await;
+    drop(store);
+    let store = Store::open(directory.path()).await.unwrap();
+    assert_eq!(store.repository().dataset(&before.workspace, before.id).await.unwrap(), before);
+}
+
+#[tokio::test]
+async fn a_newer_database_is_refused() {
+    use sqlx::Connection;
+    let (directory, store) = store().await;
+    drop(store);
+    let options =
+        sqlx::sqlite::SqliteConnectOptions::new().filename(directory.path().join("guarantor.sqlite"));
+    let mut connection = sqlx::SqliteConnection::connect_with(&options).await.unwrap();
+    sqlx::query("INSERT INTO schema_version (version) VALUES (99)").execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let refused = Store::open(directory.path()).await.map(drop);
+    let Err(StoreError::Refused(sentence)) = refused else { panic!("{refused:?}") };
+    assert!(sentence.contains("schema version 99") && sentence.contains("newer release"), "{sentence}");
+}

@@ -1,0 +1,11 @@
+//! The store and the queue on it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod big_logs;
+mod conformance;
+mod engine_runner;
+mod faults;
+mod files;
+mod queue;

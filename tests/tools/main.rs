@@ -1,0 +1,7 @@
+//! The service driven by other people's programs: curl and schemathesis.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod curl;
+mod schemathesis;

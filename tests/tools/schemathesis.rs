@@ -1,0 +1,66 @@
+//! schemathesis, from PyPI, throws generated requests at the served OpenAPI document: no 5xx, no
+//! status that is not documented, no body that is not as described.
+
+use crate::common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::Server;
+use serde_json::json;
+
+/// A last resort: the tool bounds itself to 60 seconds of generated requests.
+const SECONDS: &str = "150";
+
+/// The tool in a virtual environment under target/, installed by whoever needs it first.
+fn install() -> Option<PathBuf> {
+    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemathesis");
+    let tool = venv.join("bin/schemathesis");
+    if works(&tool) {
+        return Some(tool);
+    }
+    let run = |program: &Path, args: &[&str]| {
+        Command::new(program).args(args).status().is_ok_and(|status| status.success())
+    };
+    let made = run(Path::new("python3"), &["-m", "venv", venv.to_str()?]);
+    let installed = made && run(&venv.join("bin/pip"), &["install", "--quiet", "schemathesis>=4,<5"]);
+    (installed && works(&tool)).then_some(tool)
+}
+
+fn works(tool: &Path) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn generated_requests_find_nothing_undocumented() {
+    let Some(tool) = install() else {
+        eprintln!(
+            "\n*** SKIPPED: schemathesis cannot be installed from PyPI here; the API was NOT fuzzed. ***\n"
+        );
+        return;
+    };
+    let server =
+        Server::start_with(&[("GUARANTOR_MAX_WAIT_SECONDS", "1"), ("GUARANTOR_MAX_QUEUED_JOBS", "5000")]);
+    let client = server.client();
+    let dataset = client.dataset(300);
+    let job = client.submit(json!({"dataset_id": dataset}));
+    let policy = client.finish(&job)["result"]["policy_id"].clone();
+    let ids = json!({"/v1/datasets": dataset, "/v1/jobs": job, "/v1/policies": policy});
+    let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis_hooks.py");
+    let output = Command::new("timeout")
+        .arg(SECONDS)
+        .arg(tool)
+        .args(["run", &format!("{}/openapi.json", server.base)])
+        .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance"])
+        .args(["--max-examples", "25", "--max-time", "60", "--seed", "1", "--no-color", "--generation-database", "none"])
+        .args(["--suppress-health-check", "all"])
+        .env("SCHEMATHESIS_HOOKS", hooks)
+        .env("GUARANTOR_TEST_IDS", ids.to_string())
+        .output()
+        .unwrap();
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_ne!(output.status.code(), Some(124), "schemathesis did not end within {SECONDS} seconds:\n{text}");
+    assert!(output.status.success(), "{text}");
+    assert_eq!(client.get("/readyz").status, 200);
+}
