@@ -1,6 +1,6 @@
 # syntax=docker/dockerfile:1
 
-# The build: dependencies are cached in mounts, so that a change of a line compiles that line's crate.
+# Build stage. Dependencies are cached in mounts, so a change recompiles only the crates that it affects.
 FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends build-essential pkg-config \
@@ -12,7 +12,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
     cargo build --release --locked --bin guarantor \
  && cp target/release/guarantor /guarantor
 
-# What runs: the binary, a user without rights, and a directory for its data.
+# Runtime stage: the binary, an unprivileged user and a data directory.
 FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends curl \
@@ -26,7 +26,7 @@ ENV GUARANTOR_LISTEN=0.0.0.0:8080 \
     GUARANTOR_LOG_FORMAT=json
 VOLUME /var/lib/guarantor
 EXPOSE 8080
-# Without API keys the server refuses to listen on 0.0.0.0: see docker/compose.yaml.
+# Without API keys the server refuses to listen on 0.0.0.0; see docker/compose.yaml.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=5s CMD ["curl", "-fsS", "http://127.0.0.1:8080/readyz"]
 ENTRYPOINT ["guarantor"]
 CMD ["serve"]
