@@ -259,7 +259,7 @@ async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result
         let Some((params, bytes)) = finished.evidence.policy.as_ref().zip(policy) else { return Ok(None) };
         let id = PolicyId::new();
         let blob = store.blobs().put(policy_key(id), bytes).await?;
-        Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)))
+        Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)?))
     };
     // Together, because each waits for the disk.
     let (certificate, evidence, policy) =

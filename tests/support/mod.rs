@@ -133,6 +133,6 @@ pub fn finished(spec: &JobSpec) -> Finished {
         spec: spec.clone(),
         digest: String::new(),
     };
-    certificate.digest = certificate.content_digest();
+    certificate.digest = certificate.content_digest().unwrap();
     Finished { certificate, evidence: Evidence { policy: Some(policy_params()), ..Evidence::default() } }
 }

@@ -1,12 +1,12 @@
 //! R(π0): what the improvement is measured against (MATH.md 4), from all rows of the log.
 
 use super::bound::Sample;
-use super::certificate::Terms;
 use super::control::Control;
 use super::error::Result;
 use super::log::LogSource;
 use super::numerics::divergence::bernoulli_inverse;
 use super::numerics::sum::Sum;
+use super::terms::Terms;
 
 /// Mean cost, averaged within contexts first.
 pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {

@@ -11,7 +11,7 @@ use super::claims::{Claim, Quantity, bound_of, sample_of, xi_grid};
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
-use super::job::Inputs;
+use super::inputs::Inputs;
 use super::learn::bound_learner::Gaussian;
 use super::log::{LogSource, PartLog, Side, Split};
 use super::measure::Subject;
@@ -335,7 +335,7 @@ fn evaluate(
         let (indices, verdict) = given_candidate(spec, inputs.log, candidate, subject, ledger, &control)?;
         results.push(CandidateResult {
             candidate: candidate.label(),
-            policy_digest: policy.map(PolicyParams::digest),
+            policy_digest: policy.map(PolicyParams::digest).transpose()?,
             decision: super::certificate::decide(spec, &verdict),
             guaranteed_risk: verdict.risk,
             guaranteed_improvement: verdict.improvement,

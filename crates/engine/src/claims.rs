@@ -11,6 +11,7 @@ use super::error::{EngineError, Result, finite};
 use super::log::LogSource;
 use super::measure::{Measured, Statistics, Subject, measure};
 use super::spec::{BoundKind, JobSpec};
+use super::terms::Terms;
 
 /// The control variates of the betting family where π0(·|x) is there; 0 alone where not.
 pub const XI_GRID: [f64; 3] = [0.0, -0.2, -0.5];
@@ -132,7 +133,7 @@ impl Claim<'_> {
         self.record(name, value.value, terms)
     }
 
-    fn record(&self, bound: &str, value: f64, terms: super::certificate::Terms) -> Result<BoundRecord> {
+    fn record(&self, bound: &str, value: f64, terms: Terms) -> Result<BoundRecord> {
         finite("a bound", value)?;
         finite("a bound's numerical slack", terms.numerical_slack)?;
         Ok(BoundRecord {

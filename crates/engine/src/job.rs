@@ -1,6 +1,5 @@
 //! The one door: a resolved specification and its inputs go in, a certificate comes out.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndarray::Array2;
@@ -15,21 +14,12 @@ use super::certify::{
 use super::claims::{Quantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecError};
+use super::inputs::Inputs;
 use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
 use super::log::{Guarded, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
 use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
 use super::split::{self, MaterialLog, PartOne, Target};
-
-/// What a job works on. `policies` holds every policy that the specification names, by id.
-pub struct Inputs<'a> {
-    pub log: &'a dyn LogSource,
-    pub logging_policy: Option<&'a PolicyParams>,
-    pub policies: &'a BTreeMap<String, PolicyParams>,
-    /// Version and digest of the dataset, printed on the certificate.
-    pub dataset_version: u64,
-    pub dataset_digest: &'a str,
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {

@@ -11,8 +11,10 @@ pub mod certify;
 pub mod claims;
 pub mod control;
 pub mod cost_model;
+pub mod digest;
 pub mod error;
 pub mod estimate;
+pub mod inputs;
 pub mod job;
 pub mod learn;
 pub mod log;
@@ -21,9 +23,11 @@ pub mod numerics;
 pub mod policy;
 pub mod spec;
 pub mod split;
+pub mod terms;
 
 pub use error::{EngineError, Result};
-pub use job::{Finished, Inputs, run, verify};
+pub use inputs::Inputs;
+pub use job::{Finished, run, verify};
 
 /// Printed on certificates: numbers are comparable digit for digit within one version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -8,9 +8,11 @@
 
 use serde::Serialize;
 
-use super::{Certificate, digest_of};
+use super::Certificate;
 use crate::bound::LAMBDA_POINTS;
 use crate::certify::split_of;
+use crate::digest::digest_of;
+use crate::error::Result;
 use crate::log::Outcome;
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, PriorKind};
 
@@ -30,16 +32,16 @@ struct Event<'a> {
 
 /// A name for the event that the certificate rests on, equal for two certificates of one dataset
 /// exactly where the second is free; None where its bounds hold at one number of rows only.
-pub fn anytime_event(certificate: &Certificate) -> Option<String> {
+pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
     let c = certificate;
     // An appended row of an earlier context would change that context's factor, which is then no
     // longer one step of a supermartingale.
     let each_context_once = c.dataset.rows == c.dataset.contexts;
     let betting = |bound: &str| matches!(bound, "betting" | "log_smoothing");
     if !each_context_once || !is_fixed(&c.spec) || !c.bounds.iter().all(|record| betting(&record.bound)) {
-        return None;
+        return Ok(None);
     }
-    Some(digest_of(&Event {
+    let event = Event {
         spec: of_event(&c.spec),
         claims: (c.bounds.iter()).map(|r| (&*r.event, &*r.bound, r.delta, r.terms.grid_size)).collect(),
         lambda_points: LAMBDA_POINTS,
@@ -49,7 +51,8 @@ pub fn anytime_event(certificate: &Certificate) -> Option<String> {
         dim: c.dataset.dim,
         outcome: c.user_units.outcome,
         engine_version: &c.engine_version,
-    }))
+    };
+    digest_of(&event).map(Some)
 }
 
 /// The specification without what no event depends on: what is asked of the improvement, how Q is
@@ -61,7 +64,7 @@ fn of_event(spec: &JobSpec) -> JobSpec {
 /// A name for what a specification asks. On one dataset the same name means the same event: on more
 /// rows too where `holds_at_every_n`, and on the same rows where `prior_is_fixed`. Unlike the event's
 /// own name it is known before anything is computed.
-pub fn asked(spec: &JobSpec) -> String {
+pub fn asked(spec: &JobSpec) -> Result<String> {
     digest_of(&(of_event(spec), crate::VERSION))
 }
 

@@ -9,13 +9,11 @@ mod strict;
 mod types;
 mod verify;
 
-use serde::Serialize;
-use sha2::{Digest, Sha256};
-
 use super::certify::{Ledger, Verdict, auto_policies, is_automatic};
 use super::cost_model::CostModel;
+use super::digest::digest_of;
 use super::error::{EngineError, Result, finite};
-use super::job::Inputs;
+use super::inputs::Inputs;
 use super::policy::PolicyParams;
 use super::spec::{JobKind, JobSpec};
 
@@ -26,22 +24,12 @@ pub use strict::{StrictJson, extra_field};
 pub use types::*;
 pub use verify::{Words, check_digest, differing_fields, verify};
 
-/// SHA-256 over the canonical JSON (RFC 8785) of a value, as `sha256:` and hex.
-pub fn digest_of<T: Serialize>(value: &T) -> String {
-    // Canonicalisation fails only on non-finite numbers and non-string keys; parameters are checked
-    // to be finite, and an empty string's digest can never equal that of a document.
-    let bytes = serde_json_canonicalizer::to_vec(value).unwrap_or_default();
-    format!("sha256:{}", hex(&Sha256::digest(&bytes)))
-}
-
-/// Two digits a byte.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 impl Certificate {
-    /// The digest of everything but itself.
-    pub fn content_digest(&self) -> String {
+    /// The digest of everything but the digest itself.
+    ///
+    /// # Errors
+    /// If a number of the certificate is not finite.
+    pub fn content_digest(&self) -> Result<String> {
         digest_of(&Certificate { digest: String::new(), ..self.clone() })
     }
 }
@@ -84,6 +72,15 @@ pub fn certified_policy<'a>(
     Ok(Some(if refined_used { refined } else { direct }))
 }
 
+fn policy_record(policy: &PolicyParams) -> Result<PolicyRecord> {
+    Ok(PolicyRecord {
+        kind: policy.kind(),
+        digest: policy.digest()?,
+        n_actions: policy.n_actions(),
+        dim: policy.dim(),
+    })
+}
+
 pub(super) fn assemble(
     spec: &JobSpec,
     inputs: &Inputs,
@@ -101,7 +98,7 @@ pub(super) fn assemble(
     let cost_model_digest = match &evidence.direct {
         Some(DirectEvidence { calibration: Some(calibration), .. }) => {
             let scores = auto_policies(evidence)?.0;
-            Some(CostModel { scores, calibration: *calibration }.digest())
+            Some(CostModel { scores, calibration: *calibration }.digest()?)
         }
         _ => None,
     };
@@ -133,13 +130,8 @@ pub(super) fn assemble(
             n_actions: shape.n_actions,
             dim: shape.dim,
         },
-        policy: policy.map(|p| PolicyRecord {
-            kind: p.kind(),
-            digest: p.digest(),
-            n_actions: p.n_actions(),
-            dim: p.dim(),
-        }),
-        prior_digest: evidence.prior.as_ref().map(digest_of),
+        policy: policy.map(policy_record).transpose()?,
+        prior_digest: evidence.prior.as_ref().map(digest_of).transpose()?,
         cost_model_digest,
         learning,
         assumptions: statement::assumptions(spec),
@@ -150,6 +142,6 @@ pub(super) fn assemble(
         digest: String::new(),
     };
     certificate.statement = statement::statement(&certificate);
-    certificate.digest = certificate.content_digest();
+    certificate.digest = certificate.content_digest()?;
     Ok(certificate)
 }

@@ -116,7 +116,7 @@ impl PublicKey {
 
     /// The first 64 bits of the key's SHA-256: a name, nothing that security rests on.
     pub fn key_id(&self) -> String {
-        super::hex(&Sha256::digest(self.0.as_bytes())[..8])
+        hex::encode(&Sha256::digest(self.0.as_bytes())[..8])
     }
 
     fn check(&self, bytes: &[u8], value: &str) -> bool {

@@ -7,6 +7,7 @@ use crate::cost_model::ScoreCalibration;
 use crate::log::{Outcome, Split};
 use crate::policy::{PolicyKind, PolicyParams};
 use crate::spec::{BaselineKind, JobSpec};
+use crate::terms::Terms;
 
 pub const FORMAT: &str = "guarantor.certificate/1";
 
@@ -74,44 +75,6 @@ pub struct BoundRecord {
     pub terms: Terms,
     /// Whether the certificate's numbers rest on it.
     pub used: bool,
-}
-
-/// Every term that entered a bound; those that a bound does not have are absent.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Terms {
-    /// Rows that the bound saw.
-    pub n: u64,
-    pub contexts: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub empirical_risk: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kl: Option<f64>,
-    /// What is paid for confidence besides KL, in nats: ln(N/δ), ln(2√n/δ), …
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub penalty: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bias: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub second_moment: Option<f64>,
-    /// S_λ, the sum of ln(1 − λz).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log_sum: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lambda: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xi: Option<f64>,
-    /// Present where a cost model stands in place of ξ; its largest −ĉ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_model_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tau: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kappa: Option<u8>,
-    /// How many choices were minimised over on these rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grid_size: Option<u64>,
-    pub numerical_slack: f64,
 }
 
 /// A part of δ.

@@ -6,7 +6,7 @@ use super::{Certificate, Check, Evidence, Verification};
 use crate::certify::certify;
 use crate::control::Control;
 use crate::error::{EngineError, Result};
-use crate::job::Inputs;
+use crate::inputs::Inputs;
 
 /// How far numbers of another machine may be off: rounding of other vector instructions, no more.
 const TOLERANCE: f64 = 1e-9;
@@ -55,13 +55,13 @@ pub fn verify(
     Ok(Verification { valid, checks })
 }
 
-/// Whether the document is what its own digest says.
+/// Checks that the document has the digest that it states.
 pub fn check_digest(certificate: &Certificate) -> Check {
-    let digest = certificate.content_digest();
-    let ok = digest == certificate.digest;
-    let detail = match ok {
-        true => "the document is as it was issued".into(),
-        false => format!("the document's digest is {digest}, it says {}", certificate.digest),
+    let stated = &certificate.digest;
+    let (ok, detail) = match certificate.content_digest() {
+        Ok(digest) if digest == *stated => (true, "the document is as it was issued".into()),
+        Ok(digest) => (false, format!("the document's digest is {digest}, but it states {stated}")),
+        Err(error) => (false, format!("the document has no digest: {error}")),
     };
     Check { name: "digest".into(), ok, detail }
 }

@@ -115,7 +115,7 @@ fn check_sound(certificate: &Certificate) {
     let c = certificate;
     let total: f64 = c.delta_accounting.iter().map(|s| s.share).sum();
     assert!((total - c.spec.delta).abs() < 1e-12, "{:?}", c.delta_accounting);
-    assert_eq!(c.digest, c.content_digest());
+    assert_eq!(c.digest, c.content_digest().unwrap());
     assert!(c.guaranteed_risk.is_finite() && c.guaranteed_improvement.is_finite());
     // No policy can gain more than 1; a bound that says so speaks of broken propensities.
     let plausible = c.guaranteed_improvement <= 1.0;
@@ -203,7 +203,7 @@ fn a_changed_digit_is_caught() {
     forged.guaranteed_improvement += 1e-6;
     assert!(!verified(&forged, &finished.evidence));
     // Even where the forger computes the digest anew.
-    forged.digest = forged.content_digest();
+    forged.digest = forged.content_digest().unwrap();
     assert!(!verified(&forged, &finished.evidence));
     let mut evidence = finished.evidence.clone();
     if let Some(PolicyParams::Lig { mean, .. }) = &mut evidence.policy {
@@ -212,7 +212,7 @@ fn a_changed_digit_is_caught() {
     assert!(!verified(&finished.certificate, &evidence));
     let mut moved = finished.certificate.clone();
     moved.dataset.digest = "sha256:other".into();
-    moved.digest = moved.content_digest();
+    moved.digest = moved.content_digest().unwrap();
     assert!(!verified(&moved, &finished.evidence));
 }
 
@@ -222,7 +222,7 @@ fn another_release_keeps_what_an_earlier_one_certified() {
     let finished = start(&log, &SpecRequest::default()).unwrap();
     let verified = |mut certificate: Certificate, words: Words| {
         certificate.engine_version = "0.0.1".into();
-        certificate.digest = certificate.content_digest();
+        certificate.digest = certificate.content_digest().unwrap();
         let again = with_inputs(&log, |inputs| {
             verify(&certificate, words, &finished.evidence, inputs, &unattended()).unwrap()
         });
