@@ -24,10 +24,12 @@ pub mod policy;
 pub mod spec;
 pub mod split;
 pub mod terms;
+pub mod verify;
 
 pub use error::{EngineError, Result};
 pub use inputs::Inputs;
-pub use job::{Finished, run, verify};
+pub use job::{Finished, run};
+pub use verify::verify;
 
 /// Printed on certificates: numbers are comparable digit for digit within one version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

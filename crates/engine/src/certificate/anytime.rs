@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::Certificate;
 use crate::bound::LAMBDA_POINTS;
-use crate::certify::split_of;
 use crate::digest::digest_of;
 use crate::error::Result;
 use crate::log::Outcome;
@@ -77,7 +76,7 @@ pub fn holds_at_every_n(spec: &JobSpec) -> bool {
 /// Whether rows of the dataset have no part in the prior. With a split they do, and by a time budget
 /// they may differently each time.
 pub fn prior_is_fixed(spec: &JobSpec) -> bool {
-    split_of(spec).is_none()
+    spec.split().is_none()
 }
 
 /// Whether all that the bounds minimise over was fixed before the first row was seen.

@@ -8,7 +8,6 @@ use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
 use super::columns::{agree, check_full};
 use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
 use crate::error::{EngineError, Result, RowError};
-use crate::policy::PolicyParams;
 
 pub struct MemoryLog {
     shape: LogShape,
@@ -143,13 +142,20 @@ impl MemoryLog {
         Ok(log)
     }
 
-    /// Fills π0(·|x) from the policy that logged, and checks it against the logged propensities.
-    pub fn with_logging_policy(mut self, policy: &PolicyParams) -> Result<Self> {
+    /// Fills π0(·|x) with what `logging_policy` gives for a matrix of contexts, and checks it against the
+    /// logged propensities.
+    ///
+    /// # Errors
+    /// If `logging_policy` fails, or a row's logged propensity is not the one that it gives.
+    pub fn with_full_propensities(
+        mut self,
+        logging_policy: impl Fn(ArrayView2<f32>) -> Result<Array2<f64>>,
+    ) -> Result<Self> {
         let k = self.shape.n_actions;
         let mut full = Array2::zeros((self.ordinals.len(), k));
         for index in 0..self.chunks() {
             let (from, to) = self.bounds(index);
-            let pi = policy.propensities(self.x.slice(ndarray::s![from..to, ..]))?;
+            let pi = logging_policy(self.x.slice(ndarray::s![from..to, ..]))?;
             full.slice_mut(ndarray::s![from..to, ..]).assign(&pi);
         }
         for c in 0..self.ordinals.len() {

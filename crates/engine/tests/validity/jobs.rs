@@ -52,7 +52,7 @@ pub fn excess(world: &World, policy: &PolicyParams, risk: f64, improvement: f64)
 /// The certificate of a learned policy: its risk and its improvement at once.
 pub fn certificate_claim(name: &'static str, world: &World, finished: &Finished) -> Claim {
     let Certificate { guaranteed_risk, guaranteed_improvement, .. } = finished.certificate;
-    let policy = finished.evidence.policy.as_ref().expect("the learned policy");
+    let policy = finished.evidence.policy().expect("the learned policy");
     Claim::that_none_exceeds(name, [excess(world, policy, guaranteed_risk, guaranteed_improvement)])
 }
 

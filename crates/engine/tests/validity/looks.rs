@@ -36,7 +36,7 @@ fn shared_claim(
         let finished = run_job(request, log, policies);
         let c = &finished.certificate;
         events.insert(anytime_event(c).unwrap().expect("a bound that holds at every n"));
-        let policy = finished.evidence.policy.as_ref().or(policies.values().next()).expect("a policy");
+        let policy = finished.evidence.policy().or(policies.values().next()).expect("a policy");
         excess(world, policy, c.guaranteed_risk, c.guaranteed_improvement)
     };
     let excesses: Vec<f64> = logs.iter().map(excess_at).collect();
