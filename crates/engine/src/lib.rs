@@ -1,7 +1,10 @@
 //! The compute core: logs as arrays, policies, estimators, bounds, learning, certificates.
-//! Synchronous and deterministic; it does no I/O and knows nothing of who calls it.
+//! It is synchronous and deterministic, does no I/O and does not know its callers.
+//!
+//! `job` is the entry point. `certify` computes certificates, `verify` recomputes them, and `certificate`
+//! has their fields and wording. No module depends on another in a cycle (`tests/engine/modules.rs`).
 
-// Index loops over parallel arrays read like the formulas that they implement.
+// Index loops over parallel arrays look like the formulas that they implement.
 #![allow(clippy::needless_range_loop)]
 
 pub mod baseline;
@@ -31,5 +34,5 @@ pub use inputs::Inputs;
 pub use job::{Finished, run};
 pub use verify::verify;
 
-/// Printed on certificates: numbers are comparable digit for digit within one version.
+/// The version of the engine, printed on certificates. Within one version, equal inputs give equal bytes.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

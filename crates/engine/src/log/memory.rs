@@ -1,4 +1,4 @@
-//! The log in memory: contexts once, rows grouped by context in order of first appearance.
+//! A log in memory: each context once, with its rows grouped, in order of first appearance.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,9 +9,10 @@ use super::columns::{agree, check_full};
 use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
 use crate::error::{EngineError, Result, RowError};
 
+/// A log in memory.
 pub struct MemoryLog {
     shape: LogShape,
-    /// Shared where several logs are of the same contexts.
+    /// Shared if several logs have the same contexts.
     x: ArcArray2<f32>,
     ordinals: Vec<u64>,
     offsets: Vec<u32>,
@@ -23,26 +24,30 @@ pub struct MemoryLog {
     candidates: Vec<Vec<f64>>,
 }
 
-/// Contexts that were each logged m times, under a policy that is known in full.
+/// Contexts that were each logged m times, by a policy that is known for all actions.
 pub struct Contexts {
-    /// Contexts × p.
+    /// The features: contexts × p.
     pub x: ArcArray2<f32>,
     /// π0(·|x): contexts × K.
     pub full: Array2<f64>,
-    /// m.
+    /// m, the number of interactions per context.
     pub interactions: usize,
-    /// m a context, contexts in order.
+    /// The logged actions, m per context, in the order of the contexts.
     pub actions: Vec<u32>,
-    /// In [-1, 0].
+    /// Their costs, in [-1, 0].
     pub costs: Vec<f64>,
 }
 
 impl MemoryLog {
+    /// The log of these columns.
+    ///
+    /// # Errors
+    /// If a column is invalid, or rows of one context differ in their features or propensities.
     pub fn new(mut columns: Columns) -> Result<Self> {
         columns.check()?;
         columns.normalise();
         let groups = columns.contexts.as_ref().map(|c| group(c));
-        // Without repeated contexts nothing moves: the feature matrix is the caller's own memory.
+        // Without repeated contexts nothing is copied: the feature matrix is the caller's own memory.
         match groups {
             Some(groups) if groups.len() < columns.rows() => Self::grouped(columns, &groups),
             _ => Ok(Self::ungrouped(columns)),
@@ -100,7 +105,10 @@ impl MemoryLog {
         })
     }
 
-    /// The log of contexts that were all logged equally often; their features are not copied.
+    /// The log of contexts that were all logged equally often. Their features are not copied.
+    ///
+    /// # Errors
+    /// If the arrays do not fit together, or a number is out of its range.
     pub fn of_contexts(contexts: Contexts) -> Result<Self> {
         let Contexts { x, full, interactions: m, actions, costs } = contexts;
         let (n, k) = full.dim();
@@ -108,8 +116,9 @@ impl MemoryLog {
         let fits = rows == Some(actions.len()) && rows == Some(costs.len()) && x.nrows() == n;
         if !fits || !x.is_standard_layout() || k < 2 || actions.iter().any(|&a| a as usize >= k) {
             let (rows, costs) = (actions.len(), costs.len());
-            let message =
-                format!("{rows} actions and {costs} costs are no log of {n} contexts × {m}, K = {k}");
+            let message = format!(
+                "{rows} actions and {costs} costs do not fit {n} contexts × {m} interactions with K = {k}"
+            );
             return Err(EngineError::Log(message));
         }
         let taken = actions.iter().enumerate().map(|(row, &a)| full[(row / m, a as usize)]).collect();
@@ -171,6 +180,7 @@ impl MemoryLog {
         Ok(self)
     }
 
+    /// The features: contexts × p.
     pub fn x(&self) -> ArrayView2<'_, f32> {
         self.x.view()
     }
@@ -225,7 +235,7 @@ fn shape_of(columns: &Columns, contexts: usize) -> LogShape {
 }
 
 fn matrix<T>(rows: usize, columns: usize, values: Vec<T>) -> Array2<T> {
-    Array2::from_shape_vec((rows, columns), values).expect("lengths were checked")
+    Array2::from_shape_vec((rows, columns), values).expect("the lengths were checked")
 }
 
 /// The rows of each context, contexts by first appearance.
@@ -242,7 +252,7 @@ fn group(contexts: &[u64]) -> Vec<Vec<u32>> {
     groups
 }
 
-/// Rows of one context must have the same features and, π0 being a function of them, the same π0.
+/// Rows of one context must have the same features, and so the same π0(·|x).
 fn same_context(columns: &Columns, first: usize, row: usize) -> Result<(), RowError> {
     let (p, k) = (columns.dim, columns.n_actions);
     let fault = |field: &str| RowError {
