@@ -16,30 +16,30 @@ use super::terms::Terms;
 /// The control variates of the betting bounds if the log has π0(·|x). Without it, only 0 is possible.
 pub const XI_GRID: [f64; 3] = [0.0, -0.2, -0.5];
 
-/// What is bounded for a policy.
+/// A quantity of a policy that is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
+pub enum PolicyQuantity {
     /// R(π).
     Risk,
     /// R(π) − R(π0).
     Improvement,
 }
 
-impl Quantity {
+impl PolicyQuantity {
     /// κ of the betting bounds.
     pub fn kappa(self) -> u8 {
         match self {
-            Quantity::Risk => 0,
-            Quantity::Improvement => 1,
+            PolicyQuantity::Risk => 0,
+            PolicyQuantity::Improvement => 1,
         }
     }
 }
 
-impl From<Quantity> for BoundedQuantity {
-    fn from(quantity: Quantity) -> Self {
+impl From<PolicyQuantity> for BoundedQuantity {
+    fn from(quantity: PolicyQuantity) -> Self {
         match quantity {
-            Quantity::Risk => BoundedQuantity::Risk,
-            Quantity::Improvement => BoundedQuantity::Improvement,
+            PolicyQuantity::Risk => BoundedQuantity::Risk,
+            PolicyQuantity::Improvement => BoundedQuantity::Improvement,
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Claim<'a> {
     /// The policy, as it is measured.
     pub subject: Subject<'a>,
     /// What is bounded.
-    pub quantity: Quantity,
+    pub quantity: PolicyQuantity,
     /// The claim's share of δ.
     pub delta: f64,
 }
@@ -84,7 +84,7 @@ pub fn xi_grid(spec: &JobSpec, log: &dyn LogSource, all_actions: bool) -> Vec<f6
 pub fn bound_of(
     spec: &JobSpec,
     log: &dyn LogSource,
-    quantity: Quantity,
+    quantity: PolicyQuantity,
     delta: f64,
 ) -> Result<Box<dyn Bound>> {
     let (sample, tau) = (sample_of(log), spec.tau);

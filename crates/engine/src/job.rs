@@ -9,7 +9,7 @@ use super::certificate::{
 };
 use super::certify::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned, certify_side};
-use super::claims::{Quantity, bound_of};
+use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecError};
 use super::inputs::Inputs;
@@ -131,10 +131,10 @@ fn learn_named(
 }
 
 /// The quantity whose bound learning minimizes, and its share of δ.
-fn learned_quantity(spec: &JobSpec, shares: Shares) -> (Quantity, f64) {
+fn learned_quantity(spec: &JobSpec, shares: Shares) -> (PolicyQuantity, f64) {
     match spec.bounds_improvement() {
-        true => (Quantity::Improvement, shares.improvement),
-        false => (Quantity::Risk, shares.risk_alone),
+        true => (PolicyQuantity::Improvement, shares.improvement),
+        false => (PolicyQuantity::Risk, shares.risk_alone),
     }
 }
 

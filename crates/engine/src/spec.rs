@@ -1,7 +1,7 @@
 //! The spec of a job: the request as sent is checked against the log's capabilities, and its defaults are
 //! filled in. The result is a `JobSpec`.
 //!
-//! The stable codes of rejected requests: `invalid_value`, `bound_needs_full_propensities`,
+//! Codes of refusals, stable: `invalid_value`, `bound_needs_full_propensities`,
 //! `bound_needs_single_interactions`, `bound_cannot_learn_here`, `learning_needs_features`,
 //! `prior_needs_logging_policy`, `policy_required`, `unknown_policy`, `policy_shape_mismatch`,
 //! `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`,

@@ -3,9 +3,7 @@
 
 use serde_json::Value;
 
-use crate::certificate::{
-    Certificate, Check, Evidence, METHOD, Verification, check_digest, check_method, fields,
-};
+use crate::certificate::{Certificate, Check, Evidence, Verification, check_digest, check_method, fields};
 use crate::certify::{certify_auto, certify_candidates, certify_learned};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
@@ -82,7 +80,6 @@ fn recompute(
     inputs: &Inputs,
     control: &Control,
 ) -> Result<Certificate> {
-    debug_assert_eq!(certificate.method, METHOD);
     let (spec, learning) = (&certificate.spec, certificate.learning.clone());
     match evidence {
         Evidence::Candidates => certify_candidates(spec, inputs, control),

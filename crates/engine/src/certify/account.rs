@@ -3,9 +3,9 @@
 use super::shares::Shares;
 use crate::baseline;
 use crate::certificate::{About, BaselineRisk, BoundRecord, BoundedQuantity, DeltaShare, what_holds};
-use crate::claims::{Quantity, sample_of};
+use crate::claims::{PolicyQuantity, sample_of};
 use crate::control::Control;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::inputs::Inputs;
 use crate::spec::{BaselineKind, JobSpec};
 
@@ -52,7 +52,10 @@ impl Account {
             baseline: BaselineRisk { kind: spec.baseline.kind, estimate: mean, lower_bound: None },
         };
         match spec.baseline.kind {
-            BaselineKind::Known => account.baseline.estimate = spec.baseline.risk.unwrap_or(mean),
+            BaselineKind::Known => {
+                let missing = || EngineError::Log("the risk of the known baseline is missing".into());
+                account.baseline.estimate = spec.baseline.risk.ok_or_else(missing)?;
+            }
             BaselineKind::Certified if !spec.bounds_improvement() => {
                 let (sample, delta) = (sample_of(inputs.log), 0.5 * spec.delta);
                 let value = baseline::lower_bound(mean, sample.contexts, delta);
@@ -92,13 +95,14 @@ impl Account {
         about: About,
         shares: Shares,
         delta: f64,
-        bound: impl Fn(Quantity, f64) -> Result<BoundRecord>,
+        bound: impl Fn(PolicyQuantity, f64) -> Result<BoundRecord>,
     ) -> Result<PolicyClaims> {
         let (risk, improvement) = if spec.bounds_improvement() {
-            let improvement = self.enter(about, bound(Quantity::Improvement, shares.improvement * delta)?);
-            (self.enter(about, bound(Quantity::Risk, shares.risk * delta)?), Some(improvement))
+            let improvement =
+                self.enter(about, bound(PolicyQuantity::Improvement, shares.improvement * delta)?);
+            (self.enter(about, bound(PolicyQuantity::Risk, shares.risk * delta)?), Some(improvement))
         } else {
-            (self.enter(about, bound(Quantity::Risk, shares.risk_alone * delta)?), None)
+            (self.enter(about, bound(PolicyQuantity::Risk, shares.risk_alone * delta)?), None)
         };
         Ok(PolicyClaims { risk, improvement, guarantee: self.guarantee(risk, improvement) })
     }

@@ -5,7 +5,7 @@ use super::assemble::{Subjects, assemble, decide};
 use super::shares::{GIVEN, policy_delta};
 use crate::bound::{Choice, ControlVariate, lambda_grid};
 use crate::certificate::{About, CandidateResult, Certificate};
-use crate::claims::{Claim, Quantity, bound_of, xi_grid};
+use crate::claims::{Claim, PolicyQuantity, bound_of, xi_grid};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
 use crate::estimate;
@@ -100,7 +100,12 @@ fn claim_candidate(
 
 /// The grid of (λ, ξ) for a given policy. It does not depend on n, so a log can be certified again after
 /// an append.
-fn given_grid(spec: &JobSpec, log: &dyn LogSource, all_actions: bool, quantity: Quantity) -> Vec<Choice> {
+fn given_grid(
+    spec: &JobSpec,
+    log: &dyn LogSource,
+    all_actions: bool,
+    quantity: PolicyQuantity,
+) -> Vec<Choice> {
     let member = |xi: f64| {
         let tau = if xi == 0.0 { 0.0 } else { spec.tau };
         lambda_grid(ControlVariate::Constant(xi), tau, quantity.kappa())

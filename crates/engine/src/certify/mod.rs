@@ -14,7 +14,7 @@ use crate::certificate::{
     About, AutoEvidence, AutoPolicy, Certificate, DirectEvidence, LearnedEvidence, LearningRecord,
     PriorEvidence,
 };
-use crate::claims::{Claim, Quantity, bound_of};
+use crate::claims::{Claim, PolicyQuantity, bound_of};
 use crate::control::Control;
 use crate::cost_model::CostModel;
 use crate::error::{EngineError, Result, finite};
@@ -159,8 +159,8 @@ fn claim_direct(
     let cost_model = cost_model(direct);
     account.claim(spec, about, DIRECT, spec.delta, |quantity, delta| {
         let lambda = match quantity {
-            Quantity::Improvement => direct.improvement_lambda,
-            Quantity::Risk => direct.risk_lambda,
+            PolicyQuantity::Improvement => direct.improvement_lambda,
+            PolicyQuantity::Risk => direct.risk_lambda,
         };
         let choice = match cost_model {
             Some(_) => Choice { control: ControlVariate::Shrunk, tau: direct.tau, lambda },

@@ -25,7 +25,7 @@ pub struct MemoryLog {
 }
 
 /// Contexts that were each logged m times, by a policy that is known for all actions.
-pub struct Contexts {
+pub struct LoggedContexts {
     /// The features: contexts × p.
     pub x: ArcArray2<f32>,
     /// π0(·|x): contexts × K.
@@ -109,8 +109,8 @@ impl MemoryLog {
     ///
     /// # Errors
     /// If the arrays do not fit together, or a number is out of its range.
-    pub fn of_contexts(contexts: Contexts) -> Result<Self> {
-        let Contexts { x, full, interactions: m, actions, costs } = contexts;
+    pub fn of_contexts(contexts: LoggedContexts) -> Result<Self> {
+        let LoggedContexts { x, full, interactions: m, actions, costs } = contexts;
         let (n, k) = full.dim();
         let rows = n.checked_mul(m).filter(|&rows| (1..u32::MAX as usize).contains(&rows));
         let fits = rows == Some(actions.len()) && rows == Some(costs.len()) && x.nrows() == n;

@@ -20,7 +20,7 @@ use super::error::{EngineError, Result};
 
 pub use columns::{AGREEMENT_TOLERANCE, Columns, SUM_TOLERANCE, agree, check_full};
 pub use guard::Guarded;
-pub use memory::{Contexts, MemoryLog};
+pub use memory::{LoggedContexts, MemoryLog};
 pub use outcome::{Outcome, OutcomeKind};
 pub use part::{PartLog, Side, Split};
 
