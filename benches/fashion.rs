@@ -57,7 +57,7 @@ fn main() {
             let (start, cpu) = (Instant::now(), cpu_seconds());
             let finished = run(&spec, &inputs, &unattended()).unwrap();
             let (seconds, cpu) = (start.elapsed().as_secs_f64(), cpu_seconds() - cpu);
-            let policy = finished.evidence.policy.as_ref().unwrap();
+            let policy = finished.evidence.policy().unwrap();
             let c = &finished.certificate;
             let truth = r0 - data.test_risk(policy);
             println!(
@@ -77,7 +77,7 @@ fn main() {
                 let start = Instant::now();
                 let v = verify(
                     c,
-                    guarantor_engine::certificate::Words::Compared,
+                    guarantor_engine::verify::Wording::Compared,
                     &finished.evidence,
                     &inputs,
                     &unattended(),

@@ -7,10 +7,10 @@ use clap::Args;
 use guarantor::queue::{RunError, StoredInputs};
 use guarantor::store::{Dataset, PolicyId, Store, Workspace};
 use guarantor_engine::certificate::{
-    Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, Words, check_signature,
-    extra_field,
+    Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, check_signature, extra_field,
 };
 use guarantor_engine::control::unattended;
+use guarantor_engine::verify::{Wording, verify_unsupported};
 use serde_json::Value;
 
 use super::client::{Client, expect};
@@ -69,21 +69,26 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
     let read = serde_json::from_slice(bytes);
     let StrictJson(document) = read.map_err(|error| format!("{path}: {error}"))?;
     let mut checks = Vec::new();
-    let mut words = Words::Compared;
+    let mut wording = Wording::Compared;
     if let Some(key) = &args.public_key {
         let signature = signature(&document, &public_keys(key)?);
         if signature.ok {
-            words = Words::Vouched;
+            wording = Wording::Vouched;
         }
         checks.push(signature);
     }
     if let Some(log) = &args.log {
         let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
-        let directory = tempfile::tempdir()?;
-        let again = runtime()?.block_on(compute_again(args, log, certificate, words, directory.path()))?;
+        let again = match verify_unsupported(&certificate) {
+            Some(verification) => verification,
+            None => {
+                let directory = tempfile::tempdir()?;
+                runtime()?.block_on(compute_again(args, log, certificate, wording, directory.path()))?
+            }
+        };
         checks.extend(again.checks);
     }
-    Ok(Verification { valid: checks.iter().all(|check| check.ok), checks })
+    Ok(Verification::of(checks))
 }
 
 fn signature(document: &Value, keys: &[PublicKey]) -> Check {
@@ -94,7 +99,7 @@ fn signature(document: &Value, keys: &[PublicKey]) -> Check {
         SignatureState::Unsigned => (false, "the document is unsigned".into()),
         SignatureState::Invalid(why) => (false, why),
     };
-    Check { name: "signature".into(), ok, detail }
+    Check::new("signature", ok, detail)
 }
 
 /// The key itself, or those in a file of that name.
@@ -133,7 +138,7 @@ async fn compute_again(
     args: &VerifyArgs,
     log: &Path,
     certificate: Certificate,
-    words: Words,
+    wording: Wording,
     directory: &Path,
 ) -> Result<Verification, Failure> {
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
@@ -161,7 +166,7 @@ async fn compute_again(
         let control = unattended();
         inputs.with(&control, |inputs| {
             let finished = guarantor_engine::run(&certificate.spec, inputs, &control)?;
-            guarantor_engine::verify(&certificate, words, &finished.evidence, inputs, &control)
+            guarantor_engine::verify(&certificate, wording, &finished.evidence, inputs, &control)
         })
     };
     Ok(tokio::task::spawn_blocking(again).await??)

@@ -21,9 +21,10 @@ use crate::queue::{RunError, StoredInputs};
 use crate::store::{Job, JobId, StoreError, Workspace};
 use guarantor_engine::certificate::{
     Certificate, Check, Document, Issued, LedgerPlace, PublicKey, Signature, SignatureState, StrictJson,
-    Verification, Words, check_digest, check_signature, differing_fields, extra_field,
+    Verification, check_digest, check_signature, differing_fields, extra_field,
 };
 use guarantor_engine::control::Control;
+use guarantor_engine::verify::{Wording, verify_unsupported};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(verify)).routes(routes!(key))
@@ -147,13 +148,8 @@ fn differing(sent: &Certificate, stored: &Certificate) -> Result<Option<Verifica
         return Ok(None);
     }
     let mut checks = vec![check_digest(sent)];
-    checks.extend(fields.into_iter().map(|name| Check {
-        name,
-        ok: false,
-        detail: "is not what the job issued".into(),
-    }));
-    let detail = "only what the job issued is computed again".into();
-    checks.push(Check { name: "recomputation".into(), ok: false, detail });
+    checks.extend(fields.into_iter().map(|name| Check::new(name, false, "is not what the job issued")));
+    checks.push(Check::new("recomputation", false, "only what the job issued is recomputed"));
     Ok(Some(Verification { valid: false, checks }))
 }
 
@@ -163,6 +159,9 @@ async fn recompute(
     job: &Job,
     certificate: Certificate,
 ) -> Result<Verification, Problem> {
+    if let Some(verification) = verify_unsupported(&certificate) {
+        return Ok(verification);
+    }
     let permit = app.verifications.clone().try_acquire_owned().map_err(|_| {
         let detail =
             "As many certificates as this server computes again at a time are being verified; try again.";
@@ -183,7 +182,7 @@ async fn recompute(
     let again = move |cancelled: &AtomicBool| {
         let control = Control::new(cancelled, &|_| {});
         inputs.with(&control, |inputs| {
-            guarantor_engine::verify(&certificate, Words::Vouched, &evidence, inputs, &control)
+            guarantor_engine::verify(&certificate, Wording::Vouched, &evidence, inputs, &control)
         })
     };
     Ok(compute_with(permit, again).await??)
@@ -258,27 +257,27 @@ fn check_place(sent: Option<&LedgerPlace>, stored: Option<&LedgerPlace>) -> Chec
 }
 
 fn check(ok: bool, name: &str, what: &str, yes: &str, no: &str) -> Check {
-    Check { name: name.into(), ok, detail: format!("{what} {}", if ok { yes } else { no }) }
+    Check::new(name, ok, format!("{what} {}", if ok { yes } else { no }))
 }
 
 /// A document without a signature is sound only where the job's own has none.
 fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureView, Option<Check>) {
-    let name = "signature".to_owned();
     match state {
         SignatureState::Valid { key_id } => {
             let detail = format!("the whole document is signed by the key {key_id}");
-            (SignatureView::Valid, Some(Check { name, ok: true, detail }))
+            (SignatureView::Valid, Some(Check::new("signature", true, detail)))
         }
         SignatureState::Unsigned if stored.is_none() => (SignatureView::Unsigned, None),
         SignatureState::Unsigned => {
-            let detail = "the document has lost its signature".into();
-            (SignatureView::Invalid, Some(Check { name, ok: false, detail }))
+            let detail = "the document has lost its signature";
+            (SignatureView::Invalid, Some(Check::new("signature", false, detail)))
         }
-        SignatureState::Invalid(detail) => (SignatureView::Invalid, Some(Check { name, ok: false, detail })),
+        SignatureState::Invalid(detail) => {
+            (SignatureView::Invalid, Some(Check::new("signature", false, detail)))
+        }
     }
 }
 
 fn gone(name: &str, why: &str) -> Verification {
-    let detail = format!("{why}, so nothing can be computed again");
-    Verification { valid: false, checks: vec![Check { name: name.into(), ok: false, detail }] }
+    Verification::of(vec![Check::new(name, false, format!("{why}, so nothing can be recomputed"))])
 }

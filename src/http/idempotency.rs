@@ -22,7 +22,6 @@ use super::extract::header_text;
 use super::problem::Problem;
 use super::request::panic_message;
 use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace};
-use guarantor_engine::certificate::hex;
 
 const KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -205,5 +204,5 @@ fn fingerprint(parts: &[&[u8]]) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hex(&hash.finalize())
+    hex::encode(&hash.finalize())
 }

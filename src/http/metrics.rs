@@ -113,7 +113,7 @@ pub fn job_ended(job: &Job) {
         counter!("guarantor_decisions_total", "decision" => result.decision.name()).increment(1);
         if result.decision == Decision::Keep {
             for reason in &result.reasons {
-                counter!("guarantor_keep_reasons_total", "reason" => reason.code.clone()).increment(1);
+                counter!("guarantor_keep_reasons_total", "reason" => reason.code.name()).increment(1);
             }
         }
     }

@@ -199,7 +199,7 @@ pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
     let spent: Vec<String> =
         phases.iter().map(|(phase, t)| format!("{phase} {:.3}", t.as_secs_f64())).collect();
     let reasons = job.result.as_ref().map(|result| {
-        let codes: Vec<&str> = result.reasons.iter().map(|reason| reason.code.as_str()).collect();
+        let codes: Vec<&str> = result.reasons.iter().map(|reason| reason.code.name()).collect();
         codes.join(",")
     });
     let began = job.started_at.or(job.finished_at).unwrap_or(job.queued_at);
@@ -245,7 +245,7 @@ async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result
     let put = async |name, bytes| store.blobs().put(job_key(job.id, token, name), bytes).await;
     // A policy may be large, and writing it out holds up whoever shares the thread.
     let written = tokio::task::spawn_blocking(move || {
-        let policy = finished.evidence.policy.as_ref().map(json_bytes).transpose()?;
+        let policy = finished.evidence.policy().map(json_bytes).transpose()?;
         Ok::<_, StoreError>((
             json_bytes(&finished.certificate)?,
             json_bytes(&finished.evidence)?,
@@ -256,10 +256,10 @@ async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result
     let written = written.await.map_err(|error| StoreError::damaged("a result", error))?;
     let (certificate, evidence, policy, finished) = written?;
     let policy = async {
-        let Some((params, bytes)) = finished.evidence.policy.as_ref().zip(policy) else { return Ok(None) };
+        let Some((params, bytes)) = finished.evidence.policy().zip(policy) else { return Ok(None) };
         let id = PolicyId::new();
         let blob = store.blobs().put(policy_key(id), bytes).await?;
-        Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)))
+        Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)?))
     };
     // Together, because each waits for the disk.
     let (certificate, evidence, policy) =

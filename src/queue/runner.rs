@@ -116,7 +116,7 @@ fn open(
     let carries_all = columns.full.is_some();
     let log = MemoryLog::new(columns)?;
     Ok(Box::new(match logging_policy.filter(|_| !carries_all) {
-        Some(policy) => log.with_logging_policy(policy)?,
+        Some(policy) => log.with_full_propensities(|x| policy.propensities(x))?,
         None => log,
     }))
 }

@@ -112,14 +112,15 @@ impl Store {
             }
             blob => blob?,
         };
-        let new = describe_policy(workspace, id, params, None, params_blob);
+        let new = describe_policy(workspace, id, params, None, params_blob)?;
         self.repository.create_policy(new).await
     }
 
     /// The parameters, with the digest that they were stored with, or an error.
     pub async fn policy_params(&self, policy: &Policy) -> Result<PolicyParams> {
         let params: PolicyParams = self.read_json(&policy.params).await?;
-        if params.digest() != policy.digest {
+        let digest = params.digest().map_err(|error| StoreError::damaged(&policy.params.key, error))?;
+        if digest != policy.digest {
             return Err(StoreError::damaged(&policy.params.key, "its digest has changed"));
         }
         Ok(params)
@@ -166,7 +167,8 @@ impl Store {
     pub async fn certificate(&self, job: &Job) -> Result<Option<Certificate>> {
         let Some(blob) = &job.certificate else { return Ok(None) };
         let certificate: Certificate = self.read_json(blob).await?;
-        if certificate.content_digest() != certificate.digest {
+        let digest = certificate.content_digest().map_err(|error| StoreError::damaged(&blob.key, error))?;
+        if digest != certificate.digest {
             return Err(StoreError::damaged(&blob.key, "its digest has changed"));
         }
         Ok(Some(certificate))
@@ -236,17 +238,18 @@ pub fn describe_policy(
     params: &PolicyParams,
     source_job_id: Option<JobId>,
     params_blob: BlobRef,
-) -> NewPolicy {
-    NewPolicy {
+) -> Result<NewPolicy> {
+    let digest = params.digest().map_err(|error| StoreError::damaged(&params_blob.key, error))?;
+    Ok(NewPolicy {
         id,
         workspace: workspace.clone(),
         kind: params.kind(),
         n_actions: params.n_actions(),
         dim: params.dim(),
-        digest: params.digest(),
+        digest,
         source_job_id,
         params: params_blob,
-    }
+    })
 }
 
 pub fn policy_key(id: PolicyId) -> String {

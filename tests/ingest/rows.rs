@@ -440,7 +440,9 @@ async fn the_logging_policy_fills_and_checks_propensities() {
     let filled = send(&store, with_policy(&store, policy_params()).await, &bare).await.unwrap();
     assert_eq!(filled.content.digest, given.content.digest);
     let columns = store.fetch_log(&filled).await.unwrap().decode().unwrap();
-    assert!(MemoryLog::new(columns).unwrap().with_logging_policy(&policy_params()).is_ok());
+    assert!(
+        MemoryLog::new(columns).unwrap().with_full_propensities(|x| policy_params().propensities(x)).is_ok()
+    );
     let mut wrong = rows.clone();
     wrong[7]["propensity"] = json!(wrong[7]["propensity"].as_f64().unwrap() * 1.01);
     let refused = send(&store, with_policy(&store, policy_params()).await, &wrong).await;

@@ -143,7 +143,7 @@ async fn chunks_from_a_file_are_those_in_memory() {
         blocking(move || {
             let mut memory = MemoryLog::new(held.decode().unwrap()).unwrap();
             if kind.policy {
-                memory = memory.with_logging_policy(&policy_params()).unwrap();
+                memory = memory.with_full_propensities(|x| policy_params().propensities(x)).unwrap();
             }
             let policy = kind.policy.then(policy_params);
             let spooled = stored.spool(policy.as_ref(), &unattended()).unwrap();
@@ -166,7 +166,8 @@ async fn run(store: &Store, dataset: &Dataset, request: &SpecRequest) -> Finishe
     let (spec, _) = resolve(store, &workspace, dataset, request).await.unwrap();
     let inputs = StoredInputs::fetch(store, &workspace, dataset.clone(), &spec).await.unwrap();
     let control = unattended();
-    blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap()).await
+    blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap())
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

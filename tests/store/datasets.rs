@@ -90,7 +90,7 @@ pub async fn a_dataset_names_a_policy_that_is_there(repository: &dyn Repository)
     assert!(matches!(refused, Err(StoreError::NotFound(Resource::Policy, _))), "{refused:?}");
     let blob = BlobRef { key: "policies/p.json".into(), bytes: 3 };
     let id = PolicyId::new();
-    let policy = describe_policy(&workspace("a"), id, &policy_params(), None, blob);
+    let policy = describe_policy(&workspace("a"), id, &policy_params(), None, blob).unwrap();
     repository.create_policy(policy).await.unwrap();
     new.logging_policy_id = Some(id);
     assert_eq!(repository.create_dataset(new).await.unwrap().logging_policy_id, Some(id));

@@ -10,10 +10,10 @@ use futures_util::stream;
 use guarantor::queue::{EngineRunner, Queue, QueueSettings, StoredInputs};
 use guarantor::store::{self, Upload};
 use guarantor::store::{Dataset, DatasetId, Job, JobStatus, NewJob, PolicyId, Store, Workspace};
-use guarantor_engine::certificate::Words;
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::spec::{BoundKind, SpecContext, SpecRequest};
+use guarantor_engine::verify::Wording;
 use guarantor_engine::{self};
 use guarantor_ingest::{Encoding, Format, IngestLimits};
 use serde_json::json;
@@ -89,7 +89,7 @@ async fn a_log_becomes_a_certificate_that_verifies() {
         let inputs = fetched.unwrap();
         let control = unattended();
         let verify = |inputs: &guarantor_engine::Inputs| {
-            guarantor_engine::verify(&certificate, Words::Compared, &evidence, inputs, &control)
+            guarantor_engine::verify(&certificate, Wording::Compared, &evidence, inputs, &control)
         };
         let verify = || inputs.with(&control, verify).unwrap();
         let verification = tokio::task::block_in_place(verify);

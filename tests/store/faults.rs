@@ -283,7 +283,7 @@ impl Runner for Late {
             go.lock().unwrap().recv_timeout(LONG).unwrap();
             let mut finished = finished(&spec);
             finished.certificate.decision = Decision::Deploy;
-            finished.certificate.digest = finished.certificate.content_digest();
+            finished.certificate.digest = finished.certificate.content_digest().unwrap();
             Ok(finished)
         }))
     }

@@ -33,7 +33,7 @@ fn success(claim: &Claim) -> Success {
         },
         certificate: BlobRef { key: job_key(job.id, claim.token, "certificate.json"), bytes: 5 },
         evidence: BlobRef { key: job_key(job.id, claim.token, "evidence.json"), bytes: 6 },
-        policy: Some(describe_policy(&job.workspace, id, &policy_params(), Some(job.id), params)),
+        policy: Some(describe_policy(&job.workspace, id, &policy_params(), Some(job.id), params).unwrap()),
         drawn,
         signing_key: None,
     }

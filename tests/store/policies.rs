@@ -5,7 +5,7 @@ use crate::support::{NO_LIMITS, dataset, new_job, policy_params, workspace};
 async fn policy(repository: &dyn Repository) -> Policy {
     let id = PolicyId::new();
     let blob = BlobRef { key: policy_key(id), bytes: 3 };
-    let new = describe_policy(&workspace("a"), id, &policy_params(), None, blob);
+    let new = describe_policy(&workspace("a"), id, &policy_params(), None, blob).unwrap();
     repository.create_policy(new).await.unwrap()
 }
 
@@ -14,7 +14,7 @@ pub async fn a_policy_is_read_back(repository: &dyn Repository) {
     let read = repository.policy(&workspace("a"), created.id).await.unwrap();
     assert_eq!(read, created);
     assert_eq!((read.n_actions, read.dim), (3, 2));
-    assert_eq!(read.digest, policy_params().digest());
+    assert_eq!(read.digest, policy_params().digest().unwrap());
     let foreign = repository.policy(&workspace("b"), created.id).await;
     assert!(matches!(foreign, Err(StoreError::NotFound(Resource::Policy, _))), "{foreign:?}");
     assert_eq!(repository.delete_policy(&workspace("a"), created.id).await.unwrap(), [created.params.key]);

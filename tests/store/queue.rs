@@ -160,7 +160,7 @@ async fn a_job_runs_to_its_certificate() {
     let policy_id = job.result.unwrap().policy_id.unwrap();
     let policy = fixture.store.repository().policy(fixture.workspace(), policy_id).await.unwrap();
     assert_eq!(policy.source_job_id, Some(id));
-    assert_eq!(fixture.store.policy_params(&policy).await.unwrap(), expected.evidence.policy.unwrap());
+    assert_eq!(fixture.store.policy_params(&policy).await.unwrap(), *expected.evidence.policy().unwrap());
     assert_eq!(fixture.kinds(id).await, ["queued", "started", "succeeded"]);
     workers.shutdown(LONG).await;
 }

@@ -8,7 +8,8 @@ use guarantor::store::{
 };
 use guarantor_engine::Finished;
 use guarantor_engine::certificate::{
-    BaselineRisk, Certificate, DatasetRecord, Decision, Evidence, Reason, UserUnits,
+    BaselineRisk, Certificate, DatasetRecord, Decision, Evidence, LearnedEvidence, METHOD, PriorEvidence,
+    Reason, ReasonCode, UserUnits,
 };
 use guarantor_engine::log::{Capabilities, Outcome};
 use guarantor_engine::policy::PolicyParams;
@@ -96,9 +97,10 @@ pub fn finished(spec: &JobSpec) -> Finished {
     let outcome = Outcome::default();
     let mut certificate = Certificate {
         format: "guarantor.certificate/1".into(),
+        method: METHOD,
         statement: "made up".into(),
         decision: Decision::Keep,
-        reasons: vec![Reason { code: "made_up".into(), message: "for a test".into() }],
+        reasons: vec![Reason { code: ReasonCode::ImprovementNotGuaranteed, message: "for a test".into() }],
         guaranteed_risk: -0.25,
         guaranteed_improvement: -0.125,
         min_improvement: 0.0,
@@ -133,6 +135,8 @@ pub fn finished(spec: &JobSpec) -> Finished {
         spec: spec.clone(),
         digest: String::new(),
     };
-    certificate.digest = certificate.content_digest();
-    Finished { certificate, evidence: Evidence { policy: Some(policy_params()), ..Evidence::default() } }
+    certificate.digest = certificate.content_digest().unwrap();
+    let prior = PriorEvidence { mean: vec![vec![0.0; 3]; 2], scale: 1.0 };
+    let learned = LearnedEvidence { policy: policy_params(), prior };
+    Finished { certificate, evidence: Evidence::Learned(learned) }
 }

@@ -1,58 +1,67 @@
-//! Claims: one bound on one quantity of one subject, computed from the log, with its terms and its
-//! numerical slack. Certificates are lists of them.
+//! Claims: one bound on one quantity of one policy, computed from the log, with its terms and its
+//! numerical slack. A certificate is a list of them.
 
 use super::bound::{
     Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, LondonSandler, Sample,
 };
-use super::certificate::BoundRecord;
+use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result, finite};
 use super::log::LogSource;
 use super::measure::{Measured, Statistics, Subject, measure};
 use super::spec::{BoundKind, JobSpec};
+use super::terms::Terms;
 
-/// The control variates of the betting family where π0(·|x) is there; 0 alone where not.
+/// The control variates of the betting bounds if the log has π0(·|x). Without it, only 0 is possible.
 pub const XI_GRID: [f64; 3] = [0.0, -0.2, -0.5];
 
-/// What a claim is about.
+/// A quantity of a policy that is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
+pub enum PolicyQuantity {
     /// R(π).
     Risk,
     /// R(π) − R(π0).
     Improvement,
 }
 
-impl Quantity {
+impl PolicyQuantity {
+    /// κ of the betting bounds.
     pub fn kappa(self) -> u8 {
         match self {
-            Quantity::Risk => 0,
-            Quantity::Improvement => 1,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Quantity::Risk => "risk",
-            Quantity::Improvement => "improvement",
+            PolicyQuantity::Risk => 0,
+            PolicyQuantity::Improvement => 1,
         }
     }
 }
 
+impl From<PolicyQuantity> for BoundedQuantity {
+    fn from(quantity: PolicyQuantity) -> Self {
+        match quantity {
+            PolicyQuantity::Risk => BoundedQuantity::Risk,
+            PolicyQuantity::Improvement => BoundedQuantity::Improvement,
+        }
+    }
+}
+
+/// One claim: that a quantity of a policy is not above its bound, with probability at least 1 − δ.
 pub struct Claim<'a> {
-    pub event: String,
-    pub label: String,
+    /// The policy, as the certificate names it.
+    pub about: About<'a>,
+    /// The policy, as it is measured.
     pub subject: Subject<'a>,
-    pub quantity: Quantity,
+    /// What is bounded.
+    pub quantity: PolicyQuantity,
+    /// The claim's share of δ.
     pub delta: f64,
 }
 
+/// The numbers of rows and contexts of a log.
 pub fn sample_of(log: &dyn LogSource) -> Sample {
     Sample { rows: log.shape().rows, contexts: log.shape().contexts }
 }
 
-/// The distinct numbers of interactions a context has, ascending.
+/// The distinct numbers of interactions per context, ascending.
 pub fn multiplicities(log: &dyn LogSource) -> Result<Vec<u64>> {
     let mut seen = std::collections::BTreeSet::new();
     for index in 0..log.chunks() {
@@ -61,7 +70,8 @@ pub fn multiplicities(log: &dyn LogSource) -> Result<Vec<u64>> {
     Ok(seen.into_iter().collect())
 }
 
-/// The ξ that a betting claim minimises over.
+/// The ξ over which a betting claim is minimized. `all_actions` says whether the policy's propensities
+/// are known for all actions.
 pub fn xi_grid(spec: &JobSpec, log: &dyn LogSource, all_actions: bool) -> Vec<f64> {
     match spec.xi {
         Some(xi) => vec![xi],
@@ -70,11 +80,11 @@ pub fn xi_grid(spec: &JobSpec, log: &dyn LogSource, all_actions: bool) -> Vec<f6
     }
 }
 
-/// The bound that the specification names, for a learned Q.
+/// The bound that the spec names, for a posterior.
 pub fn bound_of(
     spec: &JobSpec,
     log: &dyn LogSource,
-    quantity: Quantity,
+    quantity: PolicyQuantity,
     delta: f64,
 ) -> Result<Box<dyn Bound>> {
     let (sample, tau) = (sample_of(log), spec.tau);
@@ -93,7 +103,7 @@ pub fn bound_of(
 }
 
 impl Claim<'_> {
-    /// For a Q with this KL to its prior (0 for a given policy under the paper's bounds).
+    /// Bounds a posterior with this KL from its prior (0 for a given policy under the paper's bounds).
     pub fn for_posterior(
         &self,
         log: &dyn LogSource,
@@ -109,7 +119,7 @@ impl Claim<'_> {
         self.record(bound.name(), value.value, terms)
     }
 
-    /// For a policy that does not depend on these rows, minimising over `choices`.
+    /// Bounds a policy that does not depend on these rows, minimizing over `choices`.
     pub fn for_given(
         &self,
         log: &dyn LogSource,
@@ -121,7 +131,7 @@ impl Claim<'_> {
         let kappa = self.quantity.kappa();
         let shrunk = choices.iter().any(|c| c.control == ControlVariate::Shrunk);
         if shrunk && choices.iter().any(|c| c.lambda > 0.9) {
-            return Err(EngineError::Numerical("λ exceeds the range of a shrunk cost model".into()));
+            return Err(EngineError::Numerical("λ is above 0.9, the maximum for a shrunk cost model".into()));
         }
         let betting = Betting { name, sample: sample_of(log), kappa, delta: self.delta, choices };
         let given = GivenBetting { betting };
@@ -132,13 +142,14 @@ impl Claim<'_> {
         self.record(name, value.value, terms)
     }
 
-    fn record(&self, bound: &str, value: f64, terms: super::certificate::Terms) -> Result<BoundRecord> {
+    fn record(&self, bound: &str, value: f64, terms: Terms) -> Result<BoundRecord> {
         finite("a bound", value)?;
         finite("a bound's numerical slack", terms.numerical_slack)?;
+        let quantity = self.quantity.into();
         Ok(BoundRecord {
-            event: self.event.clone(),
-            quantity: self.quantity.name().into(),
-            subject: self.label.clone(),
+            event: self.about.event(quantity),
+            quantity,
+            subject: self.about.subject(),
             bound: bound.into(),
             value,
             delta: self.delta,
@@ -148,7 +159,8 @@ impl Claim<'_> {
     }
 }
 
-/// What the statistics' errors can do to the value, twice over, and the rounding of the value itself.
+/// Twice the effect that the statistics' errors can have on the value, plus the rounding of the value
+/// itself (docs/math.md#slack).
 fn slack(value: f64, d_statistics: &[f64], measured: &Measured) -> f64 {
     let first_order: f64 = d_statistics.iter().zip(&measured.errors).map(|(d, e)| d.abs() * e).sum();
     2.0 * first_order + 64.0 * f64::EPSILON * (1.0 + value.abs())

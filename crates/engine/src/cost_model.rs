@@ -5,7 +5,7 @@
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 
-use super::certificate::digest_of;
+use super::digest::digest_of;
 use super::error::Result;
 use super::policy::PolicyParams;
 
@@ -58,7 +58,9 @@ pub struct CostModel<'a> {
 }
 
 impl CostModel<'_> {
-    pub fn digest(&self) -> String {
+    /// # Errors
+    /// If a parameter is not finite.
+    pub fn digest(&self) -> Result<String> {
         digest_of(self)
     }
 

@@ -1,5 +1,5 @@
-//! Plain estimates of a policy's risk (MATH.md 2), without any guarantee: cIPS and, with a control
-//! variate, cvcIPS. With several interactions a context, each context's are averaged first.
+//! Estimates of a policy's risk without a guarantee (docs/math.md#estimators): cIPS and, with a control
+//! variate, cvcIPS. If a context has several interactions, they are averaged first.
 
 use super::bound::{Played, Seen};
 use super::control::Control;
@@ -17,7 +17,7 @@ impl Statistics for Weighted {
         1
     }
 
-    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
         let context = &seen.context;
         for (played, out) in played.iter().zip(out) {
             for j in 0..context.actions.len() {
@@ -25,15 +25,16 @@ impl Statistics for Weighted {
                 out[0] += context.weights[j] * weight * (context.costs[j] - self.xi);
             }
         }
+        Ok(())
     }
 }
 
-/// R̂^τ(π); τ = 0 is plain importance weighting.
+/// The cIPS estimate R̂^τ(π) of a policy's risk; τ = 0 is importance weighting without clipping.
 pub fn cips(log: &dyn LogSource, subject: Subject, tau: f64, control: &Control) -> Result<f64> {
     cvcips(log, subject, tau, 0.0, control)
 }
 
-/// R̂^{τ,ξ}(π).
+/// The cvcIPS estimate R̂^{τ,ξ}(π) of a policy's risk.
 pub fn cvcips(log: &dyn LogSource, subject: Subject, tau: f64, xi: f64, control: &Control) -> Result<f64> {
     let measured = measure(log, subject, None, &Weighted { tau, xi }, control)?;
     Ok(xi + measured.statistics[0])

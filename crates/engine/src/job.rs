@@ -1,48 +1,42 @@
-//! The one door: a resolved specification and its inputs go in, a certificate comes out.
+//! The entry point: a resolved spec and its inputs go in, a certificate and its evidence come out.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ndarray::Array2;
 
 use super::certificate::{
-    Certificate, DirectEvidence, Evidence, LearningRecord, PriorEvidence, Verification, Words,
-    certified_policy,
+    AutoEvidence, Certificate, DirectEvidence, Evidence, LearnedEvidence, LearningRecord, PriorEvidence,
 };
-use super::certify::{
-    self, DIRECT_IMPROVEMENT, DIRECT_RISK, DIRECT_RISK_ALONE, certify, certify_part, split_of,
-};
-use super::claims::{Quantity, bound_of};
+use super::certify::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
+use super::certify::{certify_auto, certify_candidates, certify_learned, certify_side};
+use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecError};
+use super::inputs::Inputs;
 use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
-use super::log::{Guarded, LogSource, Split};
+use super::log::{Chunk, Guarded, LogShape, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
 use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
 use super::split::{self, MaterialLog, PartOne, Target};
 
-/// What a job works on. `policies` holds every policy that the specification names, by id.
-pub struct Inputs<'a> {
-    pub log: &'a dyn LogSource,
-    pub logging_policy: Option<&'a PolicyParams>,
-    pub policies: &'a BTreeMap<String, PolicyParams>,
-    /// Version and digest of the dataset, printed on the certificate.
-    pub dataset_version: u64,
-    pub dataset_digest: &'a str,
-}
-
+/// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     pub certificate: Certificate,
+    /// What the certificate was computed from besides the log.
     pub evidence: Evidence,
 }
 
-/// Refining on the second part takes few steps: it starts where the first part ended.
+/// Refining on the certify side takes few steps, because it starts at the learn side's policy.
 const REFINING_EPOCHS: u64 = 12;
-/// The refined policy's prior is wider than the near-greedy policy itself, or it could not move.
+/// The prior of a refinement is wider than the near-greedy policy itself. Otherwise the posterior could
+/// not move.
 const PRIOR_WIDENING: f64 = 10.0;
 
-/// Runs on the current rayon pool and gives the same result whatever its size.
+/// Runs a job on the current rayon pool. The result does not depend on the number of threads.
+///
+/// # Errors
+/// If the job is canceled, an input is missing or cannot be read, or a number is not finite.
 pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finished> {
     control.check()?;
     control.report(Progress::phase("preparing", 0.0));
@@ -51,46 +45,32 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     }
     let guarded = Guarded::new(inputs.log, control)?;
     let sure = Inputs { log: &guarded, ..*inputs };
-    // A split reads the log a few times and must not see its second part where the first should be; a
-    // bound for all policies does not mind what learning sees, in its many passes.
-    let inputs = if split_of(spec).is_some() { &sure } else { inputs };
-    let (mut evidence, learning) = match spec.kind {
-        JobKind::Evaluate => (Evidence::default(), None),
-        JobKind::Learn if certify::is_automatic(spec) => learn_auto(spec, inputs, control)?,
-        JobKind::Learn => learn_named(spec, inputs, control)?,
-    };
+    // A split reads the log a few times, and its learning must never see rows of the certify side. A bound
+    // that holds for all policies does not depend on what learning sees in its many passes.
+    let inputs = if spec.split().is_some() { &sure } else { inputs };
     let phase = control.span(0.9, 1.0);
-    phase.report(Progress::phase("certifying", 0.0));
-    let certificate = certify(spec, &sure, &evidence, learning, &phase)?;
-    settle(spec, &mut evidence, &certificate)?;
-    control.report(Progress::phase("done", 1.0));
-    Ok(Finished { certificate, evidence })
-}
-
-/// Computes a certificate's numbers again from the log and the evidence.
-pub fn verify(
-    certificate: &Certificate,
-    words: Words,
-    evidence: &Evidence,
-    inputs: &Inputs,
-    control: &Control,
-) -> Result<Verification> {
-    super::certificate::verify(certificate, words, evidence, inputs, control)
-}
-
-/// After `auto` compared its two policies, the evidence names the better as the policy.
-fn settle(spec: &JobSpec, evidence: &mut Evidence, certificate: &Certificate) -> Result<()> {
-    if spec.kind == JobKind::Learn && evidence.policy.is_none() {
-        let chosen = certified_policy(spec, evidence, &certificate.bounds)?.cloned();
-        let refined = certificate.bounds.iter().any(|r| r.used && r.event.ends_with(":refined"));
-        evidence.policy = chosen;
-        if refined {
-            evidence.refined = None;
-        } else if let Some(direct) = &mut evidence.direct {
-            direct.policy = None;
+    let certifying = || phase.report(Progress::phase("certifying", 0.0));
+    let finished = match spec.kind {
+        JobKind::Evaluate => {
+            certifying();
+            let certificate = certify_candidates(spec, &sure, &phase)?;
+            Finished { certificate, evidence: Evidence::Candidates }
         }
-    }
-    Ok(())
+        JobKind::Learn if spec.is_automatic() => {
+            let (policies, learning) = learn_auto(spec, inputs, control)?;
+            certifying();
+            let (certificate, certified) = certify_auto(spec, &sure, &policies, Some(learning), &phase)?;
+            Finished { certificate, evidence: Evidence::Auto { policies, certified } }
+        }
+        JobKind::Learn => {
+            let (learned, learning) = learn_named(spec, inputs, control)?;
+            certifying();
+            let certificate = certify_learned(spec, &sure, &learned, Some(learning), &phase)?;
+            Finished { certificate, evidence: Evidence::Learned(learned) }
+        }
+    };
+    control.report(Progress::phase("done", 1.0));
+    Ok(finished)
 }
 
 fn optimizer_of(spec: &JobSpec) -> Result<&Optimizer> {
@@ -102,7 +82,7 @@ fn budgeted<'a>(spec: &JobSpec, control: &Control<'a>) -> Result<Control<'a>> {
     Ok(control.with_budget(optimizer_of(spec)?.max_seconds.map(Duration::from_secs_f64)))
 }
 
-/// The log that a bound learns on, the transform that its features went through, and the prior.
+/// The log that a bound learns on, the transform of its features, and the prior.
 struct Ground<'a> {
     log: Box<dyn LogSource + 'a>,
     features: FeatureMap,
@@ -111,12 +91,12 @@ struct Ground<'a> {
     choices: Vec<String>,
 }
 
-/// Kind `learn` with a named bound.
+/// Learns with a named bound.
 fn learn_named(
     spec: &JobSpec,
     inputs: &Inputs,
     control: &Control,
-) -> Result<(Evidence, Option<LearningRecord>)> {
+) -> Result<(LearnedEvidence, LearningRecord)> {
     let control = budgeted(spec, control)?;
     let mut ground = ground(spec, inputs, &control)?;
     if spec.bound == BoundKind::Auto {
@@ -126,9 +106,8 @@ fn learn_named(
         ground.choices.push(choice);
     }
     let class = spec.policy_class.unwrap_or(PolicyClass::Lig);
-    let quantity = learned_quantity(spec);
-    let share = if quantity == Quantity::Improvement { 0.5 } else { 1.0 };
-    let bound = bound_of(spec, &*ground.log, quantity, share * certify::policy_delta(spec))?;
+    let (quantity, share) = learned_quantity(spec, NAMED);
+    let bound = bound_of(spec, &*ground.log, quantity, share * policy_delta(spec))?;
     let problem = Problem {
         log: &*ground.log,
         bound: &*bound,
@@ -138,10 +117,9 @@ fn learn_named(
         seed: spec.seed,
     };
     let learned = minimise(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
-    let evidence = Evidence {
-        policy: Some(policy_of(&learned, class, ground.features)),
-        prior: Some(prior_evidence(&ground.prior)),
-        ..Evidence::default()
+    let evidence = LearnedEvidence {
+        policy: policy_of(&learned, class, ground.features),
+        prior: prior_evidence(&ground.prior),
     };
     let record = LearningRecord {
         termination: learned.termination,
@@ -149,14 +127,14 @@ fn learn_named(
         split: ground.split,
         choices: ground.choices,
     };
-    Ok((evidence, Some(record)))
+    Ok((evidence, record))
 }
 
-/// What learning bounds from above.
-fn learned_quantity(spec: &JobSpec) -> Quantity {
-    match certify::bounds_improvement(spec) {
-        true => Quantity::Improvement,
-        false => Quantity::Risk,
+/// The quantity whose bound learning minimizes, and its share of δ.
+fn learned_quantity(spec: &JobSpec, shares: Shares) -> (PolicyQuantity, f64) {
+    match spec.bounds_improvement() {
+        true => (PolicyQuantity::Improvement, shares.improvement),
+        false => (PolicyQuantity::Risk, shares.risk_alone),
     }
 }
 
@@ -202,11 +180,11 @@ fn on_log<'a>(inputs: &Inputs<'a>, features: FeatureMap, prior: Gaussian) -> Res
     Ok(Ground { log, features, prior, split: None, choices: Vec::new() })
 }
 
-/// A log that somebody else owns.
+/// A log that is owned elsewhere.
 struct Borrowed<'a>(&'a dyn LogSource);
 
 impl LogSource for Borrowed<'_> {
-    fn shape(&self) -> &super::log::LogShape {
+    fn shape(&self) -> &LogShape {
         self.0.shape()
     }
 
@@ -214,63 +192,52 @@ impl LogSource for Borrowed<'_> {
         self.0.chunks()
     }
 
-    fn chunk(&self, index: usize) -> Result<super::log::Chunk<'_>> {
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
         self.0.chunk(index)
     }
 }
 
-/// The prior learned on the first part, the bound on the second.
+/// The prior is learned on the learn side, and the bound is computed on the certify side.
 fn split_ground<'a>(spec: &JobSpec, inputs: &Inputs<'a>, control: &Control) -> Result<Ground<'a>> {
-    let (part_one, second) = first_part(spec, inputs, &control.span(0.0, 0.3))?;
-    let features = part_one.policy.features().clone();
-    let prior = widened(&part_one)?;
-    Ok(Ground { log: Box::new(second), features, prior, split: split_of(spec), choices: part_one.choices })
+    let (learned, certify_side) = learn_side(spec, inputs, &control.span(0.0, 0.3))?;
+    let features = learned.policy.features().clone();
+    let prior = widened(&learned)?;
+    Ok(Ground { log: Box::new(certify_side), features, prior, split: spec.split(), choices: learned.choices })
 }
 
-/// The near-greedy policy of the first part as a Gaussian that a posterior can move in.
-fn widened(part_one: &PartOne) -> Result<Gaussian> {
-    let none = || EngineError::Numerical("the first part's policy has no mean".into());
-    let (mean, scale) = part_one.policy.gaussian(1.0).ok_or_else(none)?;
+/// The learn side's near-greedy policy as a Gaussian that is wide enough for a posterior to move in.
+fn widened(learned: &PartOne) -> Result<Gaussian> {
+    let none = || EngineError::Numerical("the learn side's policy has no mean".into());
+    let (mean, scale) = learned.policy.gaussian(1.0).ok_or_else(none)?;
     Ok(Gaussian { mean, scale: PRIOR_WIDENING * scale })
 }
 
-/// Learns on the first part; returns it with the second part on its features.
-fn first_part(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(PartOne, MaterialLog)> {
+/// Learns on the learn side. Also returns the certify side, on the features of the learned policy.
+fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(PartOne, MaterialLog)> {
     let missing = || EngineError::Log("the split is missing".into());
-    let split = split_of(spec).ok_or_else(missing)?;
-    let second = certify_part(spec, inputs)?.ok_or_else(missing)?;
-    let (improvement, risk) = match certify::bounds_improvement(spec) {
-        true => (DIRECT_IMPROVEMENT, DIRECT_RISK),
-        false => (DIRECT_IMPROVEMENT, DIRECT_RISK_ALONE),
-    };
+    let split = spec.split().ok_or_else(missing)?;
+    let certify_side = certify_side(spec, inputs)?.ok_or_else(missing)?;
+    let risk = if spec.bounds_improvement() { DIRECT.risk } else { DIRECT.risk_alone };
     let target = Target {
-        contexts: second.shape().contexts,
-        improvement_delta: improvement * spec.delta,
+        contexts: certify_side.shape().contexts,
+        improvement_delta: DIRECT.improvement * spec.delta,
         risk_delta: risk * spec.delta,
         tau: 0.5 * spec.tau,
     };
-    let part_one = split::learn(inputs.log, split, &target, spec.seed, control)?;
-    let material = MaterialLog::new(&second, part_one.policy.features())?;
-    Ok((part_one, material))
+    let learned = split::learn(inputs.log, split, &target, spec.seed, control)?;
+    let material = MaterialLog::new(&certify_side, learned.policy.features())?;
+    Ok((learned, material))
 }
 
-/// `auto`: learn on the first part, refine on the second; `certify` compares the two.
-fn learn_auto(
-    spec: &JobSpec,
-    inputs: &Inputs,
-    control: &Control,
-) -> Result<(Evidence, Option<LearningRecord>)> {
+/// `auto`: learns on the learn side and refines on the certify side. `certify_auto` compares the two.
+fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(AutoEvidence, LearningRecord)> {
     let control = budgeted(spec, control)?;
-    let (part_one, second) = first_part(spec, inputs, &control.span(0.0, 0.7))?;
-    let prior = widened(&part_one)?;
-    let quantity = learned_quantity(spec);
-    let share = match quantity {
-        Quantity::Improvement => certify::REFINED_IMPROVEMENT,
-        Quantity::Risk => certify::REFINED_RISK_ALONE,
-    };
-    let bound = bound_of(spec, &second, quantity, share * spec.delta)?;
+    let (on_learn_side, certify_side) = learn_side(spec, inputs, &control.span(0.0, 0.7))?;
+    let prior = widened(&on_learn_side)?;
+    let (quantity, share) = learned_quantity(spec, REFINED);
+    let bound = bound_of(spec, &certify_side, quantity, share * spec.delta)?;
     let problem = Problem {
-        log: &second,
+        log: &certify_side,
         bound: &*bound,
         class: PolicyClass::Lig,
         prior: &prior,
@@ -280,29 +247,28 @@ fn learn_auto(
     let mut optimizer = optimizer_of(spec)?.clone();
     optimizer.epochs = Some(optimizer.epochs.unwrap_or(REFINING_EPOCHS).min(REFINING_EPOCHS));
     let learned = minimise(&problem, &optimizer, &control.span(0.7, 0.9))?;
-    let PartOne { policy, calibration, improvement, risk, choices, trainings } = part_one;
+    let PartOne { policy, calibration, improvement, risk, choices, trainings } = on_learn_side;
     let features = policy.features().clone();
     let termination = match learned.termination {
         TerminationReason::TimeBudget => TerminationReason::TimeBudget,
-        _ => TerminationReason::Converged,
+        TerminationReason::Converged | TerminationReason::EpochBudget => TerminationReason::Converged,
     };
     let record = LearningRecord {
         termination,
         iterations: trainings + learned.iterations,
-        split: split_of(spec),
+        split: spec.split(),
         choices,
     };
-    let evidence = Evidence {
-        policy: None,
-        refined: Some(policy_of(&learned, PolicyClass::Lig, features)),
-        prior: Some(prior_evidence(&prior)),
-        direct: Some(DirectEvidence {
-            policy: Some(policy),
+    let evidence = AutoEvidence {
+        direct: DirectEvidence {
+            policy,
             calibration,
             tau: improvement.tau,
             improvement_lambda: improvement.lambda,
             risk_lambda: risk.lambda,
-        }),
+        },
+        refined: policy_of(&learned, PolicyClass::Lig, features),
+        prior: prior_evidence(&prior),
     };
-    Ok((evidence, Some(record)))
+    Ok((evidence, record))
 }

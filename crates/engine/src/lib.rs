@@ -1,7 +1,10 @@
 //! The compute core: logs as arrays, policies, estimators, bounds, learning, certificates.
-//! Synchronous and deterministic; it does no I/O and knows nothing of who calls it.
+//! It is synchronous and deterministic, does no I/O and does not know its callers.
+//!
+//! `job` is the entry point. `certify` computes certificates, `verify` recomputes them, and `certificate`
+//! has their fields and wording. No module depends on another in a cycle (`tests/engine/modules.rs`).
 
-// Index loops over parallel arrays read like the formulas that they implement.
+// Index loops over parallel arrays look like the formulas that they implement.
 #![allow(clippy::needless_range_loop)]
 
 pub mod baseline;
@@ -11,8 +14,10 @@ pub mod certify;
 pub mod claims;
 pub mod control;
 pub mod cost_model;
+pub mod digest;
 pub mod error;
 pub mod estimate;
+pub mod inputs;
 pub mod job;
 pub mod learn;
 pub mod log;
@@ -21,9 +26,13 @@ pub mod numerics;
 pub mod policy;
 pub mod spec;
 pub mod split;
+pub mod terms;
+pub mod verify;
 
 pub use error::{EngineError, Result};
-pub use job::{Finished, Inputs, run, verify};
+pub use inputs::Inputs;
+pub use job::{Finished, run};
+pub use verify::verify;
 
-/// Printed on certificates: numbers are comparable digit for digit within one version.
+/// The version of the engine, printed on certificates. Within one version, equal inputs give equal bytes.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,5 @@
-//! The statistics of a certificate: one walk over the log in f64, at two resolutions of the policy's
-//! integrals, summed with compensation in an order that depends on the log alone.
+//! The statistics of a certificate: one pass over the log in f64, at two resolutions of the policy's
+//! integrals, summed with compensation in an order that depends only on the log (docs/math.md#slack).
 
 use std::ops::Range;
 
@@ -13,27 +13,35 @@ use super::log::{Chunk, LogSource};
 use super::numerics::sum::Sum;
 use super::policy::{Policy, PolicyParams, Scratch};
 
-/// Whose propensities are measured.
+/// The policy whose statistics are measured.
 #[derive(Clone, Copy)]
 pub enum Subject<'a> {
+    /// A policy with parameters.
     Policy(&'a PolicyParams),
-    /// The log's own candidate, by its place in `Capabilities::candidates`.
+    /// A candidate that the log carries, by its position in `Capabilities::candidates`.
     Logged(usize),
 }
 
-/// Statistics with a limit on each one's numerical error.
+/// Statistics, each with a bound on its numerical error.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
+    /// The statistics.
     pub statistics: Vec<f64>,
+    /// A bound on the numerical error of each statistic.
     pub errors: Vec<f64>,
 }
 
 /// What is summed over contexts.
 pub trait Statistics: Sync {
+    /// The number of statistics.
     fn count(&self) -> usize;
 
     /// Adds a context's terms under each of `played` to the `count()` numbers of each of `out`.
-    fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>]);
+    ///
+    /// # Errors
+    /// If the statistics need more of the policy than `played` has.
+    fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>])
+    -> Result<()>;
 }
 
 impl Statistics for &dyn Bound {
@@ -41,7 +49,7 @@ impl Statistics for &dyn Bound {
         self.statistics()
     }
 
-    fn add(&self, seen: &Seen, played: &[Played], h: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+    fn add(&self, seen: &Seen, played: &[Played], h: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
         let k = seen.n_actions;
         h.clear();
         h.resize(k * self.statistics(), 0.0);
@@ -50,13 +58,19 @@ impl Statistics for &dyn Bound {
             for (h, out) in h.chunks_exact(k).zip(out) {
                 *out += match played {
                     Played::All(pi) => pi.iter().zip(h).map(|(pi, h)| pi * h).sum(),
-                    // With one interaction h is 0 elsewhere; with more, the logged actions'
-                    // probabilities do not say enough, and NaN ends in an error.
+                    // With one interaction, h is 0 for all actions but the logged one.
                     Played::Logged(pi) if pi.len() == 1 => pi[0] * h[seen.context.actions[0] as usize],
-                    Played::Logged(_) => f64::NAN,
+                    Played::Logged(_) => {
+                        let message = format!(
+                            "{} cannot be computed for a logged candidate if contexts were logged more than once",
+                            self.name()
+                        );
+                        return Err(EngineError::Log(message));
+                    }
                 };
             }
         }
+        Ok(())
     }
 }
 
@@ -65,27 +79,31 @@ impl Statistics for GivenBetting {
         self.betting.choices.len()
     }
 
-    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
         for (played, out) in played.iter().zip(out) {
             self.add_statistics(seen, *played, out);
         }
+        Ok(())
     }
 }
 
-/// Runs of chunks that are summed on their own: at most 64, whatever the number of threads.
+/// Ranges of chunks that are summed separately: at most 64, whatever the number of threads.
 pub fn blocks(chunks: usize) -> Vec<Range<usize>> {
     let size = chunks.div_ceil(64).max(1);
     (0..chunks.div_ceil(size)).map(|b| b * size..((b + 1) * size).min(chunks)).collect()
 }
 
 struct Block {
-    /// The statistics, and the absolute difference that the coarser integral makes to each context.
+    /// The statistics, and the absolute difference that the coarser integral makes, summed over contexts.
     sums: [Vec<Sum>; 2],
     worst_total: f64,
     rows: u64,
 }
 
 /// Measures `statistics` of `subject` on `log`, each divided by the number of contexts.
+///
+/// # Errors
+/// If the log cannot be read or has another number of rows than it should, or a number is not finite.
 pub fn measure(
     log: &dyn LogSource,
     subject: Subject,
@@ -93,19 +111,22 @@ pub fn measure(
     statistics: &dyn Statistics,
     control: &Control,
 ) -> Result<Measured> {
-    // Made once for all chunks: the points of a mixed logit cost more than a chunk does.
-    let link = match subject {
-        Subject::Policy(policy) => Some(policy.link()),
-        Subject::Logged(_) => None,
+    // The link is made once for all chunks: the points of a mixed logit cost more than a chunk.
+    let link;
+    let player = match subject {
+        Subject::Policy(policy) => {
+            link = policy.link();
+            Player::Policy { policy, link: &*link }
+        }
+        Subject::Logged(candidate) => Player::Logged(candidate),
     };
-    let player = Player { subject, link: link.as_deref() };
     let blocks: Vec<Block> = blocks(log.chunks())
         .into_par_iter()
         .map(|range| measure_block(log, player, cost_model, statistics, range, control))
         .collect::<Result<_>>()?;
     let rows: u64 = blocks.iter().map(|b| b.rows).sum();
     if rows != log.shape().rows {
-        let message = format!("{rows} rows were read, {} were expected", log.shape().rows);
+        let message = format!("{rows} rows were read, but {} were expected", log.shape().rows);
         return Err(EngineError::Log(message));
     }
     let mut totals = [vec![Sum::default(); statistics.count()], vec![Sum::default(); statistics.count()]];
@@ -119,11 +140,12 @@ pub fn measure(
     finish(&totals, worst_total, subject, log.shape().contexts as f64)
 }
 
-/// Means over contexts, and the limit on their error: the difference of the two resolutions with the
-/// policy's safety factor, what Σπ ≠ 1 and the rounding of the scores can do, and the summation's.
+/// Means over contexts, and the bound on their error: the difference of the two resolutions times the
+/// policy's safety factor, the effect of Σπ ≠ 1 and of the rounding of the scores, and the error of the
+/// summation.
 fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: f64) -> Result<Measured> {
     if worst_total.is_nan() || worst_total > 1e-6 {
-        return Err(EngineError::Numerical(format!("propensities are off 1 by {worst_total}")));
+        return Err(EngineError::Numerical(format!("propensities sum to 1 only up to {worst_total}")));
     }
     let (safety, rounding) = match subject {
         Subject::Policy(policy) => (policy.quadrature_safety(), policy.score_rounding()),
@@ -144,11 +166,13 @@ fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: 
     Ok(measured)
 }
 
-/// The subject, and its map from scores to propensities where it has one.
+/// The subject with what evaluating it takes.
 #[derive(Clone, Copy)]
-struct Player<'a> {
-    subject: Subject<'a>,
-    link: Option<&'a dyn Policy>,
+enum Player<'a> {
+    /// Parameters, and their map from scores to propensities.
+    Policy { policy: &'a PolicyParams, link: &'a dyn Policy },
+    /// The log's own candidate, by its position.
+    Logged(usize),
 }
 
 fn measure_block(
@@ -175,7 +199,7 @@ fn measure_block(
                 context: chunk.context(c),
                 cost_model: modelled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
             };
-            let total = walk.context(c, &seen, statistics, &mut block.sums);
+            let total = walk.context(c, &seen, statistics, &mut block.sums)?;
             block.worst_total = block.worst_total.max((total - 1.0).abs());
             if total.is_nan() {
                 return Err(EngineError::Numerical("a propensity is not a number".into()));
@@ -185,14 +209,18 @@ fn measure_block(
     Ok(block)
 }
 
-/// Scores and norms, a context each.
-type Scores = (ndarray::Array2<f64>, Vec<f64>);
+/// The subject on one chunk.
+enum Plays<'a> {
+    /// Scores and norms of each context, and the map from scores to propensities.
+    Scores { scores: ndarray::Array2<f64>, norms: Vec<f64>, link: &'a dyn Policy },
+    /// π(a|x) of the logged action of each row.
+    Logged(&'a [f64]),
+}
 
-/// A chunk with the subject's scores on it and the working memory to evaluate them.
+/// A chunk with the subject on it, and the working memory to evaluate it.
 struct Walk<'a> {
     chunk: &'a Chunk<'a>,
-    subject: Subject<'a>,
-    scores: Option<(Scores, &'a dyn Policy)>,
+    plays: Plays<'a>,
     pi: [Vec<f64>; 2],
     scratch: Scratch,
     h: Vec<f64>,
@@ -201,19 +229,20 @@ struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     fn new(chunk: &'a Chunk<'a>, player: Player<'a>) -> Result<Self> {
-        let Player { subject, link } = player;
-        let (scores, k) = match (subject, link) {
-            (Subject::Policy(policy), Some(link)) => {
-                (Some((policy.scores(chunk.x.view())?, link)), policy.n_actions())
+        let (plays, k) = match player {
+            Player::Policy { policy, link } => {
+                let (scores, norms) = policy.scores(chunk.x.view())?;
+                (Plays::Scores { scores, norms, link }, policy.n_actions())
             }
-            _ => (None, 0),
+            Player::Logged(candidate) => {
+                let missing = || EngineError::Log("the candidate is missing from the log".into());
+                (Plays::Logged(chunk.candidates.get(candidate).ok_or_else(missing)?), 0)
+            }
         };
-        let pi = [vec![0.0; k], vec![0.0; k]];
         Ok(Walk {
             chunk,
-            subject,
-            scores,
-            pi,
+            plays,
+            pi: [vec![0.0; k], vec![0.0; k]],
             scratch: Scratch::default(),
             h: Vec::new(),
             out: Default::default(),
@@ -227,19 +256,19 @@ impl<'a> Walk<'a> {
         seen: &Seen,
         statistics: &dyn Statistics,
         sums: &mut [Vec<Sum>; 2],
-    ) -> f64 {
+    ) -> Result<f64> {
         let count = statistics.count();
         self.out.iter_mut().for_each(|out| {
             out.clear();
             out.resize(count, 0.0);
         });
         let mut total = 1.0;
-        let played = match (self.subject, &self.scores) {
-            (Subject::Logged(candidate), _) => {
-                let pi = &self.chunk.candidates[candidate][self.chunk.rows_of(c)];
+        let played = match &self.plays {
+            Plays::Logged(candidate) => {
+                let pi = &candidate[self.chunk.rows_of(c)];
                 [Played::Logged(pi), Played::Logged(pi)]
             }
-            (Subject::Policy(_), Some(((scores, norms), link))) => {
+            Plays::Scores { scores, norms, link } => {
                 let scores = scores.row(c);
                 let scores = scores.as_slice().expect("row-major");
                 let [fine, coarse] = &mut self.pi;
@@ -248,15 +277,14 @@ impl<'a> Walk<'a> {
                 total = self.pi[0].iter().sum();
                 [Played::All(&self.pi[0]), Played::All(&self.pi[1])]
             }
-            (Subject::Policy(_), None) => return f64::NAN,
         };
-        statistics.add(seen, &played, &mut self.h, &mut self.out);
+        statistics.add(seen, &played, &mut self.h, &mut self.out)?;
         let [fine, coarse] = &self.out;
         let [values, differences] = sums;
         for i in 0..count {
             values[i].add(fine[i]);
             differences[i].add((fine[i] - coarse[i]).abs());
         }
-        total
+        Ok(total)
     }
 }

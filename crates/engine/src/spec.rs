@@ -1,5 +1,5 @@
-//! What a job is asked to do: the request as sent, its defaults, and the check against a log's
-//! capabilities that turns it into a `JobSpec`. Only a `JobSpec` runs.
+//! The spec of a job: the request as sent is checked against the log's capabilities, and its defaults are
+//! filled in. The result is a `JobSpec`.
 //!
 //! Codes of refusals, stable: `invalid_value`, `bound_needs_full_propensities`,
 //! `bound_needs_single_interactions`, `bound_cannot_learn_here`, `learning_needs_features`,
@@ -7,246 +7,43 @@
 //! `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`,
 //! `family_delta_conflict`.
 
-use serde::{Deserialize, Serialize};
+mod types;
 
 use super::bound::{self, Needs};
 use super::error::SpecError;
 use super::log::LogShape;
 use super::policy::PolicyKind;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum JobKind {
-    Learn,
-    Evaluate,
-}
+pub use types::*;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum BoundKind {
-    Auto,
-    LondonSandler,
-    Catoni,
-    Cbb,
-    LogSmoothing,
-    Betting,
-}
-
-impl BoundKind {
-    pub fn name(self) -> &'static str {
-        match self {
-            BoundKind::Auto => "auto",
-            BoundKind::LondonSandler => "london_sandler",
-            BoundKind::Catoni => "catoni",
-            BoundKind::Cbb => "cbb",
-            BoundKind::LogSmoothing => "log_smoothing",
-            BoundKind::Betting => "betting",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum PolicyClass {
-    Lig,
-    MixedLogit,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum PriorKind {
-    LoggingPolicy,
-    Zero,
-    Policy,
-    Split,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct PriorRequest {
-    pub kind: Option<PriorKind>,
-    pub policy_id: Option<String>,
-    /// Share of the contexts that `split` learns on.
-    pub fraction: Option<f64>,
-    /// σ0 of the prior's Gaussian.
-    pub scale: Option<f64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Prior {
-    pub kind: PriorKind,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fraction: Option<f64>,
-    pub scale: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum BaselineKind {
-    Certified,
-    Known,
-    PointEstimate,
-}
-
-/// Where R(π0) comes from. `risk` is in the paper's units, [-1, 0], and goes with `known`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Baseline {
-    pub kind: BaselineKind,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub risk: Option<f64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Candidate {
-    /// Propensities that the log itself carries under this name.
-    Logged { name: String },
-    /// A stored policy.
-    Policy { policy_id: String },
-}
-
-impl Candidate {
-    pub fn label(&self) -> String {
-        match self {
-            Candidate::Logged { name } => format!("logged:{name}"),
-            Candidate::Policy { policy_id } => format!("policy:{policy_id}"),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Preset {
-    Fast,
-    Paper,
-}
-
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct OptimizerRequest {
-    pub preset: Option<Preset>,
-    pub epochs: Option<u64>,
-    pub learning_rate: Option<f64>,
-    pub batch_size: Option<u64>,
-    pub max_seconds: Option<f64>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Optimizer {
-    pub preset: Preset,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub epochs: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub learning_rate: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub batch_size: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_seconds: Option<f64>,
-}
-
-/// Several looks at one dataset that share one δ evenly, announced beforehand.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Family {
-    /// δ of all looks together.
-    pub delta: f64,
-    /// How many looks there may be; each gets `delta`/`looks`.
-    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 10000))]
-    pub looks: u64,
-}
-
-/// The specification as sent, without what belongs to the service (dataset, metadata).
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct SpecRequest {
-    pub kind: Option<JobKind>,
-    pub bound: Option<BoundKind>,
-    pub delta: Option<f64>,
-    /// In place of `delta`.
-    pub family: Option<Family>,
-    pub tau: Option<f64>,
-    pub xi: Option<f64>,
-    pub policy_class: Option<PolicyClass>,
-    pub prior: Option<PriorRequest>,
-    pub baseline: Option<Baseline>,
-    pub candidates: Option<Vec<Candidate>>,
-    pub independent_of_log: Option<bool>,
-    pub min_improvement: Option<f64>,
-    pub optimizer: Option<OptimizerRequest>,
-    #[cfg_attr(feature = "schema", schema(maximum = 9007199254740991i64))]
-    pub seed: Option<u64>,
-}
-
-/// The specification fully resolved. Made by `SpecRequest::resolve` and by reading back what that
-/// stored; never by hand in the service.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct JobSpec {
-    pub kind: JobKind,
-    pub bound: BoundKind,
-    pub delta: f64,
-    /// The family that `delta` is a share of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub family: Option<Family>,
-    pub tau: f64,
-    /// The control variate. Left out, `cbb` takes −½ and `auto` and `betting` choose it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xi: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy_class: Option<PolicyClass>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prior: Option<Prior>,
-    pub baseline: Baseline,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub candidates: Vec<Candidate>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub independent_of_log: Option<bool>,
-    pub min_improvement: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub optimizer: Option<Optimizer>,
-    pub seed: u64,
-}
-
-/// What resolution must know of a stored policy.
+/// What resolution must know about a stored policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyShape {
+    /// The policy's kind.
     pub kind: PolicyKind,
+    /// K.
     pub n_actions: usize,
+    /// p.
     pub dim: usize,
 }
 
-/// What resolution must know of the log and of the policies that a request may name.
+/// What resolution must know about the log and the policies that a request may name.
 pub struct SpecContext<'a> {
+    /// The log.
     pub shape: &'a LogShape,
-    /// The dataset's parametric logging policy, where it has one.
+    /// The dataset's logging policy, if its parameters are known.
     pub logging_policy: Option<PolicyShape>,
+    /// Looks up a stored policy by id.
     pub policy: &'a dyn Fn(&str) -> Option<PolicyShape>,
 }
 
-/// Share of the contexts that `split` learns on, unless the request says otherwise: measured on
-/// FashionMNIST above, on tabular logs of 500 to 5000 rows below.
+/// The default share of the contexts on the learn side. It was chosen on FashionMNIST for large logs, and on
+/// tabular logs of 500 to 5000 rows for small ones.
 fn default_fraction(contexts: u64) -> f64 {
     if contexts >= 10_000 { 0.6 } else { 0.4 }
 }
 
-/// With fewer contexts `auto` does not split: neither part could say anything.
+/// With fewer contexts `auto` does not split, because neither side would have enough of them.
 pub const MIN_SPLIT: u64 = 20;
 
 type Checked<T> = Result<T, SpecError>;
@@ -260,6 +57,10 @@ fn within(field: &str, value: f64, ok: bool, range: &str) -> Checked<f64> {
 }
 
 impl SpecRequest {
+    /// Fills in the defaults and checks the request against the log.
+    ///
+    /// # Errors
+    /// If a value is out of its range, or the log does not support the request.
     pub fn resolve(&self, context: &SpecContext) -> Checked<JobSpec> {
         let kind = self.kind.unwrap_or(match self.candidates {
             Some(_) => JobKind::Evaluate,
@@ -299,7 +100,7 @@ impl SpecRequest {
         let in_range = |field: &str, delta: f64| within(field, delta, delta > 0.0 && delta < 1.0, "(0, 1)");
         match (self.delta, self.family) {
             (Some(_), Some(_)) => {
-                let message = "goes without `family`, whose looks get delta/looks each; send one of the two";
+                let message = "`delta` and `family` are mutually exclusive; each look of a family gets family.delta/family.looks";
                 Err(SpecError::new("family_delta_conflict", "delta", message))
             }
             (None, Some(Family { delta, looks })) => {
@@ -311,10 +112,14 @@ impl SpecRequest {
         }
     }
 
-    /// Certificates are digested and signed as JSON, whose numbers are exact up to 2^53.
+    /// Certificates are digested and signed as JSON, whose integers are exact only up to 2^53.
     fn resolve_seed(&self) -> Checked<u64> {
         let seed = self.seed.unwrap_or(0);
-        if seed < 1 << 53 { Ok(seed) } else { invalid("seed", format!("{seed} is not below 2^53")) }
+        if seed < 1 << 53 {
+            Ok(seed)
+        } else {
+            invalid("seed", format!("{seed} is too large; the maximum is 2^53 − 1"))
+        }
     }
 
     fn resolve_xi(&self, bound: BoundKind, context: &SpecContext) -> Checked<Option<f64>> {
@@ -323,11 +128,11 @@ impl SpecRequest {
         };
         within("xi", xi, (-1.0..=0.0).contains(&xi), "[-1, 0]")?;
         if !matches!(bound, BoundKind::Cbb | BoundKind::Betting) {
-            let message = format!("the bound {} has no control variate; leave xi out", bound.name());
+            let message = format!("the bound {} has no control variate; remove xi", bound.name());
             return Err(SpecError::new("not_for_this_kind", "xi", message));
         }
         if xi < 0.0 && !context.shape.capabilities.full_propensities {
-            let message = "a control variate below 0 needs π0(·|x) for all actions; use xi = 0 with \
+            let message = "a control variate below 0 needs the propensities of all actions; use xi = 0 with \
                            betting, or log `propensities`";
             return Err(SpecError::new("bound_needs_full_propensities", "xi", message));
         }
@@ -338,29 +143,30 @@ impl SpecRequest {
         let baseline =
             self.baseline.clone().unwrap_or(Baseline { kind: BaselineKind::Certified, risk: None });
         match (baseline.kind, baseline.risk) {
-            (BaselineKind::Known, None) => invalid("baseline.risk", "`known` needs the risk that is known"),
+            (BaselineKind::Known, None) => invalid("baseline.risk", "is required for the kind `known`"),
             (BaselineKind::Known, Some(risk)) => {
                 within("baseline.risk", risk, (-1.0..=0.0).contains(&risk), "[-1, 0], the paper's units")?;
                 Ok(baseline)
             }
-            (_, Some(_)) => invalid("baseline.risk", "goes with the kind `known` only"),
+            (_, Some(_)) => invalid("baseline.risk", "is allowed for the kind `known` only"),
             (_, None) => Ok(baseline),
         }
     }
 
     fn resolve_learning(&self, mut spec: JobSpec, context: &SpecContext) -> Checked<JobSpec> {
         if !context.shape.capabilities.features {
-            let message = "learning needs features `x`; without them, log candidates' propensities and \
-                           send kind `evaluate`";
+            let message = "learning needs features `x`, which this log does not have; log the candidates' \
+                           propensities instead and use kind `evaluate`";
             return Err(SpecError::new("learning_needs_features", "kind", message));
         }
         if self.candidates.is_some() || self.independent_of_log.is_some() {
             let field = if self.candidates.is_some() { "candidates" } else { "independent_of_log" };
-            return Err(SpecError::new("not_for_this_kind", field, "goes with kind `evaluate`"));
+            return Err(SpecError::new("not_for_this_kind", field, "is allowed for kind `evaluate` only"));
         }
         spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
         if spec.bound == BoundKind::Auto && spec.policy_class == Some(PolicyClass::MixedLogit) {
-            let message = "`auto` learns LIG policies; name a bound to learn a mixed logit";
+            let message =
+                "`auto` learns LIG policies only; choose another bound to learn a mixed-logit policy";
             return Err(SpecError::new("not_for_this_kind", "policy_class", message));
         }
         spec.prior = Some(self.resolve_prior(spec.bound, context)?);
@@ -382,19 +188,23 @@ impl SpecRequest {
         within("prior.scale", scale, (1e-6..=1e6).contains(&scale), "[1e-6, 1e6]")?;
         match (kind, &sent.policy_id) {
             (PriorKind::Policy, None) => {
-                return Err(SpecError::new("policy_required", "prior.policy_id", "kind `policy` needs it"));
+                return Err(SpecError::new(
+                    "policy_required",
+                    "prior.policy_id",
+                    "is required for the kind `policy`",
+                ));
             }
             (PriorKind::Policy, Some(id)) => check_policy("prior.policy_id", id, true, context)?,
-            (_, Some(_)) => return invalid("prior.policy_id", "goes with the kind `policy` only"),
+            (_, Some(_)) => return invalid("prior.policy_id", "is allowed for the kind `policy` only"),
             (_, None) => {}
         }
         if kind == PriorKind::LoggingPolicy && !parametric {
-            let message = "the dataset has no softmax or LIG logging policy with features; use `split`, or \
-                           attach one with `logging_policy_id` when uploading";
+            let message = "the dataset has no softmax, LIG or mixed-logit logging policy; use `split`, or set \
+                           `logging_policy_id` when you upload the log";
             return Err(SpecError::new("prior_needs_logging_policy", "prior.kind", message));
         }
         if bound == BoundKind::Auto && sent.kind.is_some_and(|kind| kind != PriorKind::Split) {
-            let message = "`auto` is the split; name a bound to learn from another prior";
+            let message = "`auto` always uses the prior `split`; choose another bound to use another prior";
             return Err(SpecError::new("not_for_this_kind", "prior.kind", message));
         }
         let fraction = match (kind, sent.fraction) {
@@ -402,7 +212,7 @@ impl SpecRequest {
                 let f = f.unwrap_or(default_fraction(context.shape.contexts));
                 Some(within("prior.fraction", f, (0.01..=0.99).contains(&f), "[0.01, 0.99]")?)
             }
-            (_, Some(_)) => return invalid("prior.fraction", "goes with the kind `split` only"),
+            (_, Some(_)) => return invalid("prior.fraction", "is allowed for the kind `split` only"),
             (_, None) => None,
         };
         if kind == PriorKind::Split && context.shape.contexts < 2 {
@@ -442,24 +252,24 @@ impl SpecRequest {
             ("optimizer", self.optimizer.is_some()),
         ] {
             if sent {
-                return Err(SpecError::new("not_for_this_kind", field, "goes with kind `learn`"));
+                return Err(SpecError::new("not_for_this_kind", field, "is allowed for kind `learn` only"));
             }
         }
         let candidates = self.candidates.clone().unwrap_or_default();
         if candidates.is_empty() || candidates.len() > 1000 {
-            let message = "name between 1 and 1000 candidates: {\"kind\": \"logged\", \"name\"} or \
-                           {\"kind\": \"policy\", \"policy_id\"}";
+            let message = "must have 1 to 1000 candidates: {\"kind\": \"logged\", \"name\": …} or \
+                           {\"kind\": \"policy\", \"policy_id\": …}";
             return Err(SpecError::new("candidates_required", "candidates", message));
         }
         for (i, candidate) in candidates.iter().enumerate() {
             check_candidate(i, candidate, &spec, context)?;
             if candidates[..i].contains(candidate) {
-                return invalid(&format!("candidates[{i}]"), "is named twice");
+                return invalid(&format!("candidates[{i}]"), "duplicate candidate");
             }
         }
         if self.independent_of_log != Some(true) {
-            let message = "must be true: your word that no candidate was learned from these rows, printed \
-                           on the certificate; where one was, send kind `learn` or other rows";
+            let message = "must be true: your statement, printed on the certificate, that no candidate was \
+                           learned from these rows; if one was, use other rows or kind `learn`";
             return Err(SpecError::new("attestation_required", "independent_of_log", message));
         }
         spec.candidates = candidates;
@@ -468,7 +278,7 @@ impl SpecRequest {
     }
 }
 
-/// Each bound says in its own file what it needs.
+/// What a bound needs of the log, as defined with the bound.
 fn needs(bound: BoundKind) -> Needs {
     match bound {
         BoundKind::LondonSandler => bound::london_sandler::NEEDS,
@@ -482,11 +292,13 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
     let (needs, has) = (needs(bound), &context.shape.capabilities);
     let (name, instead) = (bound.name(), needs.instead);
     if needs.full_propensities && !has.full_propensities {
-        let message = format!("{name} needs π0(·|x) for all actions; use {instead}");
+        let message = format!(
+            "{name} needs the propensities of all actions, which this log does not have; use {instead}"
+        );
         return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
     }
     if needs.single_interactions && has.multiple_interactions {
-        let message = format!("{name} holds only where every context was logged once; use {instead}");
+        let message = format!("{name} is valid only if every context was logged once; use {instead}");
         return Err(SpecError::new("bound_needs_single_interactions", "bound", message));
     }
     Ok(())
@@ -494,18 +306,18 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
 
 fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) -> Checked<()> {
     let Some(policy) = (context.policy)(id) else {
-        return Err(SpecError::new("unknown_policy", field, format!("there is no policy {id}")));
+        return Err(SpecError::new("unknown_policy", field, format!("policy {id} does not exist")));
     };
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {
         let message = format!(
-            "the policy has {} actions and {} features, the dataset {k} and {p}",
+            "the policy has {} actions and {} features, but the dataset has {k} and {p}",
             policy.n_actions, policy.dim
         );
         return Err(SpecError::new("policy_shape_mismatch", field, message));
     }
     if needs_mean && policy.kind == PolicyKind::Uniform {
-        let message = "the uniform policy is no Gaussian; use the prior `zero`, which plays uniformly";
+        let message = "the uniform policy has no parameters to use as a prior; use the prior `zero`, which plays uniformly";
         return Err(SpecError::new("policy_shape_mismatch", field, message));
     }
     Ok(())
@@ -520,12 +332,13 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
             let capabilities = &context.shape.capabilities;
             if !capabilities.candidates.contains(name) {
                 let known = capabilities.candidates.join(", ");
-                let message = format!("the dataset has no candidate {name}; it has: {known}");
+                let message = format!("the dataset has no candidate {name}; its candidates are: {known}");
                 return Err(SpecError::new("unknown_candidate", format!("candidates[{i}].name"), message));
             }
             if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
-                let message = "a logged candidate has only the logged action's probability; this bound needs \
-                               all of them: use auto, log_smoothing or betting with xi = 0, or send a policy";
+                let message = "this bound needs the candidate's probabilities of all actions, but a logged candidate \
+                               has only those of the logged ones; use auto, log_smoothing or betting with \
+                               xi = 0, or send a policy";
                 return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
             }
             Ok(())

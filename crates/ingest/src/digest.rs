@@ -3,7 +3,6 @@
 
 use sha2::{Digest, Sha256};
 
-use guarantor_engine::certificate::hex;
 use guarantor_engine::log::{Outcome, OutcomeKind};
 
 use crate::batch::{LogLayout, LogRows};
@@ -69,7 +68,7 @@ impl LogDigest {
             text(&mut end, name);
         }
         self.hash.update(&end);
-        format!("sha256:{}", hex(&self.hash.finalize()))
+        format!("sha256:{}", hex::encode(&self.hash.finalize()))
     }
 }
 

@@ -10,7 +10,7 @@ use super::dataset::{Examples, Labels, Supervised};
 use super::logging;
 use guarantor_engine::error::Result;
 use guarantor_engine::learn::adam::shuffled;
-use guarantor_engine::log::{Contexts, MemoryLog};
+use guarantor_engine::log::{LoggedContexts, MemoryLog};
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 
 /// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and log with it.
@@ -116,7 +116,7 @@ impl Logger {
         let x = self.x.clone().slice_move(s![..full.nrows(), ..]);
         let cost = |(row, &a): (usize, &u32)| if self.labels.contains(row / m, a) { -1.0 } else { 0.0 };
         let costs = actions.iter().enumerate().map(cost).collect();
-        let log = MemoryLog::of_contexts(Contexts { x, full, interactions: m, actions, costs })?;
+        let log = MemoryLog::of_contexts(LoggedContexts { x, full, interactions: m, actions, costs })?;
         Ok(Bandit { log, logging_policy: self.policy(alpha) })
     }
 

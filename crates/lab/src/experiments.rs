@@ -9,7 +9,7 @@ use super::related::{self, Parts, Principle};
 use super::rows::Row;
 use super::{Bandit, Examples, Logger, Supervised, rewards};
 use guarantor_engine::baseline::mean_cost;
-use guarantor_engine::certificate::Decision;
+use guarantor_engine::certificate::{AutoPolicy, Decision, Evidence};
 use guarantor_engine::control::{Control, TerminationReason};
 use guarantor_engine::error::{EngineError, Result};
 use guarantor_engine::log::{LogSource, Side, Split};
@@ -244,8 +244,8 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         dataset_digest: "",
     };
     let Finished { certificate, evidence } = run(&spec, &inputs, control)?;
-    // The policy refined on the second part has seen it.
-    let unseen = evidence.direct.is_some_and(|direct| direct.policy.is_none());
+    // The refinement was learned on the certify side.
+    let unseen = matches!(evidence, Evidence::Auto { certified: AutoPolicy::Direct, .. });
     let learning = certificate.learning;
     let missing = || EngineError::Log("the certificate came without its policy".into());
     Ok(Promised {
@@ -256,7 +256,7 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         termination: learning.as_ref().map(|l| l.termination),
         numerical_slack: Some(certificate.numerical_slack),
         unseen: learning.and_then(|l| l.split).filter(|_| unseen),
-        policy: evidence.policy.ok_or_else(missing)?,
+        policy: evidence.policy().cloned().ok_or_else(missing)?,
     })
 }
 

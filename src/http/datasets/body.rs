@@ -7,7 +7,6 @@ use futures_util::{Stream, StreamExt};
 use sha2::{Digest, Sha256};
 
 use crate::store::BodyError;
-use guarantor_engine::certificate::hex;
 
 /// A body, or a part of one, on its way.
 pub type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
@@ -56,7 +55,7 @@ impl Passed {
     /// None where it was not asked for.
     pub fn digest(&self) -> Option<String> {
         let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-        hash.map(|hash| hex(&hash.finalize()))
+        hash.map(|hash| hex::encode(&hash.finalize()))
     }
 }
 

@@ -14,6 +14,7 @@ use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{Job, LedgerEntry, LedgerSummary, NewJob};
 use crate::store::repository::Ledger;
+use guarantor_engine::EngineError;
 use guarantor_engine::certificate::{
     Certificate, Document, LedgerPlace, PublicKey, SharedLook, SharedWhy, Signature, SigningKey,
     anytime_event, asked, holds_at_every_n, prior_is_fixed,
@@ -63,6 +64,11 @@ const SAME_EVENT: &str = "SELECT MIN(look) AS look FROM ledger WHERE dataset_id 
 /// A dataset's looks and what they cost, in the last of them.
 const LAST: &str = "SELECT look, spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1";
 
+/// A spec or certificate whose digest cannot be computed.
+fn unnamed(error: EngineError) -> StoreError {
+    StoreError::damaged("a certificate", error)
+}
+
 fn summary(last: Option<SqliteRow>) -> Result<LedgerSummary> {
     match last {
         Some(row) => Ok(LedgerSummary { looks: count(&row, "look")?, spent: row.try_get("spent")? }),
@@ -78,9 +84,15 @@ impl Write {
         certificate: &Certificate,
         key: Option<&SigningKey>,
     ) -> Result<()> {
-        let event = anytime_event(certificate);
+        let event = anytime_event(certificate).map_err(unnamed)?;
         let every_n = event.is_some();
-        let look = Look { job, certificate: Some(certificate), event, asked: asked(&job.spec), every_n };
+        let look = Look {
+            job,
+            certificate: Some(certificate),
+            event,
+            asked: asked(&job.spec).map_err(unnamed)?,
+            every_n,
+        };
         let place = self.place(&look).await?;
         let signature = match key {
             Some(key) => {
@@ -101,7 +113,8 @@ impl Write {
             return Ok(());
         }
         let every_n = self.asks_at_every_n(job.dataset_id, job.dataset_version, &job.spec).await?;
-        let look = Look { job, certificate: None, event: None, asked: asked(&job.spec), every_n };
+        let look =
+            Look { job, certificate: None, event: None, asked: asked(&job.spec).map_err(unnamed)?, every_n };
         let place = self.place(&look).await?;
         self.insert_look(&look, &place, None).await
     }
@@ -258,7 +271,7 @@ impl Write {
         let known =
             sqlx::query("SELECT 1 FROM ledger WHERE dataset_id = $1 AND asked = $2 AND every_n LIMIT 1")
                 .bind(new.dataset_id.to_string())
-                .bind(asked(&new.spec))
+                .bind(asked(&new.spec).map_err(unnamed)?)
                 .fetch_optional(self.connection())
                 .await?;
         Ok(known.is_some())

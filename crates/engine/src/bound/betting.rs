@@ -10,8 +10,8 @@
 
 use super::cbb::smallest;
 use super::{Bound, BoundValue, Needs, Sample, Seen};
-use crate::certificate::Terms;
 use crate::log::Context;
+use crate::terms::Terms;
 
 /// With ξ = 0, nothing; `spec` asks for π0(·|x) where ξ < 0 is named.
 pub const NEEDS: Needs =

@@ -5,8 +5,8 @@
 
 use super::london_sandler::log_penalty;
 use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
-use crate::certificate::Terms;
 use crate::numerics::divergence::bernoulli_inverse;
+use crate::terms::Terms;
 
 /// Its martingale counts rows as independent draws of a context.
 pub const NEEDS: Needs = Needs {

@@ -6,7 +6,7 @@
 //! Needs π0(·|x) for all actions.
 
 use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
-use crate::certificate::Terms;
+use crate::terms::Terms;
 
 /// Bias and second moment are sums over all actions.
 pub const NEEDS: Needs = Needs {

@@ -3,7 +3,7 @@
 //! Needs the logged propensities and contexts that were logged once each.
 
 use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
-use crate::certificate::Terms;
+use crate::terms::Terms;
 
 /// Its martingale counts rows as independent draws of a context.
 pub const NEEDS: Needs = Needs {

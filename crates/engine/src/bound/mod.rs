@@ -8,8 +8,8 @@ pub mod cbb;
 mod given;
 pub mod london_sandler;
 
-use super::certificate::Terms;
 use super::log::Context;
+use super::terms::Terms;
 
 pub use betting::{Betting, Choice, Control as ControlVariate, LAMBDA_POINTS, lambda_grid};
 pub use catoni::Catoni;

@@ -1,13 +1,13 @@
-//! The document that is handed out: the engine's certificate, and beside it, outside of its digest,
-//! what only the service knows. The signature covers all of it.
+//! The document that is handed out: the engine's certificate and, outside of its digest, what only the
+//! service knows. The signature covers all of it.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Certificate, Signature};
 use crate::spec::Family;
 
-/// The certificate and its circumstances. `issued` and `ledger` are absent where the command line
-/// certified without a service, `signature` where nobody signed.
+/// A certificate with its circumstances. `issued` and `ledger` are absent if the command line certified
+/// without a service, and `signature` is absent if nobody signed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = IssuedCertificate))]
@@ -23,7 +23,7 @@ pub struct Document {
     pub signature: Option<Signature>,
 }
 
-/// Which job issued the certificate. Not under the digest: the same inputs give the same digest.
+/// The job that issued the certificate. It is not part of the digest, so equal inputs give equal digests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

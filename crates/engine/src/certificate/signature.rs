@@ -1,6 +1,6 @@
-//! Signatures: Ed25519 (RFC 8032) over the canonical JSON (RFC 8785) of the whole document, ids,
-//! times and place in the ledger included. Only `signature.value` itself is left out, so that no
-//! field can be changed, added or taken away, the key's name neither.
+//! Signatures: Ed25519 (RFC 8032) over the canonical JSON (RFC 8785) of the whole document, including
+//! ids, times and the ledger entry. Only `signature.value` itself is left out, so no field can be changed,
+//! added or removed, not even the name of the key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,55 +12,67 @@ use sha2::{Digest, Sha256};
 use super::Document;
 use crate::error::{EngineError, Result};
 
+/// The name of the signature algorithm.
 pub const ALGORITHM: &str = "ed25519";
 
-/// The DER head of an Ed25519 public key (RFC 8410): what stands before its 32 bytes in a PEM file.
+/// The DER header of an Ed25519 public key (RFC 8410), which precedes its 32 bytes in a PEM file.
 const DER_HEAD: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Integers beyond this are not told apart by canonical JSON, whose numbers are doubles.
+/// Canonical JSON cannot distinguish integers beyond this, because its numbers are doubles.
 const EXACT: u64 = 1 << 53;
 
+/// The signature of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
     /// `ed25519`.
     pub algorithm: String,
-    /// Names the key; `GET /v1/certificates/key` has it.
+    /// The name of the key; `GET /v1/certificates/key` serves the key.
     pub key_id: String,
     /// 64 bytes in base64.
     pub value: String,
 }
 
-/// The secret half. It has no way into a log: its `Debug` names the public half.
+/// The secret half of a key pair. Its `Debug` output names only the public half, so the secret cannot be
+/// logged.
 pub struct SigningKey(ed25519_dalek::SigningKey);
 
+/// The public half of a key pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PublicKey(ed25519_dalek::VerifyingKey);
 
-/// What a document's signature is worth.
+/// The result of checking a document's signature.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignatureState {
+    /// The document was signed by this trusted key.
     Valid { key_id: String },
+    /// The document has no signature.
     Unsigned,
+    /// The signature is not valid, for this reason.
     Invalid(String),
 }
 
 impl SigningKey {
-    /// From 32 secret random bytes.
+    /// A key from 32 secret random bytes.
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         SigningKey(ed25519_dalek::SigningKey::from_bytes(seed))
     }
 
+    /// The 32 secret bytes.
     pub fn seed(&self) -> [u8; 32] {
         self.0.to_bytes()
     }
 
+    /// The public half.
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }
 
-    /// Signs the document as it is, in the place of any signature that it has.
+    /// Signs the document and replaces any signature that it has.
+    ///
+    /// # Errors
+    /// If the document has no canonical form: a number that is not finite, or an integer beyond 2^53.
     pub fn sign(&self, document: &mut Document) -> Result<()> {
         let (algorithm, key_id) = (ALGORITHM.to_owned(), self.public().key_id());
         document.signature = Some(Signature { algorithm, key_id, value: String::new() });
@@ -90,33 +102,36 @@ impl std::fmt::Debug for PublicKey {
 }
 
 impl PublicKey {
+    /// A key from its 32 bytes; None if they are not a usable key.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; 32] = bytes.try_into().ok()?;
         let key = ed25519_dalek::VerifyingKey::from_bytes(bytes).ok()?;
-        // Under a weak key anybody can sign.
+        // Anyone can sign under a weak key.
         (!key.is_weak()).then_some(PublicKey(key))
     }
 
-    /// From base64 of the 32 bytes, or of the DER form, with a PEM file's frame or without.
+    /// A key from the base64 of its 32 bytes or of its DER form, with or without the lines that frame it in a
+    /// PEM file.
     pub fn from_text(text: &str) -> Option<Self> {
         let lines = text.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
         let bytes = BASE64.decode(lines.collect::<String>()).ok()?;
         PublicKey::from_bytes(bytes.strip_prefix(&DER_HEAD).unwrap_or(&bytes))
     }
 
+    /// The 32 bytes in base64.
     pub fn base64(&self) -> String {
         BASE64.encode(self.0.as_bytes())
     }
 
-    /// As other tools read it.
+    /// The key in PEM form, as other tools read it.
     pub fn pem(&self) -> String {
         let der = [&DER_HEAD[..], self.0.as_bytes()].concat();
         format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", BASE64.encode(der))
     }
 
-    /// The first 64 bits of the key's SHA-256: a name, nothing that security rests on.
+    /// The name of the key: the first 64 bits of its SHA-256. Security does not depend on it.
     pub fn key_id(&self) -> String {
-        super::hex(&Sha256::digest(self.0.as_bytes())[..8])
+        hex::encode(&Sha256::digest(self.0.as_bytes())[..8])
     }
 
     fn check(&self, bytes: &[u8], value: &str) -> bool {
@@ -126,7 +141,10 @@ impl PublicKey {
     }
 }
 
-/// What is signed: the canonical form of the document without `signature.value`.
+/// The bytes that are signed: the canonical form of the document without `signature.value`.
+///
+/// # Errors
+/// If the document has no canonical form.
 pub fn signed_bytes(document: &Value) -> Result<Vec<u8>, String> {
     let mut document = document.clone();
     if let Some(Value::Object(signature)) = document.get_mut("signature") {
@@ -141,7 +159,7 @@ fn exact(value: &Value) -> Result<(), String> {
         Value::Number(number) => {
             let size = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
             match size.filter(|&size| size > EXACT) {
-                Some(_) => Err(format!("the integer {number} is larger than canonical JSON can hold")),
+                Some(_) => Err(format!("the integer {number} is too large for canonical JSON")),
                 None => Ok(()),
             }
         }
@@ -151,14 +169,14 @@ fn exact(value: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks a document as it was received against the keys that are trusted.
+/// Checks the signature of a document, as it was received, with the trusted keys.
 pub fn check_signature(document: &Value, trusted: &[PublicKey]) -> SignatureState {
     let invalid = |why: &str| SignatureState::Invalid(why.into());
     let Some(sent) = document.get("signature").filter(|sent| !sent.is_null()) else {
         return SignatureState::Unsigned;
     };
     let Ok(signature) = serde_json::from_value::<Signature>(sent.clone()) else {
-        return invalid("`signature` is not {algorithm, key_id, value}");
+        return invalid("`signature` must have exactly the members algorithm, key_id and value");
     };
     if signature.algorithm != ALGORITHM {
         return invalid("the algorithm is not ed25519");
@@ -168,10 +186,10 @@ pub fn check_signature(document: &Value, trusted: &[PublicKey]) -> SignatureStat
         Err(why) => return SignatureState::Invalid(why),
     };
     let Some(key) = trusted.iter().find(|key| key.key_id() == signature.key_id) else {
-        return SignatureState::Invalid(format!("the key {:?} is not one that is trusted", signature.key_id));
+        return SignatureState::Invalid(format!("the key {:?} is not trusted", signature.key_id));
     };
     match key.check(&bytes, &signature.value) {
         true => SignatureState::Valid { key_id: signature.key_id },
-        false => invalid("the signature is not that of this document by this key"),
+        false => invalid("the signature does not match this document and key"),
     }
 }

@@ -1,7 +1,8 @@
-//! The certificate in words.
+//! The wording of a certificate.
 
-use super::{Certificate, Decision, LedgerPlace, Reason, SharedWhy};
-use crate::certify::{Verdict, split_of};
+use super::{
+    About, AutoPolicy, BoundedQuantity, Certificate, Decision, LedgerPlace, Reason, ReasonCode, SharedWhy,
+};
 use crate::log::OutcomeKind;
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec};
 
@@ -10,38 +11,42 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-pub(super) fn reasons(spec: &JobSpec, verdict: &Verdict) -> Vec<Reason> {
-    let reason = |code: &str, message: String| Reason { code: code.into(), message };
-    let (gi, min) = (verdict.improvement, spec.min_improvement);
-    let mut reasons = vec![match super::decide(spec, verdict) {
+/// Why a certificate with this guaranteed improvement decides as it does.
+pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64) -> Vec<Reason> {
+    let reason = |code: ReasonCode, message: String| Reason { code, message };
+    let min = spec.min_improvement;
+    let mut reasons = vec![match decision {
         Decision::Deploy => reason(
-            "improvement_guaranteed",
-            format!("the guaranteed improvement {gi:.6} exceeds the {min} that was asked for"),
+            ReasonCode::ImprovementGuaranteed,
+            format!("the guaranteed improvement {improvement:.6} exceeds the required {min}"),
         ),
-        Decision::Keep if gi > 1.0 => reason(
-            "guarantee_impossible",
+        Decision::Keep if improvement > 1.0 => reason(
+            ReasonCode::GuaranteeImpossible,
             format!(
-                "the bound promises {gi:.6}, more than any policy can gain: the logged propensities cannot be \
-                 the ones that were played"
+                "the bound guarantees an improvement of {improvement:.6}, more than any policy can gain: the \
+                 logged propensities cannot be those that were played"
             ),
         ),
-        Decision::Keep if gi > 0.0 => reason(
-            "improvement_below_minimum",
-            format!("the guaranteed improvement {gi:.6} does not exceed the {min} that was asked for"),
+        Decision::Keep if improvement > 0.0 => reason(
+            ReasonCode::ImprovementBelowMinimum,
+            format!("the guaranteed improvement {improvement:.6} does not exceed the required {min}"),
         ),
         Decision::Keep => reason(
-            "improvement_not_guaranteed",
-            format!("no improvement can be guaranteed from this log: its bound is {gi:.6}; more rows help"),
+            ReasonCode::ImprovementNotGuaranteed,
+            format!(
+                "no improvement can be guaranteed from this log (the bound is {improvement:.6}); more rows help"
+            ),
         ),
     }];
     if spec.baseline.kind == BaselineKind::PointEstimate {
-        let message = "the baseline is the mean logged cost, taken as exact: this is not a full guarantee";
-        reasons.push(reason("baseline_not_certified", message.into()));
+        let message = "the baseline is the mean logged cost, taken as exact, so this is not a full guarantee";
+        reasons.push(reason(ReasonCode::BaselineNotCertified, message.into()));
     }
     reasons
 }
 
-pub(super) fn statement(certificate: &Certificate) -> String {
+/// The result as a sentence.
+pub fn statement(certificate: &Certificate) -> String {
     let c = certificate;
     let who = match (
         c.spec.kind,
@@ -65,45 +70,47 @@ pub(super) fn statement(certificate: &Certificate) -> String {
         Decision::Deploy => "Deploy it.",
         Decision::Keep => "Keep the logging policy.",
     };
-    let gi = c.guaranteed_improvement;
-    let improvement = if gi > 0.0 {
+    let improvement = c.guaranteed_improvement;
+    let result = if improvement > 0.0 {
         format!(
-            "{who} improves on {baseline} by at least {gi:.6} in risk ({:.6} in your units), and {units}",
+            "{who} improves on {baseline} by at least {improvement:.6} in risk ({:.6} in your units), and {units}",
             c.user_units.guaranteed_improvement
         )
     } else {
         format!(
-            "no improvement of {who} on {baseline} can be guaranteed (its bound is {gi:.6} in risk); {units}"
+            "no improvement of {who} on {baseline} can be guaranteed (the bound is {improvement:.6} in risk), and {units}"
         )
     };
     format!(
-        "With probability at least {} % over the draw of the {} logged rows: {improvement}. {decision}",
+        "With probability at least {}% over the draw of the {} logged rows, {result}. {decision}",
         percent(c.confidence),
         c.dataset.rows
     )
 }
 
-pub(super) fn assumptions(spec: &JobSpec) -> Vec<String> {
+/// The conditions of the guarantee that the service cannot check in full.
+pub fn assumptions(spec: &JobSpec) -> Vec<String> {
     let mut all: Vec<String> = vec![
         "Contexts are independent draws from one distribution, the one that the policy will meet.".into(),
-        "Each logged action was drawn with the logged propensity, given the context alone.".into(),
-        "Costs lie in the stated range and depend on the context and the action alone.".into(),
+        "Each logged action was drawn with its logged propensity, given only the context.".into(),
+        "Costs lie in the stated range and depend only on the context and the action.".into(),
     ];
     if spec.kind == JobKind::Learn {
-        all.push(match split_of(spec) {
+        all.push(match spec.split() {
             Some(_) => {
-                "The split of the contexts depends on the seed and their order of arrival alone.".into()
+                "The split of the contexts depends only on the seed and on their order of arrival.".into()
             }
             None => "The prior does not depend on the logged rows.".into(),
         });
     }
     if spec.bound == BoundKind::Cbb {
-        all.push("π0(·|x) is logged as it was played, for all actions.".into());
+        all.push("The logged propensities π0(·|x) of all actions are those that were played.".into());
     }
     all
 }
 
-pub(super) fn attestations(spec: &JobSpec) -> Vec<String> {
+/// What the caller stated and the guarantee depends on.
+pub fn attestations(spec: &JobSpec) -> Vec<String> {
     let mut all = Vec::new();
     if spec.independent_of_log == Some(true) {
         all.push(
@@ -111,20 +118,42 @@ pub(super) fn attestations(spec: &JobSpec) -> Vec<String> {
         );
     }
     if let (BaselineKind::Known, Some(risk)) = (spec.baseline.kind, spec.baseline.risk) {
-        all.push(format!("The caller states that the logging policy's risk is {risk} (baseline.known)."));
+        all.push(format!("The caller states that the logging policy's risk is {risk} (baseline.risk)."));
     }
     all
 }
 
-/// The place in the ledger in words.
+/// What holds outside of a claim's event, as `delta_accounting` says it.
+pub fn what_holds(about: About, quantity: BoundedQuantity) -> String {
+    let policy = match about {
+        About::Candidate(label) => label,
+        About::Learned | About::Auto(_) => "π",
+        About::LoggingPolicy => "π0",
+    };
+    let inequality = match quantity {
+        BoundedQuantity::Risk => format!("R({policy}) is not above its bound"),
+        BoundedQuantity::Improvement => format!("R({policy}) − R(π0) is not above its bound"),
+        BoundedQuantity::BaselineRisk => format!("R({policy}) is not below its bound"),
+    };
+    match about {
+        About::Auto(AutoPolicy::Direct) => format!("{inequality} (π learned on the learn side)"),
+        About::Auto(AutoPolicy::Refined) => format!("{inequality} (π refined on the certify side)"),
+        About::Learned | About::Candidate(_) | About::LoggingPolicy => inequality,
+    }
+}
+
+/// A ledger entry as a sentence.
 pub(super) fn ledger(place: &LedgerPlace) -> String {
     let look = place.look;
     let free = match place.shares {
         Some(shared) if shared.why == SharedWhy::Repeat => {
-            format!(" It is the certificate of look {} again and costs nothing.", shared.look)
+            format!(" It repeats the certificate of look {} and costs nothing.", shared.look)
         }
         Some(shared) if shared.why == SharedWhy::Asked => {
-            format!(" It asks what look {} asked of the same rows, and costs nothing.", shared.look)
+            format!(
+                " It asks the same question about the same rows as look {} and costs nothing.",
+                shared.look
+            )
         }
         Some(shared) => format!(
             " It rests on the same event as look {}, which holds at every number of rows at once, and costs \
@@ -139,7 +168,7 @@ pub(super) fn ledger(place: &LedgerPlace) -> String {
     };
     format!(
         "Look {look} at these rows.{free}{family} All looks so far hold together with probability at least \
-         {} %, as long as none was asked for because of what another had found.",
+         {}%, provided that none was requested because of what another had shown.",
         percent(place.family_wise_confidence)
     )
 }

@@ -1,12 +1,12 @@
-//! JSON without a second meaning: of two members with one name readers take the first or the last,
-//! so a document that has them says different things to different people. Here it says nothing.
+//! JSON without ambiguity. If an object has two members of the same name, some readers use the first and
+//! some the last, so the document means different things to different readers. Here it is rejected.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A JSON value none of whose objects names a member twice.
+/// A JSON value in which no object has two members of the same name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StrictJson(pub Value);
 
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for Reader {
     }
 }
 
-/// A field of `sent` that reading it did not keep, by its path: nothing vouches for what it says.
+/// The path of a field of `sent` that `kept` does not have. Nothing vouches for such a field.
 pub fn extra_field(sent: &Value, kept: &Value) -> Option<String> {
     extra(sent, kept, String::new())
 }
@@ -85,7 +85,7 @@ fn extra(sent: &Value, kept: &Value, path: String) -> Option<String> {
             let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             match kept.get(name) {
                 Some(kept) => extra(value, kept, path),
-                // An absent number may be written as null.
+                // An absent value may be written as null.
                 None => (!value.is_null()).then_some(path),
             }
         }),

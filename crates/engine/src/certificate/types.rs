@@ -1,24 +1,57 @@
-//! The certificate's fields. Names are the API's; the order is the order that people read in.
+//! The fields of a certificate, named as in the API and in the order in which people read them.
 
 use serde::{Deserialize, Serialize};
 
+use super::evidence::AutoPolicy;
 use crate::control::TerminationReason;
-use crate::cost_model::ScoreCalibration;
+use crate::digest::digest_of;
+use crate::error::Result;
 use crate::log::{Outcome, Split};
-use crate::policy::{PolicyKind, PolicyParams};
+use crate::policy::PolicyKind;
 use crate::spec::{BaselineKind, JobSpec};
+use crate::terms::Terms;
 
+/// The name of the document format.
 pub const FORMAT: &str = "guarantor.certificate/1";
 
+/// The version of the statistical method of this release. Only certificates of this method can be
+/// recomputed. It changes whenever the same log and spec could give other numbers.
+pub const METHOD: u32 = 2;
+
+/// The method of certificates that do not name theirs: those issued before the field existed.
+const FIRST_METHOD: u32 = 1;
+
+fn first_method() -> u32 {
+    FIRST_METHOD
+}
+
+/// An absent `method` must stay absent, or the digest and the signature would change.
+fn is_first_method(method: &u32) -> bool {
+    *method == FIRST_METHOD
+}
+
+/// The first release that can recompute certificates of a method; None if the method is unknown.
+pub fn release_of_method(method: u32) -> Option<&'static str> {
+    match method {
+        FIRST_METHOD => Some("0.1"),
+        METHOD => Some("0.2"),
+        _ => None,
+    }
+}
+
+/// What a certificate recommends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
+    /// The guaranteed improvement exceeds `min_improvement`.
     Deploy,
+    /// Keep the logging policy.
     Keep,
 }
 
 impl Decision {
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Decision::Deploy => "deploy",
@@ -27,117 +60,176 @@ impl Decision {
     }
 }
 
+/// Why a certificate decided as it did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reason {
-    pub code: String,
+    pub code: ReasonCode,
+    /// The reason as a sentence.
     pub message: String,
 }
 
-/// R(π0) in the paper's units.
+/// The stable code of a reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ReasonCode {
+    /// Deploy: the guaranteed improvement exceeds `min_improvement`.
+    ImprovementGuaranteed,
+    /// Keep: the guaranteed improvement is positive, but not above `min_improvement`.
+    ImprovementBelowMinimum,
+    /// Keep: no improvement can be guaranteed.
+    ImprovementNotGuaranteed,
+    /// Keep: the bound exceeds what any policy can gain, so the logged propensities must be wrong.
+    GuaranteeImpossible,
+    /// The baseline is an estimate, so this is not a full guarantee.
+    BaselineNotCertified,
+}
+
+impl ReasonCode {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReasonCode::ImprovementGuaranteed => "improvement_guaranteed",
+            ReasonCode::ImprovementBelowMinimum => "improvement_below_minimum",
+            ReasonCode::ImprovementNotGuaranteed => "improvement_not_guaranteed",
+            ReasonCode::GuaranteeImpossible => "guarantee_impossible",
+            ReasonCode::BaselineNotCertified => "baseline_not_certified",
+        }
+    }
+}
+
+/// R(π0), the risk of the logging policy, in the paper's units.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BaselineRisk {
     pub kind: BaselineKind,
-    /// The mean logged cost, or the caller's number when `known`.
+    /// The mean logged cost, or the caller's number if the kind is `known`.
     pub estimate: f64,
-    /// None where the improvement is bounded directly and no separate bound on R(π0) was drawn.
+    /// None if the improvement is bounded directly, without a separate bound on R(π0).
     pub lower_bound: Option<f64>,
 }
 
-/// The numbers in the units of the dataset's outcome. Improvements are positive when better.
+/// The results in the units of the dataset's outcome. Improvements are positive when better.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct UserUnits {
     pub outcome: Outcome,
-    /// Worst expected outcome of the certified policy: an upper bound on cost, a lower one on reward.
+    /// The worst expected outcome of the certified policy: an upper bound on a cost, a lower bound on a
+    /// reward.
     pub guaranteed_outcome: f64,
     pub guaranteed_improvement: f64,
+    /// The baseline's expected outcome.
     pub baseline_outcome: f64,
 }
 
-/// One probabilistic event that the certificate relies on, with its terms, so that a reader can add
-/// them up. `value` bounds `quantity` from above (below for `baseline_risk`), slack not yet added.
+/// One claim that the certificate relies on, with every term of its bound, so that a reader can add them
+/// up. `value` bounds `quantity` from above (from below for `baseline_risk`), before numerical slack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BoundRecord {
-    /// Names the event in `delta_accounting`.
+    /// Names the claim's event in `delta_accounting`.
     pub event: String,
-    /// `risk`, `improvement` (R(π) − R(π0)) or `baseline_risk`.
-    pub quantity: String,
-    /// The candidate it speaks of, or `learned`.
+    pub quantity: BoundedQuantity,
+    /// The candidate that the claim is about, `learned`, or `logging_policy`.
     pub subject: String,
-    /// The bound's name.
+    /// The name of the bound.
     pub bound: String,
     pub value: f64,
+    /// The claim's share of δ.
     pub delta: f64,
     pub terms: Terms,
-    /// Whether the certificate's numbers rest on it.
+    /// Whether the certificate's results rest on this claim.
     pub used: bool,
 }
 
-/// Every term that entered a bound; those that a bound does not have are absent.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+/// What a claim bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Terms {
-    /// Rows that the bound saw.
-    pub n: u64,
-    pub contexts: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub empirical_risk: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kl: Option<f64>,
-    /// What is paid for confidence besides KL, in nats: ln(N/δ), ln(2√n/δ), …
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub penalty: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bias: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub second_moment: Option<f64>,
-    /// S_λ, the sum of ln(1 − λz).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub log_sum: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lambda: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub xi: Option<f64>,
-    /// Present where a cost model stands in place of ξ; its largest −ĉ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_model_max: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tau: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kappa: Option<u8>,
-    /// How many choices were minimised over on these rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub grid_size: Option<u64>,
-    pub numerical_slack: f64,
+#[serde(rename_all = "snake_case")]
+pub enum BoundedQuantity {
+    /// R(π).
+    Risk,
+    /// R(π) − R(π0).
+    Improvement,
+    /// R(π0).
+    BaselineRisk,
 }
 
-/// A part of δ.
+impl BoundedQuantity {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            BoundedQuantity::Risk => "risk",
+            BoundedQuantity::Improvement => "improvement",
+            BoundedQuantity::BaselineRisk => "baseline_risk",
+        }
+    }
+}
+
+/// The policy that a claim is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About<'a> {
+    /// The policy learned with a named bound.
+    Learned,
+    /// One of the two policies of `auto`.
+    Auto(AutoPolicy),
+    /// A candidate, by its label.
+    Candidate(&'a str),
+    /// The logging policy.
+    LoggingPolicy,
+}
+
+impl About<'_> {
+    /// The event of a claim about this policy, as `delta_accounting` names it.
+    pub fn event(self, quantity: BoundedQuantity) -> String {
+        let quantity = quantity.name();
+        match self {
+            About::Learned => quantity.into(),
+            About::Auto(policy) => format!("{quantity}:{}", policy.name()),
+            About::Candidate(label) => format!("{quantity}:{label}"),
+            About::LoggingPolicy => "baseline".into(),
+        }
+    }
+
+    /// The policy as `BoundRecord::subject` names it.
+    pub fn subject(self) -> String {
+        match self {
+            About::Learned | About::Auto(_) => "learned".into(),
+            About::Candidate(label) => label.into(),
+            About::LoggingPolicy => "logging_policy".into(),
+        }
+    }
+}
+
+/// The share of δ of one event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DeltaShare {
+    /// The name of the event.
     pub event: String,
     pub share: f64,
+    /// What holds outside of the event, as a sentence.
     pub what: String,
 }
 
-/// A candidate's own numbers (kind `evaluate`).
+/// The results of one candidate (kind `evaluate`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CandidateResult {
+    /// `policy:` and the policy's id, or `logged:` and the name in the log.
     pub candidate: String,
-    /// Digest of the policy's parameters, or of nothing where the log carries the candidate.
+    /// Digest of the policy's parameters; absent if the log carries the candidate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_digest: Option<String>,
     pub decision: Decision,
     pub guaranteed_risk: f64,
     pub guaranteed_improvement: f64,
-    /// The plain importance-weighted estimate, no guarantee.
+    /// The importance-weighted estimate of the risk, without a guarantee.
     pub estimated_risk: f64,
 }
 
+/// The dataset that a certificate was computed from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DatasetRecord {
@@ -149,6 +241,7 @@ pub struct DatasetRecord {
     pub dim: usize,
 }
 
+/// The learned policy that a certificate is about.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PolicyRecord {
@@ -158,7 +251,7 @@ pub struct PolicyRecord {
     pub dim: usize,
 }
 
-/// How the policy was found. It matters to nobody's guarantee, only to repeating it.
+/// How the policy was learned. The guarantee does not depend on it; repeating the job does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LearningRecord {
@@ -170,10 +263,16 @@ pub struct LearningRecord {
     pub choices: Vec<String>,
 }
 
+/// A certificate: the decision, the guaranteed numbers and every term that they were computed from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Certificate {
     pub format: String,
+    /// The version of the statistical method; absent in certificates of method 1. Certificates of
+    /// another method keep their digest and signature, but this release cannot recompute them.
+    #[serde(default = "first_method", skip_serializing_if = "is_first_method")]
+    pub method: u32,
+    /// The result as a sentence.
     pub statement: String,
     pub decision: Decision,
     pub reasons: Vec<Reason>,
@@ -181,84 +280,49 @@ pub struct Certificate {
     pub guaranteed_risk: f64,
     /// Lower bound on R(π0) − R(π), slack included.
     pub guaranteed_improvement: f64,
+    /// The improvement that the spec requires for `deploy`.
     pub min_improvement: f64,
     /// 1 − δ.
     pub confidence: f64,
+    /// A bound on the numerical error, already taken off the guaranteed numbers.
     pub numerical_slack: f64,
     pub baseline_risk: BaselineRisk,
     pub user_units: UserUnits,
     /// Empty for kind `learn`.
     pub candidates: Vec<CandidateResult>,
+    /// One entry per claim.
     pub bounds: Vec<BoundRecord>,
+    /// One entry per event; the shares sum to δ.
     pub delta_accounting: Vec<DeltaShare>,
     pub dataset: DatasetRecord,
+    /// The learned policy (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyRecord>,
+    /// Digest of the prior's parameters (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior_digest: Option<String>,
+    /// Digest of the cost model, if one was used as control variate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_model_digest: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<LearningRecord>,
+    /// The conditions of the guarantee that the service cannot check in full.
     pub assumptions: Vec<String>,
+    /// What the caller stated and the guarantee depends on.
     pub attestations: Vec<String>,
     pub engine_version: String,
     pub seed: u64,
     pub spec: JobSpec,
-    /// SHA-256 over the canonical form of everything above.
+    /// SHA-256 of the canonical form of all other fields.
     pub digest: String,
 }
 
-/// What a certificate was computed from besides the log: stored with the job, named in the
-/// certificate by digest, and all that `verify` needs to compute it again.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Evidence {
-    /// The learned policy (kind `learn`): the one that the certificate speaks of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicyParams>,
-    /// The prior's Gaussian, on the features of the policy that it is the prior of.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prior: Option<PriorEvidence>,
-    /// `auto`: the policy of the first part, certified as given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub direct: Option<DirectEvidence>,
-    /// `auto`: the policy refined on the second part, where it is not the one above.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refined: Option<PolicyParams>,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PriorEvidence {
-    pub mean: Vec<Vec<f64>>,
-    pub scale: f64,
-}
-
-/// What the first part of a split fixed for the second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct DirectEvidence {
-    /// None where it is `Evidence::policy`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicyParams>,
-    /// How the policy's scores are read as costs; None without π0(·|x).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub calibration: Option<ScoreCalibration>,
-    pub tau: f64,
-    pub improvement_lambda: f64,
-    pub risk_lambda: f64,
-}
-
-/// One line of what `verify` looked at.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Check {
-    pub name: String,
-    pub ok: bool,
-    pub detail: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Verification {
-    pub valid: bool,
-    pub checks: Vec<Check>,
+impl Certificate {
+    /// The digest of everything but the digest itself.
+    ///
+    /// # Errors
+    /// If a number of the certificate is not finite.
+    pub fn content_digest(&self) -> Result<String> {
+        digest_of(&Certificate { digest: String::new(), ..self.clone() })
+    }
 }

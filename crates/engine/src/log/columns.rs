@@ -1,37 +1,48 @@
-//! Whole columns in memory, and the checks that make them a log.
+//! A log as columns in memory, and its checks.
 
 use super::outcome::Outcome;
 use crate::error::RowError;
 
-/// A log as columns. Row numbers in errors are 1-based positions in these columns.
+/// A log as columns. Errors count rows from 1.
 #[derive(Debug, Clone, Default)]
 pub struct Columns {
+    /// K, the number of actions.
     pub n_actions: usize,
+    /// p, the number of features.
     pub dim: usize,
-    /// Rows × p, row-major.
+    /// The features: rows × p, row-major.
     pub x: Vec<f32>,
+    /// The logged action of each row.
     pub actions: Vec<u32>,
-    /// In [-1, 0]: already mapped by `outcome`.
+    /// The cost of each row, in [-1, 0]: already mapped by `outcome`.
     pub costs: Vec<f64>,
+    /// π0(a|x) of the logged action of each row.
     pub propensities: Vec<f64>,
-    /// Rows × K, row-major.
+    /// π0(·|x): rows × K, row-major.
     pub full: Option<Vec<f64>>,
-    /// Row → any number that rows of one context share.
+    /// The context of each row: any number that the rows of one context have in common.
     pub contexts: Option<Vec<u64>>,
+    /// Each logged candidate by name, with its π(a|x) of the logged action of each row.
     pub candidates: Vec<(String, Vec<f64>)>,
+    /// The kind and range of the caller's outcomes.
     pub outcome: Outcome,
 }
 
-/// How far a row's π0(·|x) may sum from 1, and how far it may disagree with the logged propensity.
+/// How far the sum of a row's π0(·|x) may be from 1.
 pub const SUM_TOLERANCE: f64 = 1e-3;
+/// How far a row's π0(·|x) may differ, relatively, from the logged propensity.
 pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
 
 impl Columns {
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.actions.len()
     }
 
-    /// The first thing that is wrong, if anything is.
+    /// Checks all columns.
+    ///
+    /// # Errors
+    /// The first fault.
     pub fn check(&self) -> Result<(), RowError> {
         let n = self.rows();
         let lengths = [
@@ -41,7 +52,7 @@ impl Columns {
         ];
         for (field, got, want) in lengths {
             if got != want {
-                return Err(fault(0, field, format!("has {got} values, not {want}")));
+                return Err(fault(0, field, format!("has {got} values; expected {want}")));
             }
         }
         if n == 0 {
@@ -55,12 +66,12 @@ impl Columns {
             || self.contexts.as_ref().is_some_and(|c| c.len() != n)
             || self.candidates.iter().any(|(_, c)| c.len() != n)
         {
-            return Err(fault(0, "columns", "optional columns differ in length".into()));
+            return Err(fault(0, "columns", "an optional column does not have one entry per row".into()));
         }
         (0..n).try_for_each(|i| self.check_row(i))
     }
 
-    /// Probabilities logged as f32 sum to 1 only nearly; those that were played did exactly.
+    /// Scales every π0(·|x) to sum to 1: probabilities that were logged as f32 do so only nearly.
     pub fn normalise(&mut self) {
         for pi in self.full.iter_mut().flat_map(|f| f.chunks_exact_mut(self.n_actions)) {
             let total: f64 = pi.iter().sum();
@@ -100,11 +111,15 @@ impl Columns {
     }
 }
 
-/// Whether two rows of one context may have had the same π0(·|x).
+/// Whether two rows of one context can have had the same π0(·|x), up to rounding.
 pub fn agree(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= AGREEMENT_TOLERANCE * a.max(*b))
 }
 
+/// Checks π0(·|x) of a row against the logged action and its propensity.
+///
+/// # Errors
+/// If an entry is not a probability, they do not sum to 1, or the logged propensity differs.
 pub fn check_full(row: usize, full: &[f64], action: usize, propensity: f64) -> Result<(), RowError> {
     if let Some(a) = full.iter().position(|&q| !(0.0..=1.0 + SUM_TOLERANCE).contains(&q)) {
         let message = format!("{} is not a probability", full[a]);

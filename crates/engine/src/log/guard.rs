@@ -1,7 +1,7 @@
-//! A log that must not change while a job runs. A certificate's passes must all read the rows that were
-//! there when the job began, whose digest was checked, or their sums do not belong together. A split's
-//! learning must too: what it makes of the first part is certified as if it were independent of the
-//! second. Other learning may see what it will, for a bound from a fixed prior holds for any policy.
+//! A log that must not change while a job runs. All passes of a certificate must read the rows that were
+//! there when the job began and whose digest was checked; otherwise their sums do not belong together. The
+//! same goes for the learning of a split, because its policy is certified as independent of the certify
+//! side. Other learning is not guarded: a bound from a fixed prior holds for any policy.
 
 use rayon::prelude::*;
 
@@ -9,13 +9,17 @@ use super::{Chunk, LogShape, LogSource};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
 
+/// A log that reports an error once a chunk differs from what it was at the start.
 pub struct Guarded<'a> {
     log: &'a dyn LogSource,
     prints: Vec<u64>,
 }
 
 impl<'a> Guarded<'a> {
-    /// Walks the log once and takes a fingerprint of every chunk.
+    /// Reads the log once and takes a fingerprint of every chunk.
+    ///
+    /// # Errors
+    /// If the log cannot be read, has another number of rows than it should, or the job is canceled.
     pub fn new(log: &'a dyn LogSource, control: &Control) -> Result<Self> {
         let print = |index: usize| {
             control.check()?;
@@ -26,7 +30,7 @@ impl<'a> Guarded<'a> {
         let taken = (0..log.chunks()).into_par_iter().map(print).collect::<Result<Vec<_>>>()?;
         let rows: u64 = taken.iter().map(|(_, rows)| rows).sum();
         if rows != log.shape().rows {
-            let message = format!("{rows} rows were read, {} were expected", log.shape().rows);
+            let message = format!("{rows} rows were read, but {} were expected", log.shape().rows);
             return Err(EngineError::Log(message));
         }
         Ok(Guarded { log, prints: taken.into_iter().map(|(print, _)| print).collect() })
@@ -51,10 +55,10 @@ impl LogSource for Guarded<'_> {
     }
 }
 
-/// Odd, so that multiplying loses nothing: one changed number always changes the sum of its lane.
+/// Odd, so multiplication is invertible, and one changed number always changes the sum of its lane.
 const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Four sums side by side, because a multiplication takes longer than the memory does.
+/// Four independent sums, because one chain of multiplications would be slower than memory.
 struct Print([u64; 4]);
 
 impl Print {
@@ -89,8 +93,8 @@ impl Print {
     }
 }
 
-/// Not against malice, for who can change a running process' memory needs no collisions: against
-/// disks, memory and mistakes.
+/// Detects faults of disks and memory, and mistakes. It is no protection against attackers: whoever can change
+/// the memory of a running process needs no collision.
 fn fingerprint(chunk: &Chunk) -> u64 {
     let mut print = Print([1, 2, 3, 4]);
     print.add_all([chunk.contexts(), chunk.rows(), chunk.x.len()].into_iter().map(|n| n as u64));

@@ -1,4 +1,4 @@
-//! The log in memory: contexts once, rows grouped by context in order of first appearance.
+//! A log in memory: each context once, with its rows grouped, in order of first appearance.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,11 +8,11 @@ use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
 use super::columns::{agree, check_full};
 use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
 use crate::error::{EngineError, Result, RowError};
-use crate::policy::PolicyParams;
 
+/// A log in memory.
 pub struct MemoryLog {
     shape: LogShape,
-    /// Shared where several logs are of the same contexts.
+    /// Shared if several logs have the same contexts.
     x: ArcArray2<f32>,
     ordinals: Vec<u64>,
     offsets: Vec<u32>,
@@ -24,26 +24,30 @@ pub struct MemoryLog {
     candidates: Vec<Vec<f64>>,
 }
 
-/// Contexts that were each logged m times, under a policy that is known in full.
-pub struct Contexts {
-    /// Contexts × p.
+/// Contexts that were each logged m times, by a policy that is known for all actions.
+pub struct LoggedContexts {
+    /// The features: contexts × p.
     pub x: ArcArray2<f32>,
     /// π0(·|x): contexts × K.
     pub full: Array2<f64>,
-    /// m.
+    /// m, the number of interactions per context.
     pub interactions: usize,
-    /// m a context, contexts in order.
+    /// The logged actions, m per context, in the order of the contexts.
     pub actions: Vec<u32>,
-    /// In [-1, 0].
+    /// Their costs, in [-1, 0].
     pub costs: Vec<f64>,
 }
 
 impl MemoryLog {
+    /// The log of these columns.
+    ///
+    /// # Errors
+    /// If a column is invalid, or rows of one context differ in their features or propensities.
     pub fn new(mut columns: Columns) -> Result<Self> {
         columns.check()?;
         columns.normalise();
         let groups = columns.contexts.as_ref().map(|c| group(c));
-        // Without repeated contexts nothing moves: the feature matrix is the caller's own memory.
+        // Without repeated contexts nothing is copied: the feature matrix is the caller's own memory.
         match groups {
             Some(groups) if groups.len() < columns.rows() => Self::grouped(columns, &groups),
             _ => Ok(Self::ungrouped(columns)),
@@ -101,16 +105,20 @@ impl MemoryLog {
         })
     }
 
-    /// The log of contexts that were all logged equally often; their features are not copied.
-    pub fn of_contexts(contexts: Contexts) -> Result<Self> {
-        let Contexts { x, full, interactions: m, actions, costs } = contexts;
+    /// The log of contexts that were all logged equally often. Their features are not copied.
+    ///
+    /// # Errors
+    /// If the arrays do not fit together, or a number is out of its range.
+    pub fn of_contexts(contexts: LoggedContexts) -> Result<Self> {
+        let LoggedContexts { x, full, interactions: m, actions, costs } = contexts;
         let (n, k) = full.dim();
         let rows = n.checked_mul(m).filter(|&rows| (1..u32::MAX as usize).contains(&rows));
         let fits = rows == Some(actions.len()) && rows == Some(costs.len()) && x.nrows() == n;
         if !fits || !x.is_standard_layout() || k < 2 || actions.iter().any(|&a| a as usize >= k) {
             let (rows, costs) = (actions.len(), costs.len());
-            let message =
-                format!("{rows} actions and {costs} costs are no log of {n} contexts × {m}, K = {k}");
+            let message = format!(
+                "{rows} actions and {costs} costs do not fit {n} contexts × {m} interactions with K = {k}"
+            );
             return Err(EngineError::Log(message));
         }
         let taken = actions.iter().enumerate().map(|(row, &a)| full[(row / m, a as usize)]).collect();
@@ -143,13 +151,20 @@ impl MemoryLog {
         Ok(log)
     }
 
-    /// Fills π0(·|x) from the policy that logged, and checks it against the logged propensities.
-    pub fn with_logging_policy(mut self, policy: &PolicyParams) -> Result<Self> {
+    /// Fills π0(·|x) with what `logging_policy` gives for a matrix of contexts, and checks it against the
+    /// logged propensities.
+    ///
+    /// # Errors
+    /// If `logging_policy` fails, or a row's logged propensity is not the one that it gives.
+    pub fn with_full_propensities(
+        mut self,
+        logging_policy: impl Fn(ArrayView2<f32>) -> Result<Array2<f64>>,
+    ) -> Result<Self> {
         let k = self.shape.n_actions;
         let mut full = Array2::zeros((self.ordinals.len(), k));
         for index in 0..self.chunks() {
             let (from, to) = self.bounds(index);
-            let pi = policy.propensities(self.x.slice(ndarray::s![from..to, ..]))?;
+            let pi = logging_policy(self.x.slice(ndarray::s![from..to, ..]))?;
             full.slice_mut(ndarray::s![from..to, ..]).assign(&pi);
         }
         for c in 0..self.ordinals.len() {
@@ -165,6 +180,7 @@ impl MemoryLog {
         Ok(self)
     }
 
+    /// The features: contexts × p.
     pub fn x(&self) -> ArrayView2<'_, f32> {
         self.x.view()
     }
@@ -219,7 +235,7 @@ fn shape_of(columns: &Columns, contexts: usize) -> LogShape {
 }
 
 fn matrix<T>(rows: usize, columns: usize, values: Vec<T>) -> Array2<T> {
-    Array2::from_shape_vec((rows, columns), values).expect("lengths were checked")
+    Array2::from_shape_vec((rows, columns), values).expect("the lengths were checked")
 }
 
 /// The rows of each context, contexts by first appearance.
@@ -236,7 +252,7 @@ fn group(contexts: &[u64]) -> Vec<Vec<u32>> {
     groups
 }
 
-/// Rows of one context must have the same features and, π0 being a function of them, the same π0.
+/// Rows of one context must have the same features, and so the same π0(·|x).
 fn same_context(columns: &Columns, first: usize, row: usize) -> Result<(), RowError> {
     let (p, k) = (columns.dim, columns.n_actions);
     let fault = |field: &str| RowError {

@@ -1,10 +1,9 @@
-//! The log of the deployed policy, as the core sees it: contexts, each with one or more logged
-//! interactions, walked in fixed chunks behind one small trait, so that a source may hold them in
-//! memory or read them from disk.
+//! The log as the engine sees it: contexts, each with one or more logged interactions, read in chunks of
+//! fixed size through one small trait, so that a source can hold them in memory or read them from disk.
 //!
-//! Everything that is computed from a log is a sum over its rows, weighted by 1/m_i where m_i is
-//! the number of interactions of the row's context. A source therefore need not keep a context's
-//! rows together: it may show them as several entries with the same ordinal, each with its weights.
+//! Everything that is computed from a log is a sum over its rows with weights 1/m_i, where m_i is the
+//! number of interactions of the row's context. So a source need not keep the rows of a context together:
+//! it can show them as several entries with the same ordinal, each with its weights.
 
 mod columns;
 mod guard;
@@ -21,47 +20,54 @@ use super::error::{EngineError, Result};
 
 pub use columns::{AGREEMENT_TOLERANCE, Columns, SUM_TOLERANCE, agree, check_full};
 pub use guard::Guarded;
-pub use memory::{Contexts, MemoryLog};
+pub use memory::{LoggedContexts, MemoryLog};
 pub use outcome::{Outcome, OutcomeKind};
 pub use part::{PartLog, Side, Split};
 
-/// What a log can support; jobs are checked against it before they run.
+/// What a log supports. Jobs are checked against it before they run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Capabilities {
+    /// Whether rows have features `x`.
     pub features: bool,
+    /// Whether rows have π0(·|x) for all actions.
     pub full_propensities: bool,
+    /// Whether a context was logged more than once.
     pub multiple_interactions: bool,
+    /// The names of the candidates that the log carries.
     pub candidates: Vec<String>,
 }
 
+/// The sizes of a log, its outcome and its capabilities.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogShape {
     /// n, the number of logged interactions.
     pub rows: u64,
-    /// n_c, the number of contexts; equal to `rows` when every context was logged once.
+    /// n_c, the number of contexts; equal to `rows` if every context was logged once.
     pub contexts: u64,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
-    /// p; 0 when the log has no features.
+    /// p, the number of features; 0 if the log has none.
     pub dim: usize,
     pub outcome: Outcome,
     pub capabilities: Capabilities,
 }
 
-/// A run of contexts with their interactions. Rows of entry `c` are `offsets[c]..offsets[c+1]`.
+/// A range of contexts with their interactions. The rows of entry `c` are `offsets[c]..offsets[c+1]`.
 pub struct Chunk<'a> {
-    /// Contexts × p.
+    /// The features: contexts × p.
     pub x: CowArray<'a, f32, Ix2>,
-    /// The context's place in the log, by first appearance; what the split hashes.
+    /// The position of each context in the log, by first appearance. The split hashes it.
     pub ordinals: Cow<'a, [u64]>,
+    /// The first row of each context, and the number of rows at the end.
     pub offsets: Cow<'a, [u32]>,
+    /// The logged action of each row.
     pub actions: Cow<'a, [u32]>,
-    /// In [-1, 0].
+    /// The cost of each row, in [-1, 0].
     pub costs: Cow<'a, [f64]>,
-    /// π0(a|x) of the logged action.
+    /// π0(a|x) of the logged action of each row.
     pub propensities: Cow<'a, [f64]>,
-    /// 1/m_i, a row.
+    /// 1/m_i of each row.
     pub weights: Cow<'a, [f64]>,
     /// π0(·|x): contexts × K.
     pub full: Option<CowArray<'a, f64, Ix2>>,
@@ -69,19 +75,27 @@ pub struct Chunk<'a> {
     pub candidates: Vec<Cow<'a, [f64]>>,
 }
 
-/// One context of a chunk.
+/// One context of a chunk, with one element per interaction.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
+    /// The logged actions.
     pub actions: &'a [u32],
+    /// Their costs, in [-1, 0].
     pub costs: &'a [f64],
+    /// π0(a|x) of the logged actions.
     pub propensities: &'a [f64],
+    /// 1/m_i.
     pub weights: &'a [f64],
+    /// π0(·|x), one element per action.
     pub full: Option<&'a [f64]>,
 }
 
 impl Chunk<'_> {
-    /// Whether what a source handed over is still a piece of the log that was checked at the door:
-    /// shapes that fit and numbers in their ranges. A learned layer could swallow a NaN unseen.
+    /// Checks that the chunk still belongs to the log that was checked on upload: its arrays have the right
+    /// shapes, and its numbers are in their ranges. Otherwise a learned layer could hide a NaN.
+    ///
+    /// # Errors
+    /// If a shape or a number is wrong.
     pub fn check(&self, shape: &LogShape) -> Result<()> {
         let (contexts, rows) = (self.contexts(), self.rows());
         let shapes = self.x.dim() == (contexts, shape.dim)
@@ -105,22 +119,26 @@ impl Chunk<'_> {
         match (shapes, ranges) {
             (true, true) => Ok(()),
             (false, _) => Err(EngineError::Log("a chunk does not have the log's shape".into())),
-            (_, false) => Err(EngineError::Log("a chunk holds a number out of its range".into())),
+            (_, false) => Err(EngineError::Log("a number in a chunk is out of its range".into())),
         }
     }
 
+    /// The number of entries.
     pub fn contexts(&self) -> usize {
         self.ordinals.len()
     }
 
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.actions.len()
     }
 
+    /// The rows of entry `c`.
     pub fn rows_of(&self, c: usize) -> std::ops::Range<usize> {
         self.offsets[c] as usize..self.offsets[c + 1] as usize
     }
 
+    /// Entry `c`.
     pub fn context(&self, c: usize) -> Context<'_> {
         let rows = self.rows_of(c);
         Context {
@@ -133,22 +151,28 @@ impl Chunk<'_> {
     }
 }
 
-/// Looks at all of them, without a branch for each: every pass over a log asks.
+/// Without a branch per element, because every pass over a log calls it.
 fn all_finite(x: ArrayView1<f32>) -> bool {
     x.iter().fold(true, |so_far, value| so_far & value.is_finite())
 }
 
+/// A log that can be read chunk by chunk.
 pub trait LogSource: Sync {
+    /// The sizes of the log, its outcome and its capabilities.
     fn shape(&self) -> &LogShape;
 
+    /// The number of chunks.
     fn chunks(&self) -> usize;
 
-    /// Must give the same rows in the same order each time it is asked.
+    /// One chunk. Every call must return the same rows in the same order.
+    ///
+    /// # Errors
+    /// If the chunk cannot be read.
     fn chunk(&self, index: usize) -> Result<Chunk<'_>>;
 }
 
-/// Contexts a chunk: a function of p alone, so that sums have one order whatever the machine, and
-/// small enough for a chunk's features to stay in a core's cache between the two matrix products.
+/// The number of contexts per chunk. It depends only on p, so sums have the same order on every machine, and
+/// it is small enough for a chunk's features to stay in a core's cache between the two matrix products.
 pub fn chunk_contexts(dim: usize) -> usize {
     (98_304 / dim.max(1)).clamp(64, 1024)
 }

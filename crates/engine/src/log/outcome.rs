@@ -1,16 +1,19 @@
-//! The affine map between what users measure and the paper's cost in [-1, 0].
+//! The affine map between the caller's outcomes and the paper's costs in [-1, 0] (docs/math.md#setting).
 
 use serde::{Deserialize, Serialize};
 
+/// Whether less or more of an outcome is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OutcomeKind {
+    /// Less is better.
     Cost,
+    /// More is better.
     Reward,
 }
 
-/// What the rows' outcome is and the range that it must lie in.
+/// The kind of a log's outcomes, and the range in which each must lie.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Outcome {
@@ -26,21 +29,24 @@ impl Default for Outcome {
 }
 
 impl Outcome {
+    /// A reward in [0, 1].
     pub fn reward() -> Self {
         Outcome { kind: OutcomeKind::Reward, min: 0.0, max: 1.0 }
     }
 
-    /// None when the range is empty or not finite.
+    /// An outcome in a range; None if the range is empty or not finite.
     pub fn new(kind: OutcomeKind, min: f64, max: f64) -> Option<Self> {
         let valid = min.is_finite() && max.is_finite() && min < max && (max - min).is_finite();
         valid.then_some(Outcome { kind, min, max })
     }
 
+    /// Whether a value lies in the range.
     pub fn contains(&self, value: f64) -> bool {
         value >= self.min && value <= self.max
     }
 
-    /// User units → the paper's cost. The result is in [-1, 0] for a value in range, despite rounding.
+    /// Maps a value in the caller's units to a cost. A value in the range gives a cost in [-1, 0], whatever the
+    /// rounding.
     pub fn to_cost(&self, value: f64) -> f64 {
         let width = self.max - self.min;
         let cost = match self.kind {
@@ -51,7 +57,7 @@ impl Outcome {
         cost.clamp(-1.0, 0.0) + 0.0
     }
 
-    /// A risk in the paper's units → the expected outcome in the user's.
+    /// Maps a risk in the paper's units to the expected outcome in the caller's.
     pub fn risk_to_user(&self, risk: f64) -> f64 {
         let width = self.max - self.min;
         match self.kind {
@@ -60,8 +66,8 @@ impl Outcome {
         }
     }
 
-    /// An improvement (a difference of risks, positive is better) → the same in the user's units,
-    /// still positive when better: lower cost or higher reward.
+    /// Maps an improvement in the paper's units to the caller's. A positive number is better in both: a lower
+    /// cost or a higher reward.
     pub fn improvement_to_user(&self, improvement: f64) -> f64 {
         improvement * (self.max - self.min)
     }

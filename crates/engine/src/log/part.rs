@@ -1,6 +1,6 @@
-//! The split: contexts divided in two by a seeded hash of their ordinal. The part that a context
-//! falls in must not depend on anything in the row, or the second part would no longer be a sample
-//! of the same distribution; an ordinal also keeps its part when rows are appended.
+//! The split: contexts are divided by a seeded hash of their ordinal (docs/math.md#split). The side of a
+//! context must not depend on anything in its rows. Otherwise the certify side would not be a sample of the
+//! same distribution. A context also keeps its side when rows are appended.
 
 use std::borrow::Cow;
 
@@ -10,30 +10,33 @@ use serde::{Deserialize, Serialize};
 use super::{Chunk, LogShape, LogSource};
 use crate::error::{EngineError, Result};
 
+/// The division of the contexts into a learn side and a certify side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Split {
     pub seed: u64,
-    /// Share of the contexts on the learning side.
+    /// Share of the contexts on the learn side.
     pub fraction: f64,
 }
 
+/// One side of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Where anything goes, because the bound never sees it.
+    /// Anything can be learned from it, because the bound never sees it.
     Learn,
-    /// The rows of the bound.
+    /// The bound is computed on it.
     Certify,
 }
 
 impl Split {
+    /// The side of the context with this ordinal.
     pub fn side(&self, ordinal: u64) -> Side {
         let unit = (mix(self.seed, ordinal) >> 11) as f64 / (1u64 << 53) as f64;
         if unit < self.fraction { Side::Learn } else { Side::Certify }
     }
 }
 
-/// SplitMix64's finaliser over (seed, ordinal).
+/// SplitMix64's finalizer over (seed, ordinal).
 fn mix(seed: u64, ordinal: u64) -> u64 {
     let mut h = seed
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -46,7 +49,7 @@ fn mix(seed: u64, ordinal: u64) -> u64 {
     h
 }
 
-/// One side of a split of another log, gathered chunk by chunk: the features are never copied whole.
+/// One side of a split of another log. It is gathered chunk by chunk, so the features are never all copied.
 pub struct PartLog<'a> {
     log: &'a dyn LogSource,
     split: Split,
@@ -55,7 +58,10 @@ pub struct PartLog<'a> {
 }
 
 impl<'a> PartLog<'a> {
-    /// Fails when the side is empty.
+    /// One side of a log.
+    ///
+    /// # Errors
+    /// If the log cannot be read, or the side is empty.
     pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
         let mut shape = log.shape().clone();
         (shape.rows, shape.contexts) = (0, 0);
@@ -70,12 +76,12 @@ impl<'a> PartLog<'a> {
                 weight += chunk.weights[rows].iter().sum::<f64>();
             }
         }
-        // A part would not notice by itself that rows are missing from the whole.
+        // Later passes over one side would not notice rows that are missing from the log.
         if seen != log.shape().rows {
-            let message = format!("{seen} rows were read, {} were expected", log.shape().rows);
+            let message = format!("{seen} rows were read, but {} were expected", log.shape().rows);
             return Err(EngineError::Log(message));
         }
-        // Weights are 1/m_i, so they count the contexts even where a source shows one in pieces.
+        // Weights are 1/m_i, so their sum is the number of contexts even if a source shows one in pieces.
         shape.contexts = weight.round() as u64;
         shape.capabilities.multiple_interactions = shape.contexts < shape.rows;
         if shape.rows == 0 {

@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
-use crate::certificate::digest_of;
+use crate::digest::digest_of;
 use crate::error::{EngineError, Result, SpecError};
 use crate::numerics::product;
 
@@ -151,7 +151,11 @@ impl PolicyParams {
         Array2::from_shape_vec((mean.len(), self.n_actions()), flat).ok()
     }
 
-    pub fn digest(&self) -> String {
+    /// The digest of the parameters.
+    ///
+    /// # Errors
+    /// If a parameter is not finite.
+    pub fn digest(&self) -> Result<String> {
         digest_of(self)
     }
 

@@ -5,7 +5,6 @@
 use guarantor_engine::bound::{
     Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
 };
-use guarantor_engine::certificate::Terms;
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
@@ -13,6 +12,7 @@ use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::numerics::divergence;
 use guarantor_engine::policy::{Lig, Policy, PolicyParams, Scratch};
 use guarantor_engine::spec::PolicyClass;
+use guarantor_engine::terms::Terms;
 use serde_json::Value;
 
 /// What the project promises of its goldens; never to be loosened.

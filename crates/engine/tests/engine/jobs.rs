@@ -1,9 +1,11 @@
-//! Whole jobs through the core's one door.
+//! Whole jobs through the engine's entry point.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guarantor_engine::certificate::{Certificate, Decision, Words};
+use guarantor_engine::certificate::{
+    AutoPolicy, Certificate, CheckCode, Decision, Evidence, METHOD, check_digest,
+};
 use guarantor_engine::control::{Control, Progress, TerminationReason, unattended};
 use guarantor_engine::error::EngineError;
 use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, MemoryLog};
@@ -12,6 +14,7 @@ use guarantor_engine::spec::{
     Baseline, BaselineKind, BoundKind, Candidate, JobSpec, OptimizerRequest, PolicyShape, Preset, PriorKind,
     PriorRequest, SpecContext, SpecRequest,
 };
+use guarantor_engine::verify::{Wording, verify_unsupported};
 use guarantor_engine::{Finished, Inputs, Result, run, verify};
 
 const BOUNDS: [BoundKind; 6] = [
@@ -110,14 +113,14 @@ fn policy(id: &str) -> Candidate {
     Candidate::Policy { policy_id: id.into() }
 }
 
-/// What every certificate must be, whatever it decides.
+/// Checks what must hold for every certificate, whatever it decides.
 fn check_sound(certificate: &Certificate) {
     let c = certificate;
     let total: f64 = c.delta_accounting.iter().map(|s| s.share).sum();
     assert!((total - c.spec.delta).abs() < 1e-12, "{:?}", c.delta_accounting);
-    assert_eq!(c.digest, c.content_digest());
+    assert_eq!(c.digest, c.content_digest().unwrap());
     assert!(c.guaranteed_risk.is_finite() && c.guaranteed_improvement.is_finite());
-    // No policy can gain more than 1; a bound that says so speaks of broken propensities.
+    // No policy can gain more than 1. A bound above 1 shows that the propensities are wrong.
     let plausible = c.guaranteed_improvement <= 1.0;
     assert_eq!(c.decision == Decision::Deploy, plausible && c.guaranteed_improvement > c.min_improvement);
     assert!(c.bounds.iter().any(|b| b.used), "no bound is used");
@@ -139,9 +142,14 @@ fn every_bound_learns_from_every_prior_and_verifies() {
             with_inputs(&log, |inputs| {
                 let finished = run(&spec, inputs, &unattended()).unwrap();
                 check_sound(&finished.certificate);
-                let again =
-                    verify(&finished.certificate, Words::Compared, &finished.evidence, inputs, &unattended())
-                        .unwrap();
+                let again = verify(
+                    &finished.certificate,
+                    Wording::Compared,
+                    &finished.evidence,
+                    inputs,
+                    &unattended(),
+                )
+                .unwrap();
                 assert!(again.valid, "{bound:?} {prior:?}: {:?}", again.checks);
             });
         }
@@ -195,56 +203,111 @@ fn a_changed_digit_is_caught() {
     let finished = start(&log, &SpecRequest::default()).unwrap();
     let verified = |certificate: &Certificate, evidence| {
         with_inputs(&log, |inputs| {
-            verify(certificate, Words::Compared, evidence, inputs, &unattended()).unwrap().valid
+            verify(certificate, Wording::Compared, evidence, inputs, &unattended()).unwrap().valid
         })
     };
     assert!(verified(&finished.certificate, &finished.evidence));
     let mut forged = finished.certificate.clone();
     forged.guaranteed_improvement += 1e-6;
     assert!(!verified(&forged, &finished.evidence));
-    // Even where the forger computes the digest anew.
-    forged.digest = forged.content_digest();
+    // Also if the forger recomputes the digest.
+    forged.digest = forged.content_digest().unwrap();
     assert!(!verified(&forged, &finished.evidence));
-    let mut evidence = finished.evidence.clone();
-    if let Some(PolicyParams::Lig { mean, .. }) = &mut evidence.policy {
-        mean[0][0] += 0.5;
-    }
+    let Evidence::Auto { policies, certified } = &finished.evidence else { panic!("not `auto`") };
+    let mut changed = policies.clone();
+    let policy = match certified {
+        AutoPolicy::Direct => &mut changed.direct.policy,
+        AutoPolicy::Refined => &mut changed.refined,
+    };
+    let PolicyParams::Lig { mean, .. } = policy else { panic!("`auto` learns LIG policies") };
+    mean[0][0] += 0.5;
+    let evidence = Evidence::Auto { policies: changed, certified: *certified };
     assert!(!verified(&finished.certificate, &evidence));
+    // The other policy's evidence is not evidence for this one.
+    let other = match certified {
+        AutoPolicy::Direct => AutoPolicy::Refined,
+        AutoPolicy::Refined => AutoPolicy::Direct,
+    };
+    let evidence = Evidence::Auto { policies: policies.clone(), certified: other };
+    assert!(!verified(&finished.certificate, &evidence));
+    assert!(!verified(&finished.certificate, &Evidence::Candidates));
     let mut moved = finished.certificate.clone();
     moved.dataset.digest = "sha256:other".into();
-    moved.digest = moved.content_digest();
+    moved.digest = moved.content_digest().unwrap();
     assert!(!verified(&moved, &finished.evidence));
 }
 
 #[test]
-fn another_release_keeps_what_an_earlier_one_certified() {
+fn a_certificate_of_another_release_with_the_same_method_verifies() {
     let log = log(500);
     let finished = start(&log, &SpecRequest::default()).unwrap();
-    let verified = |mut certificate: Certificate, words: Words| {
+    let verified = |mut certificate: Certificate, wording: Wording| {
         certificate.engine_version = "0.0.1".into();
-        certificate.digest = certificate.content_digest();
+        certificate.digest = certificate.content_digest().unwrap();
         let again = with_inputs(&log, |inputs| {
-            verify(&certificate, words, &finished.evidence, inputs, &unattended()).unwrap()
+            verify(&certificate, wording, &finished.evidence, inputs, &unattended()).unwrap()
         });
         let note = again.checks.iter().find(|check| check.name == "engine_version").unwrap();
         assert!(note.ok && note.detail.contains("0.0.1"), "{note:?}");
         again.valid
     };
     let issued = finished.certificate.clone();
-    assert!(verified(issued.clone(), Words::Compared) && verified(issued.clone(), Words::Vouched));
-    // Its words stand where something vouches for them, and only there; its numbers never do.
+    assert!(verified(issued.clone(), Wording::Compared) && verified(issued.clone(), Wording::Vouched));
+    // Its wording is accepted only if something vouches for it. Its numbers are always compared.
     let mut worded = issued.clone();
-    worded.statement = "The same, said otherwise.".into();
-    assert!(!verified(worded.clone(), Words::Compared) && verified(worded, Words::Vouched));
+    worded.statement = "The same in other words.".into();
+    worded.reasons[0].message = "Another reason in words.".into();
+    worded.delta_accounting[0].what = "Another explanation.".into();
+    assert!(!verified(worded.clone(), Wording::Compared) && verified(worded, Wording::Vouched));
     let mut better = issued;
     better.guaranteed_improvement += 1e-6;
-    assert!(!verified(better.clone(), Words::Compared) && !verified(better, Words::Vouched));
+    assert!(!verified(better.clone(), Wording::Compared) && !verified(better, Wording::Vouched));
+}
+
+#[test]
+fn a_certificate_of_another_method_keeps_its_digest_but_is_not_recomputed() {
+    let log = log(300);
+    let finished = start(&log, &SpecRequest::default()).unwrap();
+    let json = serde_json::to_value(&finished.certificate).unwrap();
+    assert_eq!(json["method"], METHOD);
+    // As an earlier release wrote it: without the field, which stays absent.
+    let mut old = finished.certificate.clone();
+    old.method = 1;
+    old.digest = old.content_digest().unwrap();
+    let mut written = serde_json::to_value(&old).unwrap();
+    assert_eq!(written.get("method"), None);
+    let read: Certificate = serde_json::from_value(written.clone()).unwrap();
+    assert_eq!(read, old);
+    assert_eq!(serde_json::to_value(&read).unwrap(), written);
+    for (method, release) in [(1, "release 0.1 can"), (3, "a newer release is needed")] {
+        let mut other = old.clone();
+        other.method = method;
+        other.digest = other.content_digest().unwrap();
+        for wording in [Wording::Compared, Wording::Vouched] {
+            let verification = with_inputs(&log, |inputs| {
+                verify(&other, wording, &finished.evidence, inputs, &unattended()).unwrap()
+            });
+            assert!(!verification.valid);
+            let failed: Vec<_> = verification.checks.iter().filter(|check| !check.ok).collect();
+            let [failed] = &failed[..] else { panic!("{failed:?}") };
+            assert_eq!(failed.name, "recomputation");
+            assert_eq!(failed.code, Some(CheckCode::MethodNotSupported));
+            assert!(failed.detail.contains(release), "{}", failed.detail);
+        }
+        assert!(!verify_unsupported(&other).unwrap().valid);
+    }
+    assert!(verify_unsupported(&finished.certificate).is_none());
+    // Removing the field does not make an old certificate out of a new one.
+    written = json;
+    written.as_object_mut().unwrap().remove("method");
+    let stripped: Certificate = serde_json::from_value(written).unwrap();
+    assert!(!check_digest(&stripped).ok);
 }
 
 #[test]
 fn learning_never_ends_above_its_prior() {
     let log = log(300);
-    // A prior that is already the best and a bound that cannot afford to move.
+    // The prior is already the best policy, and moving away from it costs more than it gains.
     for bound in BOUNDS.into_iter().filter(|b| *b != BoundKind::Auto) {
         let baseline = Some(Baseline { kind: BaselineKind::PointEstimate, risk: None });
         let mut request = SpecRequest { baseline, ..learn(bound, Some(PriorKind::Policy)) };
@@ -298,9 +361,9 @@ fn progress_grows_and_cancellation_ends_the_job() {
     assert_eq!(ended.unwrap_err(), EngineError::Cancelled);
 }
 
-/// Ordinary inputs at the edge: a certificate each, and never a deploy that the log cannot carry.
+/// Extreme but valid inputs: each gives a certificate, and none deploys without evidence.
 #[test]
-fn degenerate_logs_are_ordinary() {
+fn degenerate_logs_get_certificates() {
     let edit = |n: usize, f: &dyn Fn(&mut Columns)| {
         let mut c = columns(n, true);
         f(&mut c);
@@ -338,7 +401,7 @@ fn degenerate_logs_are_ordinary() {
         ] {
             let certificate = start(log, &request).unwrap_or_else(|e| panic!("{name}: {e}")).certificate;
             check_sound(&certificate);
-            // Nothing can be gained in these; in the others a deploy is rare but within δ.
+            // Nothing can be gained in these logs. In the others, a deploy is rare but within δ.
             if ["one row", "five rows", "costs 0", "one context"].contains(name) {
                 assert_eq!(certificate.decision, Decision::Keep, "{name}");
             }
@@ -347,7 +410,7 @@ fn degenerate_logs_are_ordinary() {
 }
 
 #[test]
-fn repeated_contexts_and_missing_propensities_are_said() {
+fn repeated_contexts_and_missing_propensities_are_reported() {
     let mut c = columns(900, false);
     c.contexts = Some((0..900).map(|i| i / 3).collect());
     for i in 0..900 {

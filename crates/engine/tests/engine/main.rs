@@ -2,4 +2,5 @@
 
 mod golden;
 mod jobs;
+mod modules;
 mod properties;

@@ -1,4 +1,4 @@
-//! Every bound as something that makes a claim about a policy on a drawn log.
+//! The claims that each bound makes about a policy on a simulated log.
 
 use guarantor_engine::Result;
 use guarantor_engine::baseline::{lower_bound, mean_cost};
@@ -17,19 +17,19 @@ use ndarray::Array2;
 use super::harness::{Claim, DELTA};
 use super::world::{ACTIONS, Drawn, World};
 
-/// Clipping at 1/K, the project's default.
+/// Clipping at 1/K, the default.
 pub const TAU: f64 = 1.0 / ACTIONS as f64;
 
-/// Constants that the betting bounds choose among where π0(·|x) is known.
+/// The constants that the betting bounds choose from if π0(·|x) is known.
 const XIS: &[f64] = &[0.0, -0.5];
 
-/// Passes of learning: enough to overfit logs of some hundred rows.
+/// Epochs of learning: enough to overfit logs of a few hundred rows.
 const EPOCHS: u64 = 10;
 
-/// A λ near the best one for logs of a hundred rows, fixed before they are seen.
+/// A λ near the best one for logs of a hundred rows, fixed before they are drawn.
 const LAMBDA: f64 = 0.15;
 
-/// A bound with the name that it is counted under; κ says whether R(π) or R(π) − R(π0) is bounded.
+/// A bound with the name under which it is counted. κ says whether R(π) or R(π) − R(π0) is bounded.
 pub struct Named {
     pub name: &'static str,
     pub kappa: u8,
@@ -44,7 +44,7 @@ fn named(name: &'static str, kappa: u8, bound: impl Bound + 'static) -> Named {
     Named { name, kappa, bound: Box::new(bound) }
 }
 
-/// All bounds that such a log allows, each at confidence 1 − δ.
+/// All bounds that this log supports, each at confidence 1 − δ.
 pub fn bounds(drawn: &Drawn, log: &MemoryLog) -> Vec<Named> {
     let (sample, tau, delta) = (sample(log), TAU, DELTA);
     let capabilities = &log.shape().capabilities;
@@ -80,8 +80,8 @@ pub fn uniform_prior(world: &World) -> Gaussian {
     Gaussian { mean: Array2::zeros((world.x.ncols(), ACTIONS)), scale: 1.0 }
 }
 
-/// Minimises a bound on the log; with a `kl_weight` below 1 it overfits. Where learning fails the prior
-/// stands for what was learned, for bounds hold of any policy; `learning_never_fails` counts that.
+/// Minimizes a bound on the log; with a `kl_weight` below 1 it overfits. If learning fails, the prior is used
+/// instead, because bounds hold for any policy; `learning_never_fails` counts the failures.
 pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Gaussian {
     try_learn(log, bound, prior, kl_weight).unwrap_or_else(|_| prior.clone())
 }
@@ -103,11 +103,11 @@ pub fn truth(world: &World, policy: &PolicyParams, kappa: u8) -> f64 {
     world.risk(policy) - f64::from(kappa) * world.baseline_risk()
 }
 
-/// Each bound claims of the policy that minimises it on the same rows: allowed, for its KL is paid.
+/// The claim of each bound about the policy that minimizes it on the same rows, with KL paid.
 pub fn learned_claims(world: &World, drawn: &Drawn) -> Vec<Claim> {
     let (log, prior) = (drawn.log(), uniform_prior(world));
     let claim = |n: &Named| {
-        let q = try_learn(&log, &*n.bound, &prior, 1.0).expect("learning works where KL is paid");
+        let q = try_learn(&log, &*n.bound, &prior, 1.0).expect("learning works if KL is paid");
         let policy = q.policy(PolicyClass::Lig);
         let bound = value(&log, &policy, &*n.bound, q.kl(&prior));
         Claim { name: n.name, bound, truth: truth(world, &policy, n.kappa) }
@@ -115,7 +115,7 @@ pub fn learned_claims(world: &World, drawn: &Drawn) -> Vec<Claim> {
     bounds(drawn, &log).iter().map(claim).collect()
 }
 
-/// Each bound claims of a policy that knows nothing of the rows: P = Q.
+/// The claim of each bound about a policy that does not depend on the rows: P = Q.
 pub fn fixed_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<Claim> {
     let log = drawn.log();
     let claim = |n: &Named| {
@@ -125,7 +125,7 @@ pub fn fixed_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<
     bounds(drawn, &log).iter().map(claim).collect()
 }
 
-/// The form for given policies: over its grids, and at one choice, where it is sharpest.
+/// The claims of the bound for given policies: on its grids, and at a single choice, where it is tightest.
 pub fn given_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<Claim> {
     let (log, full) = (drawn.log(), world.full_propensities);
     let betting = |kappa: u8, xis: &[f64]| Betting::new(sample(&log), kappa, xis, TAU, DELTA);
@@ -145,8 +145,8 @@ pub fn given_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<
     claims.into_iter().map(claim).collect()
 }
 
-/// A betting bound at one λ: nothing is minimised over, so all that it pays is ln(1/δ), and it is as
-/// sharp as this family gets.
+/// A betting bound at one λ. Nothing is minimized, so it pays ln(1/δ) only, and no bound of this family is
+/// tighter.
 pub fn one_bet(mut betting: Betting) -> Betting {
     let distance = |lambda: f64| (lambda / LAMBDA).ln().abs();
     let nearest = betting.choices.iter().min_by(|a, b| distance(a.lambda).total_cmp(&distance(b.lambda)));
@@ -154,8 +154,8 @@ pub fn one_bet(mut betting: Betting) -> Betting {
     betting
 }
 
-/// The doubly robust form with a cost model that is wrong: what it costs is tightness, never truth. At
-/// the larger λ the model must be shrunk to keep z in range.
+/// The claims of the doubly robust form with a wrong cost model, which makes bounds looser but not invalid. At
+/// the larger λ, the model must be shrunk to keep z in its range.
 pub fn modelled_claims(
     world: &World,
     drawn: &Drawn,
@@ -188,7 +188,7 @@ pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> 
     given.betting.value_and_gradient(&statistics(log, policy, &given), 0.0).value
 }
 
-/// The certified baseline bounds R(π0) from below, so −R(π0) from above.
+/// The claim of the certified baseline: a lower bound on R(π0), so an upper bound on −R(π0).
 pub fn baseline_claim(world: &World, log: &MemoryLog) -> Claim {
     let mean = mean_cost(log, &unattended()).expect("a mean");
     let bound = -lower_bound(mean, sample(log).contexts, DELTA);

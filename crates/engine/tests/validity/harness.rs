@@ -1,19 +1,19 @@
-//! Counting violated claims. A claim is an upper bound on a number whose truth is known; a valid
-//! bound at confidence 1 − δ is violated in at most a share δ of independent logs, so the count is
-//! dominated by a binomial, and its exact tail says whether what was seen can be luck.
+//! Counting violated claims. A claim is an upper bound on a number whose true value is known. A valid bound
+//! at confidence 1 − δ is violated in a share of at most δ of independent logs, so the count is dominated by a
+//! binomial variable, and its exact tail says whether the count can be chance.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-/// δ of the simulated certificates. Large, so that a bound that is wrong has room to show it.
+/// δ of the simulated certificates. It is large, so that a wrong bound is violated often enough to be seen.
 pub const DELTA: f64 = 0.2;
 
-/// Below this probability a count of violations is no luck. Some hundred tests at this level raise a
-/// false alarm with probability at most 1 %, and seeds are fixed, so that it would have been seen.
+/// A count of violations below this probability is not chance. A hundred tests at this level raise a false
+/// alarm with probability at most 1%, and seeds are fixed, so the result does not vary.
 pub const IMPLAUSIBLE: f64 = 1e-4;
 
-/// "truth ≤ bound", by name.
+/// The claim "truth ≤ bound", with a name.
 pub struct Claim {
     pub name: &'static str,
     pub bound: f64,
@@ -21,14 +21,14 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Several claims made with one δ: none of these differences truth − bound is above 0.
+    /// Several claims that share one δ: none of these differences truth − bound is above 0.
     pub fn that_none_exceeds(name: &'static str, excesses: impl IntoIterator<Item = f64>) -> Claim {
         let worst = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
         let truth = excesses.into_iter().fold(f64::NEG_INFINITY, worst);
         Claim { name, bound: 0.0, truth }
     }
 
-    /// What is not a number protects nobody: it counts as violated.
+    /// NaN counts as violated.
     fn is_violated(&self) -> bool {
         self.bound.is_nan() || self.truth.is_nan() || self.truth > self.bound
     }
@@ -39,7 +39,7 @@ pub struct Tally {
     pub name: &'static str,
     pub trials: u64,
     pub violations: u64,
-    /// Of bound − truth over the trials: how far from vacuous the bound was.
+    /// The mean of bound − truth over the trials: how loose the bound was.
     pub mean_margin: f64,
 }
 
@@ -64,8 +64,8 @@ pub fn binomial_tail(at_least: u64, trials: u64, p: f64) -> f64 {
     (at_least..=trials).map(term).sum()
 }
 
-/// Runs independent trials, each with its own seeded generator, and counts by name of claim. Every
-/// trial must make the same claims in the same order.
+/// Runs independent trials, each with its own seeded generator, and counts violations by claim. Every trial
+/// must make the same claims in the same order.
 pub fn simulate<F>(trials: u64, seed: u64, trial: F) -> Vec<Tally>
 where
     F: Fn(&mut ChaCha8Rng) -> Vec<Claim> + Sync,
@@ -79,7 +79,7 @@ where
     let tally = |i: usize| {
         let name = all[0][i].name;
         let claims = || all.iter().map(|claims| &claims[i]);
-        assert!(claims().all(|c| c.name == name), "claims come in one order");
+        assert!(claims().all(|c| c.name == name), "every trial must make the same claims in the same order");
         let violations = claims().filter(|c| c.is_violated()).count() as u64;
         let mean_margin = claims().map(|c| c.bound - c.truth).sum::<f64>() / trials as f64;
         Tally { name, trials, violations, mean_margin }
@@ -98,9 +98,9 @@ pub fn assert_valid(tallies: &[Tally]) {
     }
 }
 
-/// For what is known to be wrong: the harness must see it.
+/// For bounds that are known to be wrong: the harness must detect them.
 pub fn assert_flagged(tallies: &[Tally]) {
     for tally in tallies {
-        assert!(!tally.is_plausible(), "a broken bound went unseen: {tally:?}");
+        assert!(!tally.is_plausible(), "a broken bound was not detected: {tally:?}");
     }
 }

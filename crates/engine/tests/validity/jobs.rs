@@ -1,5 +1,5 @@
-//! Whole jobs as makers of claims: a request is resolved and run, and its certificate is held to the
-//! truth. A certificate says several things at once with one δ, so it is violated when any is untrue.
+//! The claims of whole jobs: a request is resolved and run, and its certificate is compared with the truth. A
+//! certificate makes several claims with one δ, so it is violated if any of them is false.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +24,12 @@ pub fn run_job(
     let shape_of = |p: &PolicyParams| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() };
     let find = |id: &str| policies.get(id).map(shape_of);
     let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &find };
-    let spec = request.resolve(&context).expect("a request that this log allows");
+    let spec = request.resolve(&context).expect("a request that this log supports");
     let inputs = Inputs { log, logging_policy: None, policies, dataset_version: 1, dataset_digest: "drawn" };
     run(&spec, &inputs, &unattended()).expect("a job on a sound log ends in a certificate")
 }
 
-/// Kind `learn` by `bound`, all else left to the defaults.
+/// Kind `learn` with `bound`; everything else has its default.
 pub fn learning(bound: BoundKind, seed: u64) -> SpecRequest {
     SpecRequest { bound: Some(bound), delta: Some(DELTA), seed: Some(seed), ..SpecRequest::default() }
 }
@@ -40,24 +40,24 @@ pub fn learning_from_zero(bound: BoundKind) -> SpecRequest {
     SpecRequest { prior: Some(prior), ..learning(bound, 0) }
 }
 
-/// How far a policy's true risk and improvement exceed what was guaranteed of it; 0 or less is true.
+/// By how much a policy's true risk and improvement violate what was guaranteed; 0 or less if they do not.
 pub fn excess(world: &World, policy: &PolicyParams, risk: f64, improvement: f64) -> f64 {
     let true_risk = world.risk(policy);
     let true_improvement = world.baseline_risk() - true_risk;
-    // f64::max would drop a NaN; the sum keeps it, and NaN counts as violated.
+    // f64::max would drop a NaN. The sum keeps it, and NaN counts as violated.
     let (a, b) = (true_risk - risk, improvement - true_improvement);
     if (a + b).is_nan() { f64::NAN } else { a.max(b) }
 }
 
-/// The certificate of a learned policy: its risk and its improvement at once.
+/// The certificate of a learned policy: the claims on its risk and its improvement at once.
 pub fn certificate_claim(name: &'static str, world: &World, finished: &Finished) -> Claim {
     let Certificate { guaranteed_risk, guaranteed_improvement, .. } = finished.certificate;
-    let policy = finished.evidence.policy.as_ref().expect("the learned policy");
+    let policy = finished.evidence.policy().expect("the learned policy");
     Claim::that_none_exceeds(name, [excess(world, policy, guaranteed_risk, guaranteed_improvement)])
 }
 
-/// Kind `evaluate` with all of `policies` as candidates, as policies or as the log carries them: what is
-/// said of each, all at once.
+/// The certificate of an `evaluate` job with all of `policies` as candidates, stored or carried by the log: all
+/// claims at once.
 pub fn evaluation_claim(
     name: &'static str,
     world: &World,

@@ -1,6 +1,6 @@
-//! Optional stopping: a team appends rows and certifies again until it likes what it sees. What the
-//! service counts as free must hold at all looks together; bounds that hold at one look, used in the
-//! same way, must be seen to fail, or this test would have no power.
+//! Optional stopping: a team appends rows and certifies again until it likes the result. Looks that the
+//! service counts as free must all hold together. Bounds that hold at one look only must be seen to fail when
+//! used in the same way; otherwise this test would have no power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +17,13 @@ use super::jobs::{excess, learning, learning_from_zero, run_job};
 use super::prefix;
 use super::world::World;
 
-/// Where to look: `looks` numbers of rows from `first` to `last`, in equal ratios.
+/// The numbers of rows at which to look: `looks` of them from `first` to `last`, in equal ratios.
 fn looks(first: usize, last: usize, looks: usize) -> BTreeSet<usize> {
     let ratio = (last as f64 / first as f64).powf(1.0 / (looks - 1) as f64);
     (0..looks).map(|i| (first as f64 * ratio.powi(i as i32)).round() as usize).collect()
 }
 
-/// Certificates of one specification on a growing log, all of which the ledger takes for one look.
+/// The certificates of one spec on a growing log, which the ledger counts as one look.
 fn shared_claim(
     name: &'static str,
     world: &World,
@@ -35,12 +35,12 @@ fn shared_claim(
     let excess_at = |log: &MemoryLog| {
         let finished = run_job(request, log, policies);
         let c = &finished.certificate;
-        events.insert(anytime_event(c).expect("a bound that holds at every n"));
-        let policy = finished.evidence.policy.as_ref().or(policies.values().next()).expect("a policy");
+        events.insert(anytime_event(c).unwrap().expect("a bound that holds at every n"));
+        let policy = finished.evidence.policy().or(policies.values().next()).expect("a policy");
         excess(world, policy, c.guaranteed_risk, c.guaranteed_improvement)
     };
     let excesses: Vec<f64> = logs.iter().map(excess_at).collect();
-    assert_eq!(events.len(), 1, "one event for all looks");
+    assert_eq!(events.len(), 1, "all looks must share one event");
     Claim::that_none_exceeds(name, excesses)
 }
 
@@ -73,12 +73,12 @@ fn free_looks_hold_all_together() {
     }
 }
 
-/// The first `n` rows of a log of the uniform policy where every cost is −1 or 0 as a coin falls. Its own
-/// risk is −½, and z_i is the cost: how many coins fell says all.
+/// The first `n` rows of a log of the uniform policy in which every cost is −1 or 0 with probability ½. The
+/// policy's own risk is −½, and z_i is the cost, so the number of −1s is a sufficient statistic.
 #[derive(Clone, Copy)]
 struct Coins {
     n: u64,
-    fell: u64,
+    ones: u64,
 }
 
 impl Coins {
@@ -88,26 +88,26 @@ impl Coins {
         let choice = |lambda: f64| Choice { control: ControlVariate::Constant(0.0), tau: 0.0, lambda };
         let choices: Vec<Choice> = lambdas.map(choice).collect();
         let betting = Betting { choices, ..Betting::log_smoothing(sample, DELTA) };
-        let statistic = |c: &Choice| self.fell as f64 * c.lambda.ln_1p() / self.n as f64;
+        let statistic = |c: &Choice| self.ones as f64 * c.lambda.ln_1p() / self.n as f64;
         let statistics: Vec<f64> = betting.choices.iter().map(statistic).collect();
         betting.value_and_gradient(&statistics, 0.0).value
     }
 
-    /// The service's: the grid is the same at every n.
+    /// The bound of the service: its grid is the same at every n.
     fn on_the_grid(self) -> f64 {
         let grid = lambda_grid(ControlVariate::Constant(0.0), 0.0, 0);
         self.bound(grid.into_iter().map(|choice| choice.lambda))
     }
 
-    /// At the λ that is best for this n. At one n it is a bound like any other, and a tighter one, for one λ
-    /// has all of δ; but it rests on another event at every n.
+    /// The bound at the best λ for this n. At one n it is valid, and tighter, because one λ has all of δ. But it
+    /// rests on another event at every n.
     fn tuned_to_n(self) -> f64 {
         self.bound(std::iter::once((8.0 * (1.0 / DELTA).ln() / self.n as f64).sqrt()))
     }
 
-    /// What a dashboard shows: the mean and the normal quantile of DELTA in standard errors.
+    /// What a dashboard would show: the mean plus the normal quantile of DELTA times the standard error.
     fn normal_interval(self) -> f64 {
-        let (n, mean) = (self.n as f64, self.fell as f64 / self.n as f64);
+        let (n, mean) = (self.n as f64, self.ones as f64 / self.n as f64);
         -mean + 0.8416 * (mean * (1.0 - mean) / n).sqrt()
     }
 }
@@ -116,11 +116,11 @@ impl Coins {
 fn looking_again_without_care_is_caught() {
     let stops = looks(30, 5000, 60);
     let tallies = simulate(4000, 230, |rng| {
-        let (mut fell, mut all) = (0, Vec::new());
+        let (mut ones, mut all) = (0, Vec::new());
         for n in 1..=5000 {
-            fell += u64::from(rng.random_bool(0.5));
+            ones += u64::from(rng.random_bool(0.5));
             if stops.contains(&n) {
-                all.push(Coins { n: n as u64, fell });
+                all.push(Coins { n: n as u64, ones });
             }
         }
         let last = *all.last().expect("a look");

@@ -1,7 +1,7 @@
-//! The test that matters most: thousands of small logs from worlds with a known true risk, and the
-//! number of violated claims must be consistent with δ, for fixed policies and for policies learned
-//! on the very rows of the bound. Then the same harness is shown to have teeth: bounds that are
-//! broken on purpose are seen, and each is paired with its honest form, which passes.
+//! The most important test: on thousands of small logs from worlds with a known true risk, the number of
+//! violated claims must be consistent with δ, for fixed policies and for policies learned on the rows of the
+//! bound. Then the harness is shown to have power: bounds that are broken on purpose are detected, and the
+//! correct form of each passes.
 //!
 //! Counts are printed (`cargo test --test validity -- --nocapture`).
 
@@ -25,10 +25,10 @@ use rand_chacha::ChaCha8Rng;
 use world::World;
 
 const TRIALS: u64 = 300;
-/// Independent contexts a log.
+/// Independent contexts per log.
 const CONTEXTS: u64 = 100;
 
-/// On one world: learned policies, a fixed one, one learned on other rows, and the baseline.
+/// Tallies on one world: learned policies, a fixed one, one learned on other rows, and the baseline.
 fn tallies(world: &World, seed: u64) -> Vec<Tally> {
     let fixed = world.random_policy(0.3, &mut ChaCha8Rng::seed_from_u64(seed));
     let learned = simulate(TRIALS, seed, |rng| learned_claims(world, &world.draw(CONTEXTS, rng)));
@@ -46,7 +46,7 @@ fn tallies(world: &World, seed: u64) -> Vec<Tally> {
     [learned, others].concat()
 }
 
-/// Believes every accident of the log.
+/// A policy that overfits the log.
 fn overfitted(world: &World, log: &MemoryLog) -> PolicyParams {
     let bound = Betting::log_smoothing(sample(log), DELTA);
     learn(log, &bound, &uniform_prior(world), 1e-3).policy(PolicyClass::Lig)
@@ -82,7 +82,7 @@ fn holds_with_logged_propensities_only() {
 }
 
 #[test]
-fn holds_where_there_is_nothing_to_learn() {
+fn holds_if_there_is_nothing_to_learn() {
     assert_valid(&tallies(&World::no_signal(), 60));
 }
 
@@ -91,7 +91,7 @@ fn sharp(log: &MemoryLog, delta: f64) -> Betting {
     one_bet(Betting::log_smoothing(sample(log), delta))
 }
 
-/// What is claimed of a policy that overfitted the rows of the bound, by how the bound pays.
+/// Claims about a policy that overfits the rows of the bound: broken ones that do not pay, and a correct one.
 fn overfitted_claims(world: &World, rng: &mut ChaCha8Rng) -> [Vec<Claim>; 2] {
     let drawn = world.draw(CONTEXTS, rng);
     let (log, prior) = (drawn.log(), uniform_prior(world));
@@ -118,9 +118,9 @@ fn leaving_out_what_learning_costs_is_caught() {
     assert_valid(&honest);
 }
 
-/// The paper's bounds without what they pay: plain estimates at the policies that minimise them.
+/// The paper's bounds without their penalties: estimates at the policies that minimize them.
 #[test]
-fn estimates_are_no_bounds() {
+fn estimates_are_not_bounds() {
     let world = World::no_signal();
     let estimates = simulate(TRIALS, 80, |rng| {
         let drawn = world.draw(CONTEXTS, rng);
@@ -139,7 +139,7 @@ fn estimates_are_no_bounds() {
 
 const CANDIDATES: u64 = 100;
 
-/// The smallest bound among many candidates that know nothing of the rows, each at its share of δ.
+/// The smallest bound among many candidates that do not depend on the rows, each at its share of δ.
 fn best_of_many(world: &World, name: &'static str, share: f64, rng: &mut ChaCha8Rng) -> Claim {
     let candidates: Vec<PolicyParams> = (0..CANDIDATES).map(|_| world.random_policy(0.05, rng)).collect();
     let log = world.draw(CONTEXTS / 2, rng).log();
@@ -177,8 +177,8 @@ fn prefix(columns: &Columns, rows: usize) -> MemoryLog {
     MemoryLog::new(columns).unwrap()
 }
 
-/// Grids do not depend on n, so a log may be appended to and certified again as often as wished at the
-/// same δ: the smallest bound that was ever seen is a bound.
+/// Grids do not depend on n, so a log can be appended to and certified again any number of times at the same δ:
+/// the smallest bound over all n is a bound.
 #[test]
 fn certifying_again_and_again_holds() {
     let world = World::no_signal();
@@ -202,13 +202,13 @@ fn certifying_again_and_again_holds() {
     assert_valid(&tallies);
 }
 
-/// A log's rows as if each were a context of its own.
+/// The rows of a log as if each had its own context.
 fn ungrouped(columns: &Columns) -> MemoryLog {
     MemoryLog::new(Columns { contexts: None, ..columns.clone() }).unwrap()
 }
 
 #[test]
-fn taking_rows_of_one_context_for_independent_is_caught() {
+fn treating_rows_of_one_context_as_independent_is_caught() {
     let world = World::few_contexts_often();
     let policy = PolicyParams::Uniform { n_actions: world::ACTIONS, dim: world.x.ncols() };
     let claim = |name: &'static str, log: &MemoryLog| {
@@ -217,14 +217,14 @@ fn taking_rows_of_one_context_for_independent_is_caught() {
     };
     let contexts = 15;
     let broken = simulate(TRIALS, 100, |rng| {
-        claim("rows taken for contexts", &ungrouped(&world.draw(contexts, rng).columns))
+        claim("rows treated as contexts", &ungrouped(&world.draw(contexts, rng).columns))
     });
     let honest = simulate(TRIALS, 100, |rng| claim("rows grouped", &world.draw(contexts, rng).log()));
     assert_flagged(&broken);
     assert_valid(&honest);
 }
 
-/// The tail itself, against sums that can be done by hand.
+/// The tail against sums done by hand.
 #[test]
 fn binomial_tail_is_exact() {
     let close = |got: f64, want: f64| assert!((got - want).abs() < 1e-12, "{got} not {want}");
@@ -234,7 +234,7 @@ fn binomial_tail_is_exact() {
     close(binomial_tail(2, 4, 0.25), 1.0 - 0.75f64.powi(4) - 0.75f64.powi(3));
 }
 
-/// Learning ends in a policy on any log, however little holds it back.
+/// Learning ends in a policy on any log, however small the weight of KL.
 #[test]
 fn learning_never_fails() {
     let (world, mut failures) = (World::full_support(), Vec::new());
@@ -243,13 +243,13 @@ fn learning_never_fails() {
         let bound = Betting::log_smoothing(sample(&log), DELTA);
         failures.extend(try_learn(&log, &bound, &uniform_prior(&world), 0.01).err().map(|e| (seed, e)));
     }
-    assert!(failures.is_empty(), "{} of {TRIALS} failed, the first {:?}", failures.len(), failures[0]);
+    assert!(failures.is_empty(), "{} of {TRIALS} failed; the first: {:?}", failures.len(), failures[0]);
 }
 
-/// Jobs a world: each learns, splits and certifies anew.
+/// Jobs per world; each splits, learns and certifies.
 const JOBS: u64 = 340;
 
-/// `auto` from the log to the certificate, and three candidates evaluated at once.
+/// Tallies of `auto` jobs and of `evaluate` jobs with three candidates.
 fn whole_jobs(world: &World, seed: u64) -> Vec<Tally> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let candidates: BTreeMap<String, PolicyParams> =
@@ -288,7 +288,7 @@ fn jobs_hold_with_repeated_contexts() {
 }
 
 #[test]
-fn jobs_hold_where_there_is_nothing_to_learn() {
+fn jobs_hold_if_there_is_nothing_to_learn() {
     assert_valid(&whole_jobs(&World::no_signal(), 150));
 }
 
@@ -297,7 +297,7 @@ fn jobs_hold_with_a_peaked_logging_policy() {
     assert_valid(&whole_jobs(&World::peaked(), 155));
 }
 
-/// Requests from the log to the certificate, several on each log.
+/// Tallies of the certificates of several requests on each log.
 fn certificates(
     world: &World,
     seed: u64,
@@ -313,7 +313,7 @@ fn certificates(
     })
 }
 
-/// Each named bound on all rows, its baseline certified too.
+/// Each named bound on all rows, with a certified baseline.
 #[test]
 fn named_jobs_hold() {
     use BoundKind::{Betting, Catoni, Cbb, LogSmoothing, LondonSandler};
@@ -324,7 +324,7 @@ fn named_jobs_hold() {
     assert_valid(&certificates(&World::repeated(), 170, CONTEXTS, &multiple));
 }
 
-/// Where R(π0) is known all of δ goes to the policy.
+/// If R(π0) is known, all of δ goes to the policy.
 #[test]
 fn jobs_hold_with_a_known_baseline() {
     let world = World::no_signal();
@@ -337,7 +337,7 @@ fn jobs_hold_with_a_known_baseline() {
     assert_valid(&certificates(&world, 180, CONTEXTS, &requests));
 }
 
-/// `auto` on too few contexts to split.
+/// `auto` with too few contexts to split.
 #[test]
 fn jobs_hold_with_a_handful_of_contexts() {
     let requests = [("auto on a handful", learning(BoundKind::Auto, 0))];
@@ -345,7 +345,7 @@ fn jobs_hold_with_a_handful_of_contexts() {
     assert_valid(&certificates(&World::repeated(), 191, 15, &requests));
 }
 
-/// What `independent_of_log` attests: a candidate learned on the rows that evaluate it is caught.
+/// Why `independent_of_log` is required: a candidate learned on the rows that evaluate it is caught.
 #[test]
 fn evaluating_on_the_rows_that_were_learned_from_is_caught() {
     let world = World::no_signal();

@@ -1,5 +1,5 @@
-//! A small world with a known truth: finitely many contexts, the mean cost of every action in each,
-//! and the policy that logs. R(π) and R(π0) are exact sums, and logs are drawn from it.
+//! A small world with known truth: finitely many contexts, the mean cost of every action in each, and the
+//! logging policy. R(π) and R(π0) are exact sums, and logs are drawn from the world.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use ndarray::{Array2, ArrayView2};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// How a cost of mean c̄ is drawn.
+/// How a cost with mean c̄ is drawn.
 #[derive(Clone, Copy)]
 pub enum Outcomes {
     /// −1 or 0.
@@ -29,11 +29,11 @@ pub struct World {
     pub outcomes: Outcomes,
     /// A context is logged between once and this many times, uniformly.
     pub most_interactions: u64,
-    /// Whether logs carry π0(·|x) or the logged action's propensity only.
+    /// Whether logs have π0(·|x), or only the propensity of the logged action.
     pub full_propensities: bool,
 }
 
-/// A drawn log and what a bound must know of it.
+/// A drawn log and what a bound must know about it.
 pub struct Drawn {
     pub columns: Columns,
     /// The distinct m_i, ascending.
@@ -50,16 +50,15 @@ pub const ACTIONS: usize = 4;
 const CONTEXTS: usize = 8;
 
 impl World {
-    /// Every context has its own parameters (one-hot features), so that a learner can overfit. Mean
-    /// costs are spread by `signal` around −½; at 0 there is nothing to learn and all that is found
-    /// is overfitting.
+    /// Every context has its own parameters (one-hot features), so a learner can overfit. Mean costs are spread
+    /// by `signal` around −½; at 0 there is nothing to learn, and everything that is found is overfitting.
     fn new(seed: u64, signal: f64, logging: impl Fn(usize, usize) -> f64) -> World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut spread = || -0.5 + signal * (rng.random::<f64>() - 0.5);
         World {
             x: Array2::from_shape_fn((CONTEXTS, CONTEXTS), |(c, j)| f32::from(u8::from(c == j))),
             costs: Array2::from_shape_simple_fn((CONTEXTS, ACTIONS), &mut spread),
-            logging: normalised(Array2::from_shape_fn((CONTEXTS, ACTIONS), |(c, a)| logging(c, a))),
+            logging: normalized(Array2::from_shape_fn((CONTEXTS, ACTIONS), |(c, a)| logging(c, a))),
             outcomes: Outcomes::Bernoulli,
             most_interactions: 1,
             full_propensities: true,
@@ -80,7 +79,7 @@ impl World {
         world
     }
 
-    /// One action nearly always: the others' propensities are far below τ.
+    /// One action is played nearly always; the propensities of the others are far below τ.
     pub fn peaked() -> World {
         World::new(3, 0.8, |c, a| if a == c % ACTIONS { 0.94 } else { 0.02 })
     }
@@ -90,13 +89,13 @@ impl World {
         World { most_interactions: 5, outcomes: Outcomes::Continuous, ..World::full_support() }
     }
 
-    /// All actions cost ½ on average: the learned is never better than the logged.
+    /// All actions have the mean cost −½, so no learned policy is better than the logging policy.
     pub fn no_signal() -> World {
         World::new(4, 0.0, |_, _| 1.0)
     }
 
-    /// Contexts are good or bad whatever is done, and each is logged many times: rows are many,
-    /// independent contexts few.
+    /// Contexts are good or bad whatever the action, and each is logged many times: there are many rows and few
+    /// independent contexts.
     pub fn few_contexts_often() -> World {
         let mut world = World::no_signal();
         world.costs = Array2::from_shape_fn(world.costs.dim(), |(c, _)| -((c % 2) as f64));
@@ -165,7 +164,7 @@ impl World {
         }
     }
 
-    /// The log with what `policies` would have played logged beside it, under their names.
+    /// The log with `policies` as logged candidates, under their names.
     pub fn with_candidates(&self, drawn: &Drawn, policies: &BTreeMap<String, PolicyParams>) -> MemoryLog {
         let mut columns = drawn.columns.clone();
         let x = ArrayView2::from_shape((columns.rows(), columns.dim), &columns.x).expect("rows of p");
@@ -177,7 +176,7 @@ impl World {
         MemoryLog::new(columns).expect("a drawn log is a log")
     }
 
-    /// A LIG policy that knows nothing of any log; a small scale makes it nearly deterministic.
+    /// A LIG policy that does not depend on any log; a small scale makes it nearly deterministic.
     pub fn random_policy(&self, scale: f64, rng: &mut ChaCha8Rng) -> PolicyParams {
         let mut row = || (0..ACTIONS).map(|_| rng.random::<f64>() - 0.5).collect::<Vec<f64>>();
         let mean = (0..self.x.ncols()).map(|_| row()).collect();
@@ -185,7 +184,7 @@ impl World {
     }
 }
 
-fn normalised(mut pi: Array2<f64>) -> Array2<f64> {
+fn normalized(mut pi: Array2<f64>) -> Array2<f64> {
     for mut row in pi.rows_mut() {
         let total = row.sum();
         row.mapv_inplace(|p| p / total);
@@ -193,7 +192,7 @@ fn normalised(mut pi: Array2<f64>) -> Array2<f64> {
     pi
 }
 
-/// The action whose share of [0, 1) holds `u`; never one of probability 0.
+/// The action whose interval of [0, 1) contains `u`; never one of probability 0.
 fn pick(pi: impl Iterator<Item = f64>, mut u: f64) -> usize {
     let mut last = 0;
     for (action, p) in pi.enumerate().filter(|(_, p)| *p > 0.0) {

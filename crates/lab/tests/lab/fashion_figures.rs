@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::fashion::{self, Fashion};
-use guarantor_engine::certificate::{Decision, Words};
+use guarantor_engine::certificate::Decision;
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::LogSource;
 use guarantor_engine::policy::{PolicyKind, PolicyParams};
 use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::verify::Wording;
 use guarantor_engine::{Finished, Inputs, run, verify};
 
 fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: BaselineKind) -> Finished {
@@ -26,7 +27,7 @@ fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: 
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap();
     let again =
-        verify(&finished.certificate, Words::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
+        verify(&finished.certificate, Wording::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
     assert!(again.valid, "{:?}", again.checks);
     finished
 }
@@ -51,7 +52,7 @@ fn beats_what_is_to_be_beaten() {
         assert!(cbb.guaranteed_risk <= guaranteed_risk, "α = {alpha}: CBB {}", cbb.guaranteed_risk);
         let auto = job(&log, &logging, BoundKind::Auto, BaselineKind::Certified);
         let certified = auto.certificate.guaranteed_improvement;
-        let truth = r0 - data.test_risk(auto.evidence.policy.as_ref().unwrap());
+        let truth = r0 - data.test_risk(auto.evidence.policy().unwrap());
         assert_eq!(auto.certificate.decision, Decision::Deploy);
         assert!(certified >= improvement, "α = {alpha}: auto certifies {certified}");
         assert!(certified <= truth + SAMPLING_ERROR, "α = {alpha}: {certified} certified, {truth} true");

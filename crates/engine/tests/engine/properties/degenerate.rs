@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{Betting, GivenBetting};
-use guarantor_engine::certificate::{Certificate, Decision, Words};
+use guarantor_engine::certificate::{Certificate, Decision};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
+use guarantor_engine::verify::Wording;
 use guarantor_engine::{Inputs, run, verify};
 use ndarray::Array2;
 
@@ -170,7 +171,7 @@ fn certified(what: &str, columns: Columns) -> Certificate {
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap_or_else(|error| panic!("{what}: {error}"));
     let verification =
-        verify(&finished.certificate, Words::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
+        verify(&finished.certificate, Wording::Compared, &finished.evidence, &inputs, &unattended()).unwrap();
     assert!(verification.valid, "{what}: {verification:?}");
     finished.certificate
 }

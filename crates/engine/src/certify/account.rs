@@ -1,0 +1,138 @@
+//! The claims of a certificate in the making, with their shares of δ, and what they guarantee.
+
+use super::shares::Shares;
+use crate::baseline;
+use crate::certificate::{About, BaselineRisk, BoundRecord, BoundedQuantity, DeltaShare, what_holds};
+use crate::claims::{PolicyQuantity, sample_of};
+use crate::control::Control;
+use crate::error::{EngineError, Result};
+use crate::inputs::Inputs;
+use crate::spec::{BaselineKind, JobSpec};
+
+/// A bound on the rounding error of the baseline's bound.
+const BASELINE_SLACK: f64 = 1e-12;
+
+/// What the claims about one policy guarantee, numerical slack included.
+#[derive(Debug, Clone, Copy)]
+pub struct Guarantee {
+    /// Upper bound on R(π).
+    pub risk: f64,
+    /// Lower bound on R(π0) − R(π).
+    pub improvement: f64,
+    /// The slack that was taken off.
+    pub slack: f64,
+}
+
+/// A claim of the account.
+#[derive(Clone, Copy)]
+struct Entry(usize);
+
+/// The claims about one policy, and what they guarantee together.
+pub struct PolicyClaims {
+    risk: Entry,
+    improvement: Option<Entry>,
+    pub guarantee: Guarantee,
+}
+
+/// The claims of a certificate in the making.
+pub struct Account {
+    pub records: Vec<BoundRecord>,
+    pub shares: Vec<DeltaShare>,
+    pub baseline: BaselineRisk,
+}
+
+impl Account {
+    /// Opens the account with the baseline, and with the bound on it if the spec needs one
+    /// (docs/math.md#baseline).
+    pub fn open(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Account> {
+        let mean = baseline::mean_cost(inputs.log, control)?;
+        let mut account = Account {
+            records: Vec::new(),
+            shares: Vec::new(),
+            baseline: BaselineRisk { kind: spec.baseline.kind, estimate: mean, lower_bound: None },
+        };
+        match spec.baseline.kind {
+            BaselineKind::Known => {
+                let missing = || EngineError::Log("the risk of the known baseline is missing".into());
+                account.baseline.estimate = spec.baseline.risk.ok_or_else(missing)?;
+            }
+            BaselineKind::Certified if !spec.bounds_improvement() => {
+                let (sample, delta) = (sample_of(inputs.log), 0.5 * spec.delta);
+                let value = baseline::lower_bound(mean, sample.contexts, delta);
+                account.baseline.lower_bound = Some(value - BASELINE_SLACK);
+                let mut terms = baseline::terms(mean, sample, delta);
+                terms.numerical_slack = BASELINE_SLACK;
+                let (about, quantity) = (About::LoggingPolicy, BoundedQuantity::BaselineRisk);
+                let record = BoundRecord {
+                    event: about.event(quantity),
+                    quantity,
+                    subject: about.subject(),
+                    bound: "bernoulli_kl".into(),
+                    value,
+                    delta,
+                    terms,
+                    used: true,
+                };
+                account.enter(about, record);
+            }
+            BaselineKind::Certified | BaselineKind::PointEstimate => {}
+        }
+        Ok(account)
+    }
+
+    fn enter(&mut self, about: About, record: BoundRecord) -> Entry {
+        let what = what_holds(about, record.quantity);
+        self.shares.push(DeltaShare { event: record.event.clone(), share: record.delta, what });
+        self.records.push(record);
+        Entry(self.records.len() - 1)
+    }
+
+    /// Enters the claims about one policy, each with its share of `delta`: the improvement and the risk,
+    /// or the risk alone. `bound` computes one of them.
+    pub fn claim(
+        &mut self,
+        spec: &JobSpec,
+        about: About,
+        shares: Shares,
+        delta: f64,
+        bound: impl Fn(PolicyQuantity, f64) -> Result<BoundRecord>,
+    ) -> Result<PolicyClaims> {
+        let (risk, improvement) = if spec.bounds_improvement() {
+            let improvement =
+                self.enter(about, bound(PolicyQuantity::Improvement, shares.improvement * delta)?);
+            (self.enter(about, bound(PolicyQuantity::Risk, shares.risk * delta)?), Some(improvement))
+        } else {
+            (self.enter(about, bound(PolicyQuantity::Risk, shares.risk_alone * delta)?), None)
+        };
+        Ok(PolicyClaims { risk, improvement, guarantee: self.guarantee(risk, improvement) })
+    }
+
+    /// The risk from one claim, and the improvement from another or from the risk and the baseline.
+    fn guarantee(&self, risk: Entry, improvement: Option<Entry>) -> Guarantee {
+        let of = |Entry(i): Entry| (self.records[i].value, self.records[i].terms.numerical_slack);
+        let (risk, risk_slack) = of(risk);
+        match improvement.map(of) {
+            Some((value, slack)) => Guarantee {
+                risk: risk + risk_slack,
+                improvement: -(value + slack),
+                slack: slack.max(risk_slack),
+            },
+            None => {
+                let baseline = self.baseline.lower_bound.unwrap_or(self.baseline.estimate);
+                Guarantee {
+                    risk: risk + risk_slack,
+                    improvement: baseline - risk - risk_slack,
+                    slack: risk_slack,
+                }
+            }
+        }
+    }
+
+    /// Marks the claims that the certificate's results rest on, and returns what they guarantee.
+    pub fn rest_on(&mut self, claims: &PolicyClaims) -> Guarantee {
+        for Entry(i) in claims.improvement.into_iter().chain([claims.risk]) {
+            self.records[i].used = true;
+        }
+        claims.guarantee
+    }
+}

@@ -1,0 +1,113 @@
+//! The decision, and the certificate put together from an account.
+
+use super::account::{Account, Guarantee};
+use crate::certificate::{
+    self, CandidateResult, Certificate, DatasetRecord, Decision, DeltaShare, FORMAT, LearningRecord, METHOD,
+    PolicyRecord, PriorEvidence, UserUnits,
+};
+use crate::cost_model::CostModel;
+use crate::digest::digest_of;
+use crate::error::{EngineError, Result, finite};
+use crate::inputs::Inputs;
+use crate::policy::PolicyParams;
+use crate::spec::JobSpec;
+
+/// Decides `deploy` only if the guaranteed improvement, slack included, exceeds the required one. NaN
+/// compares false, so it keeps.
+pub fn decide(spec: &JobSpec, guarantee: &Guarantee) -> Decision {
+    let sound = guarantee.improvement.is_finite() && guarantee.risk.is_finite();
+    // R(π0) − R(π) is at most 1, so a larger guarantee shows that an assumption does not hold.
+    if sound && guarantee.improvement > spec.min_improvement && guarantee.improvement <= 1.0 {
+        Decision::Deploy
+    } else {
+        Decision::Keep
+    }
+}
+
+/// The shares must sum to δ, up to rounding.
+fn check_shares(spec: &JobSpec, shares: &[DeltaShare]) -> Result<()> {
+    let total: f64 = shares.iter().map(|s| s.share).sum();
+    if shares.iter().all(|s| s.share > 0.0) && (total - spec.delta).abs() <= 1e-12 {
+        return Ok(());
+    }
+    Err(EngineError::Numerical(format!("the shares of δ sum to {total}, not {}", spec.delta)))
+}
+
+fn policy_record(policy: &PolicyParams) -> Result<PolicyRecord> {
+    Ok(PolicyRecord {
+        kind: policy.kind(),
+        digest: policy.digest()?,
+        n_actions: policy.n_actions(),
+        dim: policy.dim(),
+    })
+}
+
+/// What a certificate says about the policies that it is about.
+#[derive(Default)]
+pub struct Subjects<'a> {
+    /// The results of each candidate (kind `evaluate`).
+    pub candidates: Vec<CandidateResult>,
+    /// The learned policy that is certified.
+    pub policy: Option<&'a PolicyParams>,
+    pub prior: Option<&'a PriorEvidence>,
+    pub cost_model: Option<CostModel<'a>>,
+    pub learning: Option<LearningRecord>,
+}
+
+/// Puts the certificate together.
+pub fn assemble(
+    spec: &JobSpec,
+    inputs: &Inputs,
+    account: Account,
+    guarantee: Guarantee,
+    subjects: Subjects,
+) -> Result<Certificate> {
+    finite("the guaranteed risk", guarantee.risk)?;
+    finite("the guaranteed improvement", guarantee.improvement)?;
+    check_shares(spec, &account.shares)?;
+    let shape = inputs.log.shape();
+    let decision = decide(spec, &guarantee);
+    let mut certificate = Certificate {
+        format: FORMAT.into(),
+        method: METHOD,
+        statement: String::new(),
+        decision,
+        reasons: certificate::reasons(spec, decision, guarantee.improvement),
+        guaranteed_risk: guarantee.risk,
+        guaranteed_improvement: guarantee.improvement,
+        min_improvement: spec.min_improvement,
+        confidence: 1.0 - spec.delta,
+        numerical_slack: guarantee.slack,
+        user_units: UserUnits {
+            outcome: shape.outcome,
+            guaranteed_outcome: shape.outcome.risk_to_user(guarantee.risk),
+            guaranteed_improvement: shape.outcome.improvement_to_user(guarantee.improvement),
+            baseline_outcome: shape.outcome.risk_to_user(account.baseline.estimate),
+        },
+        baseline_risk: account.baseline,
+        candidates: subjects.candidates,
+        bounds: account.records,
+        delta_accounting: account.shares,
+        dataset: DatasetRecord {
+            version: inputs.dataset_version,
+            digest: inputs.dataset_digest.into(),
+            rows: shape.rows,
+            contexts: shape.contexts,
+            n_actions: shape.n_actions,
+            dim: shape.dim,
+        },
+        policy: subjects.policy.map(policy_record).transpose()?,
+        prior_digest: subjects.prior.map(digest_of).transpose()?,
+        cost_model_digest: subjects.cost_model.map(|model| model.digest()).transpose()?,
+        learning: subjects.learning,
+        assumptions: certificate::assumptions(spec),
+        attestations: certificate::attestations(spec),
+        engine_version: crate::VERSION.into(),
+        seed: spec.seed,
+        spec: spec.clone(),
+        digest: String::new(),
+    };
+    certificate.statement = certificate::statement(&certificate);
+    certificate.digest = certificate.content_digest()?;
+    Ok(certificate)
+}

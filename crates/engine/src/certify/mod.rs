@@ -1,0 +1,172 @@
+//! From the log and the evidence to the certificate. Every number is computed here, in the same way when
+//! a job ends and when its certificate is verified.
+
+mod account;
+mod assemble;
+mod candidates;
+pub mod shares;
+
+use self::account::{Account, PolicyClaims};
+use self::assemble::{Subjects, assemble};
+use self::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
+use crate::bound::{Choice, ControlVariate};
+use crate::certificate::{
+    About, AutoEvidence, AutoPolicy, Certificate, DirectEvidence, LearnedEvidence, LearningRecord,
+    PriorEvidence,
+};
+use crate::claims::{Claim, PolicyQuantity, bound_of};
+use crate::control::Control;
+use crate::cost_model::CostModel;
+use crate::error::{EngineError, Result, finite};
+use crate::inputs::Inputs;
+use crate::learn::bound_learner::Gaussian;
+use crate::log::{LogSource, PartLog, Side};
+use crate::measure::Subject;
+use crate::policy::PolicyParams;
+use crate::spec::{JobKind, JobSpec};
+
+pub use candidates::certify_candidates;
+
+/// Certifies a policy that was learned with a named bound.
+///
+/// # Errors
+/// If the spec is not of this kind, the log cannot be read, or a number is not finite.
+pub fn certify_learned(
+    spec: &JobSpec,
+    inputs: &Inputs,
+    evidence: &LearnedEvidence,
+    learning: Option<LearningRecord>,
+    control: &Control,
+) -> Result<Certificate> {
+    if spec.kind != JobKind::Learn || spec.is_automatic() {
+        return Err(other_evidence());
+    }
+    let mut account = Account::open(spec, inputs, control)?;
+    let part = certify_side(spec, inputs)?;
+    let log: &dyn LogSource = part.as_ref().map_or(inputs.log, |p| p);
+    let LearnedEvidence { policy, prior } = evidence;
+    let posterior = Posterior { about: About::Learned, policy, prior };
+    let claims = posterior.claim(spec, log, NAMED, &mut account, control)?;
+    let guarantee = account.rest_on(&claims);
+    let subjects = Subjects { policy: Some(policy), prior: Some(prior), learning, ..Subjects::default() };
+    assemble(spec, inputs, account, guarantee, subjects)
+}
+
+/// Certifies both policies of `auto` and chooses the better one (docs/math.md#auto).
+///
+/// # Errors
+/// If the spec is not of this kind, the log cannot be read, or a number is not finite.
+pub fn certify_auto(
+    spec: &JobSpec,
+    inputs: &Inputs,
+    evidence: &AutoEvidence,
+    learning: Option<LearningRecord>,
+    control: &Control,
+) -> Result<(Certificate, AutoPolicy)> {
+    if spec.kind != JobKind::Learn || !spec.is_automatic() {
+        return Err(other_evidence());
+    }
+    let mut account = Account::open(spec, inputs, control)?;
+    let part = certify_side(spec, inputs)?;
+    let log: &dyn LogSource = part.as_ref().map_or(inputs.log, |p| p);
+    let AutoEvidence { direct, refined, prior } = evidence;
+    let as_given = claim_direct(spec, log, direct, &mut account, control)?;
+    let posterior = Posterior { about: About::Auto(AutoPolicy::Refined), policy: refined, prior };
+    let as_posterior = posterior.claim(spec, log, REFINED, &mut account, control)?;
+    let (certified, claims) = match as_posterior.guarantee.improvement > as_given.guarantee.improvement {
+        true => (AutoPolicy::Refined, as_posterior),
+        false => (AutoPolicy::Direct, as_given),
+    };
+    let guarantee = account.rest_on(&claims);
+    let subjects = Subjects {
+        candidates: Vec::new(),
+        policy: Some(evidence.policy(certified)),
+        prior: Some(prior),
+        cost_model: cost_model(direct),
+        learning,
+    };
+    Ok((assemble(spec, inputs, account, guarantee, subjects)?, certified))
+}
+
+/// The evidence is that of another kind of job than the spec describes.
+fn other_evidence() -> EngineError {
+    EngineError::Log("the evidence does not belong to a job with this spec".into())
+}
+
+/// The rows of the bound, if the spec splits the contexts.
+///
+/// # Errors
+/// If the log cannot be read, or the certify side is empty.
+pub fn certify_side<'a>(spec: &JobSpec, inputs: &Inputs<'a>) -> Result<Option<PartLog<'a>>> {
+    spec.split().map(|split| PartLog::new(inputs.log, split, Side::Certify)).transpose()
+}
+
+/// A learned policy with its prior.
+struct Posterior<'a> {
+    about: About<'a>,
+    policy: &'a PolicyParams,
+    prior: &'a PriorEvidence,
+}
+
+impl Posterior<'_> {
+    fn claim(
+        &self,
+        spec: &JobSpec,
+        log: &dyn LogSource,
+        shares: Shares,
+        account: &mut Account,
+        control: &Control,
+    ) -> Result<PolicyClaims> {
+        let kl = self.kl()?;
+        let Posterior { about, policy, .. } = *self;
+        account.claim(spec, about, shares, policy_delta(spec), |quantity, delta| {
+            let bound = bound_of(spec, log, quantity, delta)?;
+            let claim = Claim { about, subject: Subject::Policy(policy), quantity, delta };
+            claim.for_posterior(log, &*bound, kl, control)
+        })
+    }
+
+    /// KL(Q‖P), computed from the parameters so that no stored number has to be trusted.
+    fn kl(&self) -> Result<f64> {
+        let prior = self.prior;
+        let flat: Vec<f64> = prior.mean.iter().flatten().copied().collect();
+        let k = self.policy.n_actions();
+        let mean = ndarray::Array2::from_shape_vec((prior.mean.len(), k), flat).ok();
+        match (mean, self.policy.gaussian(1.0)) {
+            (Some(mean), Some((q, scale))) if mean.dim() == q.dim() && prior.scale > 0.0 => {
+                let kl = Gaussian { mean: q, scale }.kl(&Gaussian { mean, scale: prior.scale });
+                finite("KL", kl)
+            }
+            _ => Err(EngineError::Numerical("the prior does not have the policy's shape".into())),
+        }
+    }
+}
+
+/// The cost model of the learn side's policy, if it has one.
+fn cost_model(direct: &DirectEvidence) -> Option<CostModel<'_>> {
+    direct.calibration.map(|calibration| CostModel { scores: &direct.policy, calibration })
+}
+
+/// Claims about the learn side's policy. The learn side fixed all parameters, so nothing is minimized.
+fn claim_direct(
+    spec: &JobSpec,
+    log: &dyn LogSource,
+    direct: &DirectEvidence,
+    account: &mut Account,
+    control: &Control,
+) -> Result<PolicyClaims> {
+    let about = About::Auto(AutoPolicy::Direct);
+    let cost_model = cost_model(direct);
+    account.claim(spec, about, DIRECT, spec.delta, |quantity, delta| {
+        let lambda = match quantity {
+            PolicyQuantity::Improvement => direct.improvement_lambda,
+            PolicyQuantity::Risk => direct.risk_lambda,
+        };
+        let choice = match cost_model {
+            Some(_) => Choice { control: ControlVariate::Shrunk, tau: direct.tau, lambda },
+            None => Choice { control: ControlVariate::Constant(0.0), tau: 0.0, lambda },
+        };
+        let claim = Claim { about, subject: Subject::Policy(&direct.policy), quantity, delta };
+        claim.for_given(log, "betting", vec![choice], cost_model.as_ref(), control)
+    })
+}

@@ -1,0 +1,37 @@
+//! How δ is divided among the claims about one policy (docs/math.md#delta-of-auto).
+
+use crate::spec::{BaselineKind, JobSpec};
+
+/// The shares of δ of the claims about one policy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// The improvement's share, if the improvement is bounded directly.
+    pub improvement: f64,
+    /// The risk's share beside the improvement.
+    pub risk: f64,
+    /// The risk's share if the risk alone is bounded.
+    pub risk_alone: f64,
+}
+
+/// A policy learned with a named bound.
+pub const NAMED: Shares = Shares { improvement: 0.5, risk: 0.5, risk_alone: 1.0 };
+
+/// The learn side's policy in `auto`, certified as given. It is nearly always the better of the two, and
+/// the improvement decides.
+pub const DIRECT: Shares = Shares { improvement: 0.7, risk: 0.15, risk_alone: 0.85 };
+
+/// Its refinement in `auto`.
+pub const REFINED: Shares = Shares { improvement: 0.1, risk: 0.05, risk_alone: 0.15 };
+
+/// A candidate.
+pub const GIVEN: Shares = Shares { improvement: 0.8, risk: 0.2, risk_alone: 1.0 };
+
+/// The part of δ that is left for claims about policies: half of it, if the baseline needs a bound of its
+/// own.
+pub fn policy_delta(spec: &JobSpec) -> f64 {
+    if spec.baseline.kind == BaselineKind::Certified && !spec.bounds_improvement() {
+        0.5 * spec.delta
+    } else {
+        spec.delta
+    }
+}

@@ -1,0 +1,282 @@
+//! The fields of a spec: as the caller sends them, and resolved.
+
+use serde::{Deserialize, Serialize};
+
+use crate::log::Split;
+
+/// What a job does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// Learn a policy from the log and certify it.
+    Learn,
+    /// Certify candidates that exist already.
+    Evaluate,
+}
+
+/// The bound that a job certifies with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BoundKind {
+    /// `learn`: a split and the betting bound (docs/math.md#auto). `evaluate`: the betting bound.
+    Auto,
+    /// docs/math.md#london-sandler
+    LondonSandler,
+    /// docs/math.md#catoni
+    Catoni,
+    /// docs/math.md#cbb
+    Cbb,
+    /// The betting bound on the risk, without a control variate.
+    LogSmoothing,
+    /// docs/math.md#betting
+    Betting,
+}
+
+impl BoundKind {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            BoundKind::Auto => "auto",
+            BoundKind::LondonSandler => "london_sandler",
+            BoundKind::Catoni => "catoni",
+            BoundKind::Cbb => "cbb",
+            BoundKind::LogSmoothing => "log_smoothing",
+            BoundKind::Betting => "betting",
+        }
+    }
+}
+
+/// The form of a learned policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PolicyClass {
+    /// docs/math.md#lig
+    Lig,
+    /// docs/math.md#mixed-logit
+    MixedLogit,
+}
+
+/// Where the prior of a learned policy comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum PriorKind {
+    /// The dataset's logging policy.
+    LoggingPolicy,
+    /// A Gaussian with mean 0, which plays uniformly.
+    Zero,
+    /// A stored policy.
+    Policy,
+    /// A policy learned on the learn side of a split; the bound uses the certify side only.
+    Split,
+}
+
+/// The prior as the caller sends it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PriorRequest {
+    pub kind: Option<PriorKind>,
+    /// The stored policy (kind `policy`).
+    pub policy_id: Option<String>,
+    /// Share of the contexts on the learn side (kind `split`).
+    pub fraction: Option<f64>,
+    /// σ0, the standard deviation of the prior's Gaussian.
+    pub scale: Option<f64>,
+}
+
+/// The prior, resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Prior {
+    pub kind: PriorKind,
+    /// The stored policy (kind `policy`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_id: Option<String>,
+    /// Share of the contexts on the learn side (kind `split`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<f64>,
+    /// σ0, the standard deviation of the prior's Gaussian.
+    pub scale: f64,
+}
+
+/// Where R(π0) comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BaselineKind {
+    /// Bounded from the log, as part of the guarantee.
+    Certified,
+    /// Stated by the caller.
+    Known,
+    /// The mean logged cost, taken as exact. This is not a full guarantee.
+    PointEstimate,
+}
+
+/// The baseline that the improvement is measured against. `risk` is in the paper's units, [-1, 0], and
+/// is required for `known` only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Baseline {
+    pub kind: BaselineKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<f64>,
+}
+
+/// A policy that an `evaluate` job certifies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Candidate {
+    /// A policy whose propensities the log carries under this name.
+    Logged { name: String },
+    /// A stored policy.
+    Policy { policy_id: String },
+}
+
+impl Candidate {
+    /// The candidate's name on certificates: `logged:NAME` or `policy:ID`.
+    pub fn label(&self) -> String {
+        match self {
+            Candidate::Logged { name } => format!("logged:{name}"),
+            Candidate::Policy { policy_id } => format!("policy:{policy_id}"),
+        }
+    }
+}
+
+/// How a policy is learned: quickly, or as in the paper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Preset {
+    /// L-BFGS on all rows.
+    Fast,
+    /// Adam on batches.
+    Paper,
+}
+
+/// The optimizer's settings as the caller sends them.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct OptimizerRequest {
+    pub preset: Option<Preset>,
+    pub epochs: Option<u64>,
+    pub learning_rate: Option<f64>,
+    pub batch_size: Option<u64>,
+    /// Learning ends after this time; the policy found so far is certified.
+    pub max_seconds: Option<f64>,
+}
+
+/// The optimizer's settings, resolved. An absent setting has the preset's value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Optimizer {
+    pub preset: Preset,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_seconds: Option<f64>,
+}
+
+/// A number of looks at one dataset, announced in advance, that share one δ equally.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// δ of all looks together.
+    pub delta: f64,
+    /// The maximum number of looks; each gets `delta`/`looks`.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 10000))]
+    pub looks: u64,
+}
+
+/// A job's spec as the caller sends it, without the fields of the service (dataset, metadata).
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SpecRequest {
+    pub kind: Option<JobKind>,
+    pub bound: Option<BoundKind>,
+    /// The probability, at most, that the certificate is wrong.
+    pub delta: Option<f64>,
+    /// The family that this look belongs to; mutually exclusive with `delta`.
+    pub family: Option<Family>,
+    /// The clipping level: propensities below it are replaced by it in weights.
+    pub tau: Option<f64>,
+    /// The control variate of `cbb` and `betting`.
+    pub xi: Option<f64>,
+    pub policy_class: Option<PolicyClass>,
+    pub prior: Option<PriorRequest>,
+    pub baseline: Option<Baseline>,
+    pub candidates: Option<Vec<Candidate>>,
+    /// The caller's statement that no candidate was learned from these rows.
+    pub independent_of_log: Option<bool>,
+    /// The improvement, in the paper's units, that must be exceeded for `deploy`.
+    pub min_improvement: Option<f64>,
+    pub optimizer: Option<OptimizerRequest>,
+    #[cfg_attr(feature = "schema", schema(maximum = 9007199254740991i64))]
+    pub seed: Option<u64>,
+}
+
+/// A job's spec with every default filled in. `SpecRequest::resolve` makes it, and only a resolved spec
+/// is stored and run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct JobSpec {
+    pub kind: JobKind,
+    pub bound: BoundKind,
+    /// The probability, at most, that the certificate is wrong.
+    pub delta: f64,
+    /// The family that `delta` is a share of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<Family>,
+    /// The clipping level.
+    pub tau: f64,
+    /// The control variate. If absent, `cbb` uses −½, and `auto` and `betting` choose it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xi: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy_class: Option<PolicyClass>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prior: Option<Prior>,
+    pub baseline: Baseline,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Candidate>,
+    /// The caller's statement that no candidate was learned from these rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub independent_of_log: Option<bool>,
+    /// The improvement, in the paper's units, that must be exceeded for `deploy`.
+    pub min_improvement: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer: Option<Optimizer>,
+    pub seed: u64,
+}
+
+impl JobSpec {
+    /// The split of the contexts into a learn side and a certify side, if the prior needs one.
+    pub fn split(&self) -> Option<Split> {
+        let fraction = self.prior.as_ref()?.fraction?;
+        Some(Split { seed: self.seed, fraction })
+    }
+
+    /// Whether the job is `auto` with a split. With few contexts, `auto` is the betting bound from the
+    /// prior `zero` instead.
+    pub fn is_automatic(&self) -> bool {
+        self.bound == BoundKind::Auto && self.split().is_some()
+    }
+
+    /// Whether the improvement is bounded directly (κ = 1), without a bound on R(π0).
+    pub fn bounds_improvement(&self) -> bool {
+        self.baseline.kind == BaselineKind::Certified
+            && matches!(self.bound, BoundKind::Auto | BoundKind::Betting)
+    }
+}

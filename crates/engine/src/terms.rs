@@ -1,0 +1,51 @@
+//! The terms of a bound: every number that enters it, as certificates itemize them.
+
+use serde::{Deserialize, Serialize};
+
+/// Every term that entered a bound. A term that the bound does not have is absent.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Terms {
+    /// Number of rows that the bound was computed on.
+    pub n: u64,
+    /// Number of contexts that the bound was computed on.
+    pub contexts: u64,
+    /// The policy's estimated risk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub empirical_risk: Option<f64>,
+    /// KL divergence of the posterior from the prior, in nats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kl: Option<f64>,
+    /// What is paid for confidence besides KL, in nats: ln(N/δ), ln(2√n/δ), …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<f64>,
+    /// What clipping can add to the estimate at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bias: Option<f64>,
+    /// Mean squared weight of the policy under the logging policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub second_moment: Option<f64>,
+    /// S_λ, the sum of ln(1 − λz).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_sum: Option<f64>,
+    /// λ, the size of the bet or the free parameter of the bound.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lambda: Option<f64>,
+    /// ξ, the constant control variate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xi: Option<f64>,
+    /// The largest −ĉ of the cost model; present if a cost model takes the place of ξ.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_model_max: Option<f64>,
+    /// τ, the clipping level.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tau: Option<f64>,
+    /// κ: 1 if the bound is on R(π) − R(π0), 0 if it is on R(π).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kappa: Option<u8>,
+    /// Number of parameter choices that the bound was minimized over on these rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grid_size: Option<u64>,
+    /// A bound on the floating-point and integration error of the value.
+    pub numerical_slack: f64,
+}
