@@ -17,7 +17,7 @@ impl Statistics for Weighted {
         1
     }
 
-    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
         let context = &seen.context;
         for (played, out) in played.iter().zip(out) {
             for j in 0..context.actions.len() {
@@ -25,6 +25,7 @@ impl Statistics for Weighted {
                 out[0] += context.weights[j] * weight * (context.costs[j] - self.xi);
             }
         }
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ use super::claims::{Quantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecError};
 use super::inputs::Inputs;
-use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
+use super::learn::bound_learner::{Gaussian, Learned, Problem, minimize};
 use super::log::{Guarded, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
 use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
@@ -119,15 +119,8 @@ fn learn_named(
     let quantity = learned_quantity(spec);
     let share = if quantity == Quantity::Improvement { 0.5 } else { 1.0 };
     let bound = bound_of(spec, &*ground.log, quantity, share * certify::policy_delta(spec))?;
-    let problem = Problem {
-        log: &*ground.log,
-        bound: &*bound,
-        class,
-        prior: &ground.prior,
-        kl_weight: 1.0,
-        seed: spec.seed,
-    };
-    let learned = minimise(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
+    let problem = Problem { log: &*ground.log, bound: &*bound, class, prior: &ground.prior, seed: spec.seed };
+    let learned = minimize(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
     let evidence = Evidence {
         policy: Some(policy_of(&learned, class, ground.features)),
         prior: Some(prior_evidence(&ground.prior)),
@@ -259,17 +252,11 @@ fn learn_auto(
         Quantity::Risk => certify::REFINED_RISK_ALONE,
     };
     let bound = bound_of(spec, &second, quantity, share * spec.delta)?;
-    let problem = Problem {
-        log: &second,
-        bound: &*bound,
-        class: PolicyClass::Lig,
-        prior: &prior,
-        kl_weight: 1.0,
-        seed: spec.seed,
-    };
+    let problem =
+        Problem { log: &second, bound: &*bound, class: PolicyClass::Lig, prior: &prior, seed: spec.seed };
     let mut optimizer = optimizer_of(spec)?.clone();
     optimizer.epochs = Some(optimizer.epochs.unwrap_or(REFINING_EPOCHS).min(REFINING_EPOCHS));
-    let learned = minimise(&problem, &optimizer, &control.span(0.7, 0.9))?;
+    let learned = minimize(&problem, &optimizer, &control.span(0.7, 0.9))?;
     let PartOne { policy, calibration, improvement, risk, choices, trainings } = part_one;
     let features = policy.features().clone();
     let termination = match learned.termination {

@@ -33,7 +33,11 @@ pub trait Statistics: Sync {
     fn count(&self) -> usize;
 
     /// Adds a context's terms under each of `played` to the `count()` numbers of each of `out`.
-    fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>]);
+    ///
+    /// # Errors
+    /// If the log does not have what the statistics need.
+    fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>])
+    -> Result<()>;
 }
 
 impl Statistics for &dyn Bound {
@@ -41,22 +45,26 @@ impl Statistics for &dyn Bound {
         self.statistics()
     }
 
-    fn add(&self, seen: &Seen, played: &[Played], h: &mut Vec<f64>, out: &mut [Vec<f64>]) {
+    fn add(&self, seen: &Seen, played: &[Played], h: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
         let k = seen.n_actions;
         h.clear();
         h.resize(k * self.statistics(), 0.0);
-        self.coefficients(seen, h);
+        self.coefficients(seen, h)?;
         for (played, out) in played.iter().zip(out) {
             for (h, out) in h.chunks_exact(k).zip(out) {
                 *out += match played {
                     Played::All(pi) => pi.iter().zip(h).map(|(pi, h)| pi * h).sum(),
-                    // With one interaction h is 0 elsewhere; with more, the logged actions'
-                    // probabilities do not say enough, and NaN ends in an error.
+                    // With one interaction, h is 0 for every other action.
                     Played::Logged(pi) if pi.len() == 1 => pi[0] * h[seen.context.actions[0] as usize],
-                    Played::Logged(_) => f64::NAN,
+                    Played::Logged(_) => {
+                        let message = "a context with several interactions needs the policy's propensities \
+                                       of all actions";
+                        return Err(EngineError::Numerical(message.into()));
+                    }
                 };
             }
         }
+        Ok(())
     }
 }
 
@@ -65,10 +73,8 @@ impl Statistics for GivenBetting {
         self.betting.choices.len()
     }
 
-    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) {
-        for (played, out) in played.iter().zip(out) {
-            self.add_statistics(seen, *played, out);
-        }
+    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
+        played.iter().zip(out).try_for_each(|(played, out)| self.add_statistics(seen, *played, out))
     }
 }
 
@@ -175,7 +181,7 @@ fn measure_block(
                 context: chunk.context(c),
                 cost_model: modelled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
             };
-            let total = walk.context(c, &seen, statistics, &mut block.sums);
+            let total = walk.context(c, &seen, statistics, &mut block.sums)?;
             block.worst_total = block.worst_total.max((total - 1.0).abs());
             if total.is_nan() {
                 return Err(EngineError::Numerical("a propensity is not a number".into()));
@@ -227,7 +233,7 @@ impl<'a> Walk<'a> {
         seen: &Seen,
         statistics: &dyn Statistics,
         sums: &mut [Vec<Sum>; 2],
-    ) -> f64 {
+    ) -> Result<f64> {
         let count = statistics.count();
         self.out.iter_mut().for_each(|out| {
             out.clear();
@@ -248,15 +254,17 @@ impl<'a> Walk<'a> {
                 total = self.pi[0].iter().sum();
                 [Played::All(&self.pi[0]), Played::All(&self.pi[1])]
             }
-            (Subject::Policy(_), None) => return f64::NAN,
+            (Subject::Policy(_), None) => {
+                return Err(EngineError::Numerical("the policy has no scores".into()));
+            }
         };
-        statistics.add(seen, &played, &mut self.h, &mut self.out);
+        statistics.add(seen, &played, &mut self.h, &mut self.out)?;
         let [fine, coarse] = &self.out;
         let [values, differences] = sums;
         for i in 0..count {
             values[i].add(fine[i]);
             differences[i].add((fine[i] - coarse[i]).abs());
         }
-        total
+        Ok(total)
     }
 }

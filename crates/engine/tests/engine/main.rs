@@ -2,4 +2,6 @@
 
 mod golden;
 mod jobs;
+#[path = "../common/light_kl.rs"]
+mod light_kl;
 mod properties;

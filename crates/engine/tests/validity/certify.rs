@@ -1,5 +1,6 @@
 //! Every bound as something that makes a claim about a policy on a drawn log.
 
+use crate::light_kl::LightKl;
 use guarantor_engine::Result;
 use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{
@@ -7,7 +8,7 @@ use guarantor_engine::bound::{
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::policy::PolicyParams;
@@ -80,14 +81,15 @@ pub fn uniform_prior(world: &World) -> Gaussian {
     Gaussian { mean: Array2::zeros((world.x.ncols(), ACTIONS)), scale: 1.0 }
 }
 
-/// Minimises a bound on the log; with a `kl_weight` below 1 it overfits. Where learning fails the prior
-/// stands for what was learned, for bounds hold of any policy; `learning_never_fails` counts that.
+/// Minimizes a bound on the log; with a `kl_weight` below 1 it overfits. If learning fails, the prior stands
+/// in for what was learned, because bounds hold for any policy; `learning_never_fails` counts failures.
 pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Gaussian {
     try_learn(log, bound, prior, kl_weight).unwrap_or_else(|_| prior.clone())
 }
 
 pub fn try_learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Result<Gaussian> {
-    let problem = Problem { log, bound, class: PolicyClass::Lig, prior, kl_weight, seed: 0 };
+    let bound = &LightKl::new(bound, kl_weight);
+    let problem = Problem { log, bound, class: PolicyClass::Lig, prior, seed: 0 };
     let optimizer = Optimizer {
         preset: Preset::Fast,
         epochs: Some(EPOCHS),
@@ -95,7 +97,7 @@ pub fn try_learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight
         batch_size: None,
         max_seconds: None,
     };
-    Ok(minimise(&problem, &optimizer, &unattended())?.gaussian)
+    Ok(minimize(&problem, &optimizer, &unattended())?.gaussian)
 }
 
 /// R(π) − κR(π0).
@@ -103,7 +105,7 @@ pub fn truth(world: &World, policy: &PolicyParams, kappa: u8) -> f64 {
     world.risk(policy) - f64::from(kappa) * world.baseline_risk()
 }
 
-/// Each bound claims of the policy that minimises it on the same rows: allowed, for its KL is paid.
+/// Each bound claims of the policy that minimizes it on the same rows: allowed, for its KL is paid.
 pub fn learned_claims(world: &World, drawn: &Drawn) -> Vec<Claim> {
     let (log, prior) = (drawn.log(), uniform_prior(world));
     let claim = |n: &Named| {
@@ -145,7 +147,7 @@ pub fn given_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<
     claims.into_iter().map(claim).collect()
 }
 
-/// A betting bound at one λ: nothing is minimised over, so all that it pays is ln(1/δ), and it is as
+/// A betting bound at one λ: nothing is minimized over, so all that it pays is ln(1/δ), and it is as
 /// sharp as this family gets.
 pub fn one_bet(mut betting: Betting) -> Betting {
     let distance = |lambda: f64| (lambda / LAMBDA).ln().abs();

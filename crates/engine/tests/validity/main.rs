@@ -8,6 +8,8 @@
 mod certify;
 mod harness;
 mod jobs;
+#[path = "../common/light_kl.rs"]
+mod light_kl;
 mod looks;
 mod world;
 
@@ -118,7 +120,7 @@ fn leaving_out_what_learning_costs_is_caught() {
     assert_valid(&honest);
 }
 
-/// The paper's bounds without what they pay: plain estimates at the policies that minimise them.
+/// The paper's bounds without what they pay: plain estimates at the policies that minimize them.
 #[test]
 fn estimates_are_no_bounds() {
     let world = World::no_signal();
