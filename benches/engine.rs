@@ -80,14 +80,7 @@ fn passes(criterion: &mut Criterion) {
         let sample = Sample { rows: n as u64, contexts: n as u64 };
         let bound = Cbb::new(sample, vec![1], 1.0 / k as f64, -0.5, 0.05);
         let prior = Gaussian { mean: Array2::zeros((p, k)), scale: 1.0 };
-        let problem = Problem {
-            log: &log,
-            bound: &bound,
-            class: PolicyClass::Lig,
-            prior: &prior,
-            kl_weight: 1.0,
-            seed: 0,
-        };
+        let problem = Problem { log: &log, bound: &bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
         let control = unattended();
         let learner = Learner::new(&problem, &control).expect("a learner");
         let (point, held) = (learner.start(), bound.held(30));

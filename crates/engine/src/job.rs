@@ -13,7 +13,7 @@ use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecError};
 use super::inputs::Inputs;
-use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
+use super::learn::bound_learner::{Gaussian, Learned, Problem, minimize};
 use super::log::{Chunk, Guarded, LogShape, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
 use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
@@ -108,15 +108,8 @@ fn learn_named(
     let class = spec.policy_class.unwrap_or(PolicyClass::Lig);
     let (quantity, share) = learned_quantity(spec, NAMED);
     let bound = bound_of(spec, &*ground.log, quantity, share * policy_delta(spec))?;
-    let problem = Problem {
-        log: &*ground.log,
-        bound: &*bound,
-        class,
-        prior: &ground.prior,
-        kl_weight: 1.0,
-        seed: spec.seed,
-    };
-    let learned = minimise(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
+    let problem = Problem { log: &*ground.log, bound: &*bound, class, prior: &ground.prior, seed: spec.seed };
+    let learned = minimize(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
     let evidence = LearnedEvidence {
         policy: policy_of(&learned, class, ground.features),
         prior: prior_evidence(&ground.prior),
@@ -241,12 +234,11 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
         bound: &*bound,
         class: PolicyClass::Lig,
         prior: &prior,
-        kl_weight: 1.0,
         seed: spec.seed,
     };
     let mut optimizer = optimizer_of(spec)?.clone();
     optimizer.epochs = Some(optimizer.epochs.unwrap_or(REFINING_EPOCHS).min(REFINING_EPOCHS));
-    let learned = minimise(&problem, &optimizer, &control.span(0.7, 0.9))?;
+    let learned = minimize(&problem, &optimizer, &control.span(0.7, 0.9))?;
     let PartOne { policy, calibration, improvement, risk, choices, trainings } = on_learn_side;
     let features = policy.features().clone();
     let termination = match learned.termination {

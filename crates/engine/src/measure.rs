@@ -53,7 +53,7 @@ impl Statistics for &dyn Bound {
         let k = seen.n_actions;
         h.clear();
         h.resize(k * self.statistics(), 0.0);
-        self.coefficients(seen, h);
+        self.coefficients(seen, h)?;
         for (played, out) in played.iter().zip(out) {
             for (h, out) in h.chunks_exact(k).zip(out) {
                 *out += match played {
@@ -80,10 +80,7 @@ impl Statistics for GivenBetting {
     }
 
     fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
-        for (played, out) in played.iter().zip(out) {
-            self.add_statistics(seen, *played, out);
-        }
-        Ok(())
+        played.iter().zip(out).try_for_each(|(played, out)| self.add_statistics(seen, *played, out))
     }
 }
 

@@ -4,6 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use guarantor_engine::numerics::random::standard_normal;
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 
 pub const FEATURES: usize = 8;
@@ -39,7 +40,7 @@ impl Toy {
 
     pub fn visitor(&mut self, interactions: usize) -> Visitor {
         let rng = &mut self.rng;
-        let x: Vec<f64> = (0..FEATURES).map(|_| (normal(rng) * 1e4).round() / 1e4).collect();
+        let x: Vec<f64> = (0..FEATURES).map(|_| (standard_normal(rng) * 1e4).round() / 1e4).collect();
         let truth = scores(&self.world, &x);
         let believed = truth.iter().zip(scores(&self.noise, &x)).map(|(&t, n)| belief(t, n));
         let propensities = softmax(believed, self.alpha);
@@ -67,27 +68,22 @@ fn belief(truth: f64, noise: f64) -> f64 {
 
 fn weights(rng: &mut ChaCha8Rng, size: f64) -> Weights {
     let per_feature = size / (FEATURES as f64).sqrt();
-    (0..FEATURES).map(|_| std::array::from_fn(|_| per_feature * normal(rng))).collect()
+    (0..FEATURES).map(|_| std::array::from_fn(|_| per_feature * standard_normal(rng))).collect()
 }
 
 fn scores(weights: &Weights, x: &[f64]) -> [f64; ACTIONS] {
     std::array::from_fn(|a| weights.iter().zip(x).map(|(row, x)| row[a] * x).sum())
 }
 
+/// Not the engine's softmax: scores are shifted only if exp would overflow, which rounds differently, and
+/// the demo's log must keep its digest.
 fn softmax(scores: impl Iterator<Item = f64>, alpha: f64) -> Vec<f64> {
     let scores: Vec<f64> = scores.map(|s| alpha * s).collect();
     let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // Shifted only where exp would overflow, so that the demo's log keeps its digest.
     let shift = if max > 500.0 { max } else { 0.0 };
     let powers: Vec<f64> = scores.iter().map(|s| (s - shift).exp()).collect();
     let total: f64 = powers.iter().sum();
     powers.into_iter().map(|p| p / total).collect()
-}
-
-/// Box and Muller's way to a normal number.
-fn normal(rng: &mut ChaCha8Rng) -> f64 {
-    let (u, v): (f64, f64) = (1.0 - rng.random::<f64>(), rng.random());
-    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ndarray::Array2;
 
-use super::dataset::{Examples, Labels, normalise};
+use super::dataset::{Examples, Labels, normalize};
 use super::files::{LoadError, for_each_line};
 
 /// A file of examples with `p` features and `k` labels.
@@ -42,7 +42,7 @@ pub fn examples(path: &Path, p: usize, k: usize) -> Result<Examples, LoadError> 
         return Err(LoadError::malformed(path, "has no examples"));
     }
     let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers an example");
-    normalise(&mut x);
+    normalize(&mut x);
     Ok(Examples { x, labels })
 }
 

@@ -9,8 +9,8 @@ use rayon::prelude::*;
 use super::dataset::{Examples, Labels, Supervised};
 use super::logging;
 use guarantor_engine::error::Result;
-use guarantor_engine::learn::adam::shuffled;
 use guarantor_engine::log::{LoggedContexts, MemoryLog};
+use guarantor_engine::numerics::random::shuffled;
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 
 /// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and log with it.
@@ -56,8 +56,7 @@ fn set_aside(examples: usize) -> usize {
 impl Logger {
     /// Splits the training set and learns μ0 on its smaller part.
     pub fn train(data: &Supervised, seed: u64) -> Self {
-        let all: Vec<usize> = (0..data.train.len()).collect();
-        let order = shuffled(&all, seed, 0);
+        let order = shuffled(data.train.len(), seed, 0);
         let (aside, logged) = order.split_at(set_aside(order.len()));
         let mu0 = logging::train(&data.train.select(aside), data.n_actions, seed);
         Self::given(data, logged, mu0.view(), seed)

@@ -190,7 +190,7 @@ pub fn load(which: Dataset, dir: Option<&Path>) -> Result<Supervised, LoadError>
 }
 
 /// Divides each row by its l2 norm, which is taken in f64.
-pub fn normalise(x: &mut Array2<f32>) {
+pub fn normalize(x: &mut Array2<f32>) {
     for mut row in x.rows_mut() {
         let norm = row.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt() as f32;
         if norm > 0.0 {

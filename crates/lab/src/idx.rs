@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ndarray::Array2;
 
-use super::dataset::{Examples, Labels, normalise};
+use super::dataset::{Examples, Labels, normalize};
 use super::files::{self, LoadError};
 
 const UNSIGNED_BYTES: u8 = 0x08;
@@ -19,7 +19,7 @@ pub fn examples(images: &Path, labels: &Path, p: usize, n_actions: usize) -> Res
     }
     let mut x = Array2::from_shape_fn((n, p), |(i, j)| f32::from(bytes[start + i * p + j]));
     drop(bytes);
-    normalise(&mut x);
+    normalize(&mut x);
     let (bytes, [m], start) = read::<1>(labels)?;
     if m != n {
         let message = format!("has {m} labels for the {n} images of {}", images.display());

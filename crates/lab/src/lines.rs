@@ -49,9 +49,9 @@ impl Line {
         }
     }
 
-    /// The colours are Okabe and Ito's, which the colour-blind can tell apart; markers differ too.
+    /// The colors are Okabe and Ito's, which the color-blind can tell apart; markers differ too.
     pub fn style(self) -> Style {
-        let (colour, marker) = match self {
+        let (color, marker) = match self {
             Line::LsMixedLogit => ((204, 121, 167), Marker::Down),
             Line::LsLig => ((213, 94, 0), Marker::Square),
             Line::Catoni => ((230, 159, 0), Marker::Up),
@@ -63,7 +63,7 @@ impl Line {
             Line::CrmSvp => ((204, 121, 167), Marker::Up),
             Line::BayesianCrm => ((230, 159, 0), Marker::Square),
         };
-        Style { colour, marker, dashed: false }
+        Style { color, marker, dashed: false }
     }
 
     /// About how long its job takes, for the progress bar only.
@@ -85,7 +85,7 @@ impl Line {
     }
 
     /// The job as the service would be sent it. What it does not say is the service's default; only the
-    /// mixed logit has an optimiser's budget of its own.
+    /// mixed logit has an optimizer's budget of its own.
     pub fn request(self, promise: Promise, logging_risk: f64, seed: u64) -> SpecRequest {
         let (bound, xi) = match self {
             Line::LsMixedLogit | Line::LsLig => (BoundKind::LondonSandler, None),

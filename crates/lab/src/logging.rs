@@ -9,8 +9,10 @@
 use ndarray::{Array2, s};
 
 use super::dataset::Examples;
-use guarantor_engine::learn::adam::{Adam, shuffled};
+use guarantor_engine::learn::adam::Adam;
 use guarantor_engine::numerics::product;
+use guarantor_engine::numerics::random::shuffled;
+use guarantor_engine::policy::exponentials;
 
 const RATE: f64 = 0.1;
 const EPOCHS: u64 = 10;
@@ -20,15 +22,16 @@ const BATCH: usize = 32;
 /// p × K.
 pub fn train(examples: &Examples, n_actions: usize, seed: u64) -> Array2<f64> {
     let (p, width) = (examples.x.ncols(), product::padded(n_actions));
-    let mut adam = Adam::new(vec![0.0; p * width], vec![1.0; p * width], RATE);
-    let all: Vec<usize> = (0..examples.len()).collect();
+    let mut mu = vec![0.0; p * width];
+    let mut adam = Adam::new(mu.len());
     for epoch in 1..=EPOCHS {
-        for batch in shuffled(&all, seed, epoch).chunks(BATCH) {
-            let gradient = gradient(&examples.select(batch), n_actions, &adam.point);
-            adam.step(&gradient);
+        for batch in shuffled(examples.len(), seed, epoch).chunks(BATCH) {
+            let gradient = gradient(&examples.select(batch), n_actions, &mu);
+            let directions = adam.directions(gradient.into_iter());
+            mu.iter_mut().zip(directions).for_each(|(x, direction)| *x -= RATE * direction);
         }
     }
-    let padded = Array2::from_shape_vec((p, width), adam.point).expect("p × width");
+    let padded = Array2::from_shape_vec((p, width), mu).expect("p × width");
     padded.slice_move(s![.., ..n_actions])
 }
 
@@ -53,9 +56,8 @@ fn residual(scores: &mut [f32], labels: &[u32], n: f32) {
     if labels.is_empty() {
         return scores.fill(0.0);
     }
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    scores.iter_mut().for_each(|v| *v = (*v - max).exp());
-    let total: f32 = scores.iter().sum();
+    // Divided by the sum and n at once, not one after the other: published figures depend on the rounding.
+    let total = exponentials(scores);
     scores.iter_mut().for_each(|v| *v /= total * n);
     for &label in labels {
         scores[label as usize] -= 1.0 / (labels.len() as f32 * n);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use ndarray::Array2;
 
-use super::dataset::{Dataset, Examples, Labels, normalise};
+use super::dataset::{Dataset, Examples, Labels, normalize};
 use super::files::{LoadError, Shelf, for_each_line};
 
 /// Train and test in a file each, or all in one file with two files that say which is which.
@@ -70,7 +70,7 @@ fn examples(path: &Path, p: usize, k: usize) -> Result<Examples, LoadError> {
         return Err(LoadError::malformed(path, message));
     }
     let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers an example");
-    normalise(&mut x);
+    normalize(&mut x);
     Ok(Examples { x, labels })
 }
 

@@ -5,7 +5,7 @@ use super::plot::{Figure, Marker, Panel, Point, Series, Style};
 use super::rows::{Of, Row, Summary, distinct};
 use super::table::{PROMISED, PROMISED_RISK, Quantity, TRUE, TRUE_RISK, title};
 
-const LOGGING: Style = Style { colour: (0, 0, 0), marker: Marker::None, dashed: true };
+const LOGGING: Style = Style { color: (0, 0, 0), marker: Marker::None, dashed: true };
 
 /// The figure of this number; None where the rows have nothing of it.
 pub fn picture(rows: &[Row], figure: u8) -> Option<Figure> {

@@ -54,7 +54,7 @@ pub struct Point {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    pub colour: (u8, u8, u8),
+    pub color: (u8, u8, u8),
     pub marker: Marker,
     pub dashed: bool,
 }
@@ -263,16 +263,16 @@ where
         at: (f64, f64),
         size: f64,
         style: FontStyle,
-        colour: RGBColor,
+        color: RGBColor,
         h: HPos,
     ) -> Result<(), Failure> {
-        let style = font(size * self.scale, style).color(&colour).pos(Pos::new(h, VPos::Center));
+        let style = font(size * self.scale, style).color(&color).pos(Pos::new(h, VPos::Center));
         let at = (at.0, at.1 + self.drop * size);
         self.root.draw(&Text::new(text.to_string(), self.pixel(at), style)).map_err(failure)
     }
 
-    fn stroke(&self, colour: impl Color, width: f64) -> ShapeStyle {
-        colour.stroke_width((width * self.scale).round().max(1.0) as u32)
+    fn stroke(&self, color: impl Color, width: f64) -> ShapeStyle {
+        color.stroke_width((width * self.scale).round().max(1.0) as u32)
     }
 
     fn line(&self, points: &[(f64, f64)], style: ShapeStyle) -> Result<(), Failure> {
@@ -283,12 +283,12 @@ where
     /// Dashes of 12 with gaps of 8 along the points.
     fn dashes(&self, points: &[(f64, f64)], style: ShapeStyle) -> Result<(), Failure> {
         let (dash, gap) = (12.0, 8.0);
-        let mut travelled = 0.0;
+        let mut traveled = 0.0;
         for pair in points.windows(2) {
             let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
             let length = (x1 - x0).hypot(y1 - y0);
             let along = |d: f64| (x0 + (x1 - x0) * d / length, y0 + (y1 - y0) * d / length);
-            let mut at = -(travelled % (dash + gap));
+            let mut at = -(traveled % (dash + gap));
             while at < length && length > 0.0 {
                 let (from, to) = (at.max(0.0), (at + dash).min(length));
                 if to > from {
@@ -296,7 +296,7 @@ where
                 }
                 at += dash + gap;
             }
-            travelled += length;
+            traveled += length;
         }
         Ok(())
     }
@@ -306,8 +306,8 @@ where
         let corners: &[(f64, f64)] = match style.marker {
             Marker::None => return Ok(()),
             Marker::Circle => {
-                let (centre, radius) = (self.pixel((x, y)), (r * self.scale) as i32);
-                let dot = Circle::new(centre, radius, colour(style).filled());
+                let (center, radius) = (self.pixel((x, y)), (r * self.scale) as i32);
+                let dot = Circle::new(center, radius, color(style).filled());
                 return self.root.draw(&dot).map_err(failure);
             }
             Marker::Square => &[(-0.85, -0.85), (0.85, -0.85), (0.85, 0.85), (-0.85, 0.85)],
@@ -316,7 +316,7 @@ where
             Marker::Down => &[(0.0, 1.2), (1.1, -0.8), (-1.1, -0.8)],
         };
         let corners: Vec<_> = corners.iter().map(|(dx, dy)| self.pixel((x + r * dx, y + r * dy))).collect();
-        self.root.draw(&Polygon::new(corners, colour(style).filled())).map_err(failure)
+        self.root.draw(&Polygon::new(corners, color(style).filled())).map_err(failure)
     }
 
     fn figure(&self, figure: &Figure) -> Result<(), Failure> {
@@ -347,7 +347,7 @@ where
     }
 
     fn path(&self, points: &[(f64, f64)], style: Style) -> Result<(), Failure> {
-        let stroke = self.stroke(colour(style), 3.0);
+        let stroke = self.stroke(color(style), 3.0);
         if style.dashed { self.dashes(points, stroke) } else { self.line(points, stroke) }
     }
 
@@ -408,11 +408,11 @@ where
         let upper = series.points.iter().map(|p| axes.at(p.x, p.high));
         let lower = series.points.iter().rev().map(|p| axes.at(p.x, p.low));
         let outline: Vec<_> = upper.chain(lower).map(|p| self.pixel(p)).collect();
-        self.root.draw(&Polygon::new(outline, colour(series.style).mix(0.18))).map_err(failure)
+        self.root.draw(&Polygon::new(outline, color(series.style).mix(0.18))).map_err(failure)
     }
 }
 
-fn colour(style: Style) -> RGBColor {
-    let (r, g, b) = style.colour;
+fn color(style: Style) -> RGBColor {
+    let (r, g, b) = style.color;
     RGBColor(r, g, b)
 }

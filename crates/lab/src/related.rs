@@ -3,8 +3,8 @@
 //! parameters, on a part of the log for each λ of a grid, and keep the policy that the estimate on the
 //! held-out part likes best. That estimate is all that they can promise.
 //!
-//! - CRM with sample variance penalisation (Swaminathan & Joachims, 2015): cIPS + λ √(V̂/n), by their
-//!   majorisation: √V̂ lies below a tangent that is a sum over rows, drawn anew every few steps.
+//! - CRM with sample variance penalization (Swaminathan & Joachims, 2015): cIPS + λ √(V̂/n), by their
+//!   majorization: √V̂ lies below a tangent that is a sum over rows, drawn anew every few steps.
 //! - Bayesian CRM (London & Sandler, 2019): cIPS + λ‖θ − θ0‖², with ln π in place of π, which makes it
 //!   convex and never smaller (π ≥ 1 + ln π where costs are negative).
 
@@ -101,7 +101,7 @@ pub fn learn(
     let mut best: Option<Chosen> = None;
     for lambda in principle.grid() {
         // Always from θ0: too heavy a penalty ends where no logged action is played, and stays there.
-        let theta = objective.minimise(lambda, theta0.clone(), moments)?;
+        let theta = objective.minimize(lambda, theta0.clone(), moments)?;
         let policy = softmax(&theta, start.ncols());
         let promised_risk = cips(&parts.held_out, Subject::Policy(&policy), tau, control)?;
         if best.as_ref().is_none_or(|best| promised_risk < best.promised_risk) {
@@ -146,7 +146,7 @@ type Moments = (f64, f64);
 
 impl Objective<'_> {
     /// From θ, where CRM's moments are known already.
-    fn minimise(&self, lambda: f64, theta: Vec<f64>, moments: Option<Moments>) -> Result<Vec<f64>> {
+    fn minimize(&self, lambda: f64, theta: Vec<f64>, moments: Option<Moments>) -> Result<Vec<f64>> {
         let state = Lbfgs::at(theta, 0.5);
         match moments.filter(|_| lambda > 0.0) {
             Some(moments) => self.by_tangents(lambda, state, moments),
@@ -154,7 +154,7 @@ impl Objective<'_> {
         }
     }
 
-    /// Where there is nothing to majorise: the function stays what it is.
+    /// Where there is nothing to majorize: the function stays what it is.
     fn at_once(&self, lambda: f64, mut state: Lbfgs) -> Result<Vec<f64>> {
         let mut evaluate = |theta: &[f64]| {
             let (value, _, gradient) = self.evaluate(lambda, Tangent { a: 1.0, b: 0.0 }, theta)?;
@@ -198,7 +198,7 @@ impl Objective<'_> {
     }
 
     fn moments(&self, theta: &[f64]) -> Result<Moments> {
-        let point = Penalised { tau: self.tau, tangent: Tangent { a: 1.0, b: 0.0 } };
+        let point = Penalized { tau: self.tau, tangent: Tangent { a: 1.0, b: 0.0 } };
         let (mean, square, _) = self.swept(&point, theta)?;
         Ok((mean, square))
     }
@@ -206,7 +206,7 @@ impl Objective<'_> {
     /// The value, CRM's mean u², and the gradient.
     fn evaluate(&self, lambda: f64, tangent: Tangent, theta: &[f64]) -> Result<(f64, f64, Vec<f64>)> {
         match self.principle {
-            Principle::SampleVariance => self.swept(&Penalised { tau: self.tau, tangent }, theta),
+            Principle::SampleVariance => self.swept(&Penalized { tau: self.tau, tangent }, theta),
             Principle::Bayesian => {
                 let (mut value, _, mut gradient) = self.swept(&LogTransformed { tau: self.tau }, theta)?;
                 for ((g, t), t0) in gradient.iter_mut().zip(theta).zip(self.start) {
@@ -222,13 +222,13 @@ impl Objective<'_> {
 const LINK: Softmax = Softmax { inverse_temperature: 1.0 };
 
 /// a·u + b·u² with u = π(a|x)/max(π0(a|x), τ)·c. The second number is u².
-struct Penalised {
+struct Penalized {
     tau: f64,
     tangent: Tangent,
 }
 
-impl Pointwise for Penalised {
-    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> (f64, f64) {
+impl Pointwise for Penalized {
+    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> Result<(f64, f64)> {
         let (seen, Tangent { a, b }) = (at.chunk.context(at.c), self.tangent);
         work.pi.resize(scores.len(), 0.0);
         work.h.clear();
@@ -244,7 +244,7 @@ impl Pointwise for Penalised {
             work.h[action] += seen.weights[j] * (a + 2.0 * b * u) * weighted_cost;
         }
         LINK.gradient(scores, 0.0, &mut work.scratch, &work.pi, &work.h, d_scores);
-        (loss, squares)
+        Ok((loss, squares))
     }
 }
 
@@ -254,7 +254,7 @@ struct LogTransformed {
 }
 
 impl Pointwise for LogTransformed {
-    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> (f64, f64) {
+    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> Result<(f64, f64)> {
         let seen = at.chunk.context(at.c);
         work.pi.resize(scores.len(), 0.0);
         LINK.propensities(scores, 0.0, &mut work.scratch, &mut work.pi);
@@ -269,7 +269,7 @@ impl Pointwise for LogTransformed {
             }
             d_scores[action] += coefficient;
         }
-        (loss, 0.0)
+        Ok((loss, 0.0))
     }
 }
 
@@ -357,7 +357,7 @@ mod tests {
         let mut first = Lbfgs::at(theta0.clone(), 0.5);
         first.refresh(&mut one).unwrap();
         first.run(200, TOLERANCE, &mut one).unwrap();
-        let whole = objective.minimise(lambda, theta0, Some(moments)).unwrap();
+        let whole = objective.minimize(lambda, theta0, Some(moments)).unwrap();
         assert!(value(&whole) < value(&first.point) - 1e-4, "{} {}", value(&whole), value(&first.point));
     }
 

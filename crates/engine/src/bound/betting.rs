@@ -1,96 +1,109 @@
-//! The betting bounds (MATH.md 5). For a rule that plays a at row i, with a control variate ξ (a
-//! constant, or a fixed cost model ĉ(x, a) in its place) and κ ∈ {0, 1},
-//!   z_i(a) = 1[a = a_i](c_i − ξ)/max(π0(a_i|x_i), τ) + ξ·min(π0(a|x_i)/τ, 1) − κc_i,
-//!   R(π_Q) − κR(π0) ≤ (1 − exp((S_λ − KL − ln(N/δ))/n_c))/λ,
-//!   S_λ = Σ_i Σ_a π_Q(a|x_i) ln(1 − λz_i(a)).
-//! N counts everything that is minimised over on these rows. κ = 0 bounds the risk, κ = 1 the
-//! improvement itself. ξ = 0 with τ → 0 is logarithmic smoothing and needs the logged action's
-//! propensity only; ξ < 0 needs π0(·|x). Clipping with ξ = 0 only ever loses, so that member of a
-//! grid takes τ = 0.
+//! The betting bounds, docs/math.md#betting.
+//!
+//!   R(π_Q) − κR(π0) ≤ (1 − exp((S_λ − KL − ln(N/δ))/n_c))/λ,  S_λ = Σ_i Σ_a π_Q(a|x_i) ln(1 − λz_i(a)),
+//!   z_i(a) = 1[a = a_i](c_i − ξ)/max(π0(a_i|x_i), τ) + ξ·min(π0(a|x_i)/τ, 1) − κc_i
+//!
+//! κ = 0 bounds the risk, and κ = 1 bounds minus the improvement. N counts everything that is minimized
+//! over on these rows. ξ = 0 with τ → 0 is logarithmic smoothing (Sakhi et al., NeurIPS 2024); it needs
+//! the logged action's propensity only. ξ < 0 needs π0(·|x). Clipping with ξ = 0 only loses, so members of
+//! the grid with ξ = 0 use τ = 0.
 
-use super::cbb::smallest;
-use super::{Bound, BoundValue, Needs, Sample, Seen};
+use super::{Bound, BoundValue, Needs, Sample, Seen, clipped, impossible, smallest};
+use crate::error::Result;
 use crate::log::Context;
 use crate::terms::Terms;
 
-/// With ξ = 0, nothing; `spec` asks for π0(·|x) where ξ < 0 is named.
+/// Nothing if ξ = 0; `spec` requires π0(·|x) if the job names a ξ below 0.
 pub const NEEDS: Needs =
     Needs { full_propensities: false, single_interactions: false, instead: "ξ = 0, or log `propensities`" };
 
-/// Points of the λ grid. It must not depend on n: the bound then holds at every n at once.
+/// Number of points of the λ grid, docs/math.md#betting-grid. The grid does not depend on n, so the bound
+/// holds at every n at once.
 pub const LAMBDA_POINTS: usize = 32;
 
-/// What stands in the place of ξ.
+/// The control variate of a betting bound.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Control {
+pub enum ControlVariate {
+    /// ξ, the same for all contexts and actions.
     Constant(f64),
-    /// ĉ(x, a), shrunk on the contexts where it would let z exceed 0.9/λ, and centred on π0 where
-    /// κ = 1 (see `given.rs`, which alone takes it).
+    /// The cost model ĉ(x, a), shrunk on the contexts on which z could exceed 0.9/λ, and centered on π0 if
+    /// κ = 1 (docs/math.md#cost-model). Only for given policies.
     Shrunk,
 }
 
-/// One member of what a betting bound minimises over.
+/// One member of the grid that a betting bound is minimized over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    pub control: Control,
+    /// ξ, or the cost model in its place.
+    pub control: ControlVariate,
+    /// τ, the clipping level.
     pub tau: f64,
+    /// λ, the size of the bet.
     pub lambda: f64,
 }
 
-/// An upper limit of z.
-fn z_max(control: Control, tau: f64, kappa: u8) -> f64 {
+/// z_max, an upper bound on z.
+fn z_max(control: ControlVariate, tau: f64, kappa: u8) -> f64 {
     let depth = match control {
-        Control::Constant(xi) => -xi,
-        // Shrinking keeps z below 0.9/λ for any λ up to 0.9.
-        Control::Shrunk => 0.0,
+        ControlVariate::Constant(xi) => -xi,
+        // Shrinking keeps z below 0.9/λ for every λ up to 0.9.
+        ControlVariate::Shrunk => 0.0,
     };
     (if depth > 0.0 { depth / tau } else { 0.0 }) + kappa as f64
 }
 
 /// The largest λ that leaves 1 − λz well above 0.
-fn lambda_max(control: Control, tau: f64, kappa: u8) -> f64 {
+fn lambda_max(control: ControlVariate, tau: f64, kappa: u8) -> f64 {
     let z_max = z_max(control, tau, kappa);
     if z_max > 0.0 { 0.9 / z_max } else { 1.0 }
 }
 
-/// λ_max·2^{−k/2}, k = 0..31.
-pub fn lambda_grid(control: Control, tau: f64, kappa: u8) -> Vec<Choice> {
+/// The grid of λ for one control variate and τ: λ_max·2^{−k/2}, k = 0, …, 31.
+pub fn lambda_grid(control: ControlVariate, tau: f64, kappa: u8) -> Vec<Choice> {
     let max = lambda_max(control, tau, kappa);
     let at = |k: usize| Choice { control, tau, lambda: max * (-0.5 * k as f64).exp2() };
     (0..LAMBDA_POINTS).map(at).collect()
 }
 
+/// A betting bound for all posteriors at once.
 #[derive(Debug, Clone)]
 pub struct Betting {
+    /// The bound's name on certificates.
     pub name: &'static str,
+    /// The sizes of the log.
     pub sample: Sample,
+    /// κ: 1 bounds R(π) − R(π0), 0 bounds R(π).
     pub kappa: u8,
+    /// δ.
     pub delta: f64,
-    /// All that is minimised over; its length is N.
+    /// The grid that is minimized over; its length is N.
     pub choices: Vec<Choice>,
 }
 
 impl Betting {
-    /// Over a grid of constants; each below 0 takes `tau`, 0 takes none.
+    /// The bound on a grid of constants ξ, each with its grid of λ. ξ below 0 is clipped at `tau`, ξ = 0 is not
+    /// clipped.
     pub fn new(sample: Sample, kappa: u8, xis: &[f64], tau: f64, delta: f64) -> Self {
         let member = |&xi: &f64| {
             let tau = if xi == 0.0 { 0.0 } else { tau };
-            lambda_grid(Control::Constant(xi), tau, kappa)
+            lambda_grid(ControlVariate::Constant(xi), tau, kappa)
         };
         let choices = xis.iter().flat_map(member).collect();
         Betting { name: "betting", sample, kappa, delta, choices }
     }
 
-    /// Logarithmic smoothing (Sakhi et al., NeurIPS 2024): ξ = 0, κ = 0, no clipping.
+    /// Logarithmic smoothing: κ = 0, ξ = 0, no clipping.
     pub fn log_smoothing(sample: Sample, delta: f64) -> Self {
         Betting { name: "log_smoothing", ..Betting::new(sample, 0, &[0.0], 1.0, delta) }
     }
 
+    /// ln(N/δ).
     pub fn penalty(&self) -> f64 {
         (self.choices.len() as f64 / self.delta).ln()
     }
 
-    /// The bound at λ from (1/n_c) S_λ, with its derivatives in the statistic and in KL.
+    /// The bound at one member of the grid from the statistic S_λ/n_c, with its derivatives with respect to the
+    /// statistic and to KL.
     pub fn at(&self, choice: usize, statistic: f64, kl: f64) -> (f64, f64, f64) {
         let (n, lambda) = (self.sample.contexts as f64, self.choices[choice].lambda);
         let exponent = statistic - (kl + self.penalty()) / n;
@@ -98,11 +111,12 @@ impl Betting {
         (-exponent.exp_m1() / lambda, -slope, slope / n)
     }
 
+    /// The terms of the bound at one member of the grid.
     pub fn terms_at(&self, choice: usize, statistic: f64, kl: f64) -> Terms {
         let member = self.choices[choice];
         let (xi, cost_model_max) = match member.control {
-            Control::Constant(xi) => (Some(xi), None),
-            Control::Shrunk => (None, Some(1.0)),
+            ControlVariate::Constant(xi) => (Some(xi), None),
+            ControlVariate::Shrunk => (None, Some(1.0)),
         };
         Terms {
             n: self.sample.rows,
@@ -121,53 +135,47 @@ impl Betting {
     }
 }
 
-/// ξ, the same for all actions.
-#[inline]
-pub(super) fn constant_of(control: Control) -> f64 {
-    match control {
-        Control::Constant(xi) => xi,
-        // `given.rs` takes this one by itself; NaN here can only end in an error.
-        Control::Shrunk => f64::NAN,
-    }
-}
-
 /// ξ·min(π0(a|x)/τ, 1).
 #[inline]
 pub(super) fn expected_control(xi: f64, p: f64, tau: f64) -> f64 {
     if p >= tau { xi } else { xi * (p / tau) }
 }
 
-/// Adds Σ_j w_j ln(1 − λ z_j(a)) of one context for one choice.
-fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) {
+/// Adds Σ_j w_j ln(1 − λz_j(a)) of one context for one member of the grid.
+///
+/// # Errors
+/// If the control variate is the cost model, or if it is a ξ other than 0 and π0(·|x) is not known.
+fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) -> Result<()> {
     let Context { actions, costs, propensities, weights, full } = seen.context;
     let (tau, lambda) = (choice.tau, choice.lambda);
+    let ControlVariate::Constant(xi) = choice.control else {
+        return Err(impossible("a cost model is a control variate for given policies only"));
+    };
+    let full = full.filter(|full| full.len() == h.len());
+    if xi != 0.0 && full.is_none() {
+        return Err(impossible("a control variate below 0 needs the propensities of all actions"));
+    }
     for j in 0..actions.len() {
         let shift = -(kappa as f64) * costs[j];
         let logged = actions[j] as usize;
-        // A constant ξ: actions that were not logged have the same z where ξ is 0 or π0 is not clipped.
-        let plain = match choice.control {
-            Control::Constant(xi) => Some((xi == 0.0, (-lambda * (shift + xi)).ln_1p())),
-            _ => None,
-        };
+        // Actions that were not logged have the same z if ξ is 0 or their π0 is not clipped.
+        let plain = (-lambda * (shift + xi)).ln_1p();
         for (a, h) in h.iter_mut().enumerate() {
-            if a != logged
-                && let Some((everywhere, plain)) = plain
-                && (everywhere || full.is_some_and(|f| f[a] >= tau))
-            {
+            if a != logged && (xi == 0.0 || full.is_some_and(|f| f[a] >= tau)) {
                 *h += weights[j] * plain;
                 continue;
             }
-            let xi = constant_of(choice.control);
             let mut z = shift;
-            if xi != 0.0 {
-                z += expected_control(xi, full.map_or(f64::NAN, |f| f[a]), tau);
+            if let Some(full) = full.filter(|_| xi != 0.0) {
+                z += expected_control(xi, full[a], tau);
             }
             if a == logged {
-                z += (costs[j] - xi) * super::clipped(propensities[j], tau);
+                z += (costs[j] - xi) * clipped(propensities[j], tau);
             }
             *h += weights[j] * (-lambda * z).ln_1p();
         }
     }
+    Ok(())
 }
 
 impl Bound for Betting {
@@ -179,11 +187,10 @@ impl Bound for Betting {
         self.choices.len()
     }
 
-    fn coefficients(&self, seen: &Seen, h: &mut [f64]) {
+    fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
         let k = h.len() / self.choices.len();
-        for (choice, h) in self.choices.iter().zip(h.chunks_exact_mut(k)) {
-            add_logs(choice, self.kappa, seen, h);
-        }
+        let each = self.choices.iter().zip(h.chunks_exact_mut(k));
+        each.into_iter().try_for_each(|(choice, h)| add_logs(choice, self.kappa, seen, h))
     }
 
     fn value_and_gradient(&self, statistics: &[f64], kl: f64) -> BoundValue {
@@ -205,6 +212,7 @@ impl Bound for Betting {
     }
 }
 
+/// The bound at one member of the grid.
 struct HeldBetting<'a> {
     bound: &'a Betting,
     choice: usize,
@@ -215,12 +223,8 @@ impl Bound for HeldBetting<'_> {
         self.bound.name
     }
 
-    fn statistics(&self) -> usize {
-        1
-    }
-
-    fn coefficients(&self, seen: &Seen, h: &mut [f64]) {
-        add_logs(&self.bound.choices[self.choice], self.bound.kappa, seen, h);
+    fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
+        add_logs(&self.bound.choices[self.choice], self.bound.kappa, seen, h)
     }
 
     fn value_and_gradient(&self, statistics: &[f64], kl: f64) -> BoundValue {

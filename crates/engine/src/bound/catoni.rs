@@ -1,33 +1,36 @@
-//! Catoni's bound, C_n (paper Prop. 2), through the inverse of the Bernoulli divergence: with
-//! k = KL + ln(2√n/δ) and r = cIPS,
-//!   min_{λ>0} (1 − exp(−τλr − k/n))/(τ(e^λ − 1)) = (kl⁻¹(1 + τr, k/n) − 1)/τ.
-//! Never above LS_n (paper Thm 2). Needs the logged propensities and contexts logged once each.
+//! Catoni's bound, C_n (paper, Proposition 2), docs/math.md#catoni.
+//!
+//!   R(π_Q) ≤ min_{λ>0} (1 − exp(−τλr − k/n))/(τ(e^λ − 1)) = (kl⁻¹(1 + τr, k/n) − 1)/τ,
+//!   k = KL + ln(2√n/δ),  r = cIPS
+//!
+//! The code uses the second form. It never exceeds LS_n (paper, Theorem 2). Needs the logged propensities,
+//! and every context logged once.
 
-use super::london_sandler::log_penalty;
-use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
+use super::{Bound, BoundValue, LondonSandler, Needs, Sample, Seen, add_cips, london_sandler};
+use crate::error::Result;
 use crate::numerics::divergence::bernoulli_inverse;
 use crate::terms::Terms;
 
-/// Its martingale counts rows as independent draws of a context.
-pub const NEEDS: Needs = Needs {
-    full_propensities: false,
-    single_interactions: true,
-    instead: "betting, log_smoothing or, with π0(·|x), cbb",
-};
+/// The same as London–Sandler's: the proof treats rows as independent draws.
+pub const NEEDS: Needs = london_sandler::NEEDS;
 
+/// Catoni's bound.
 #[derive(Debug, Clone, Copy)]
 pub struct Catoni {
+    /// The sizes of the log.
     pub sample: Sample,
+    /// τ, the clipping level.
     pub tau: f64,
+    /// δ.
     pub delta: f64,
 }
 
 impl Catoni {
     fn penalty(&self) -> f64 {
-        log_penalty(self.sample.rows, self.delta)
+        london_sandler::log_penalty(self.sample.rows, self.delta)
     }
 
-    /// The bound at one λ, the paper's own form, which the tests hold the other to.
+    /// The bound at one λ in the paper's form, which the tests compare with the other form.
     pub fn at_lambda(&self, r: f64, kl: f64, lambda: f64) -> f64 {
         let k = kl + self.penalty();
         -(-self.tau * lambda * r - k / self.sample.rows as f64).exp_m1() / (self.tau * lambda.exp_m1())
@@ -39,12 +42,9 @@ impl Bound for Catoni {
         "catoni"
     }
 
-    fn statistics(&self) -> usize {
-        1
-    }
-
-    fn coefficients(&self, seen: &Seen, h: &mut [f64]) {
+    fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
         add_cips(seen, self.tau, 0.0, h);
+        Ok(())
     }
 
     fn value_and_gradient(&self, statistics: &[f64], kl: f64) -> BoundValue {
@@ -52,8 +52,8 @@ impl Bound for Catoni {
         let q = (1.0 + tau * statistics[0]).clamp(0.0, 1.0);
         let p = bernoulli_inverse(q, (kl + self.penalty()) / n);
         // kl(q‖p) = ε defines p(q, ε): ∂p/∂ε = p(1−p)/(p−q), ∂p/∂q = ln(p(1−q)/(q(1−p)))·∂p/∂ε.
-        // At the ends (q or p on the boundary) it is constant or vertical; a slope of 1 keeps learning
-        // moving towards a lower risk.
+        // If q or p is on the boundary, p is constant or vertical there; a slope of 1 keeps learning moving
+        // toward a lower risk.
         let inside = q > 0.0 && p < 1.0 && p > q;
         let d_epsilon = if inside { p * (1.0 - p) / (p - q) } else { 0.0 };
         let d_q = if inside { ((p * (1.0 - q)) / (q * (1.0 - p))).ln() * d_epsilon } else { 1.0 };
@@ -67,24 +67,16 @@ impl Bound for Catoni {
     fn terms(&self, statistics: &[f64], kl: f64) -> Terms {
         let q = (1.0 + self.tau * statistics[0]).clamp(0.0, 1.0);
         let p = bernoulli_inverse(q, (kl + self.penalty()) / self.sample.rows as f64);
-        // The λ of the paper's form at its minimum.
+        // The λ at which the paper's form has its minimum.
         let lambda = ((p * (1.0 - q)) / (q * (1.0 - p))).ln();
-        Terms {
-            n: self.sample.rows,
-            contexts: self.sample.contexts,
-            empirical_risk: Some(statistics[0]),
-            kl: Some(kl),
-            penalty: Some(self.penalty()),
-            lambda: lambda.is_finite().then_some(lambda),
-            tau: Some(self.tau),
-            ..Terms::default()
-        }
+        let Catoni { sample, tau, delta } = *self;
+        let shared = LondonSandler { sample, tau, delta }.terms(statistics, kl);
+        Terms { lambda: lambda.is_finite().then_some(lambda), ..shared }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::LondonSandler;
     use super::super::golden::{assert_close, load, number};
     use super::*;
 
@@ -106,7 +98,7 @@ mod tests {
         }
     }
 
-    /// The two forms are one: the λ that the terms name attains the minimum.
+    /// Both forms give the same number: the λ in the terms attains the minimum.
     #[test]
     fn lambda_form_agrees() {
         let catoni = Catoni { sample: Sample { rows: 4000, contexts: 4000 }, tau: 0.2, delta: 0.05 };

@@ -1,39 +1,44 @@
-//! The conditional Bernstein bound, CBB_n^ξ (paper Prop. 3, and its multiple-interactions form from
-//! the appendix). With context i logged m_i times, n_c contexts, n = Σ m_i rows:
-//!   R̂ − ξB + sqrt((KL + ln(4√n_c/δ))/(2n_c))
-//!     + min_{λ∈Λ} { (KL + ln(2n_Λ/δ))/λ + (λ l_ξ/n_c) Σ_i g(λ b_ξ/(m_i n_c)) V_i/(m_i n_c) },
-//! λ being n times the main text's. Where all m_i = 1 it is the main text's formula.
-//! Needs π0(·|x) for all actions.
+//! The conditional Bernstein bound, CBB (paper, Proposition 3 and its appendix), docs/math.md#cbb and
+//! docs/math.md#repeated-contexts.
+//!
+//!   R(π_Q) ≤ R̂ − ξB + sqrt((KL + ln(4√n_c/δ))/(2n_c))
+//!            + min_{λ∈Λ} { (KL + ln(2n_Λ/δ))/λ + (λ l_ξ/n_c) Σ_i g(λ b_ξ/(m_i n_c)) V_i/(m_i n_c) }
+//!
+//! Context i was logged m_i times; there are n_c contexts and n = Σ m_i rows. This λ is n times the λ of the
+//! main text. If every m_i is 1, this is the formula of the main text. Needs π0(·|x) for all actions.
 
-use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
+use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips, impossible, smallest};
+use crate::error::Result;
 use crate::terms::Terms;
 
-/// Bias and second moment are sums over all actions.
+/// The bias and the second moment are sums over all actions.
 pub const NEEDS: Needs = Needs {
     full_propensities: true,
     single_interactions: false,
     instead: "betting or log_smoothing, or log `propensities`",
 };
 
+/// n_Λ, the number of points of the λ grid.
 const POINTS: usize = 100;
 
+/// The conditional Bernstein bound.
 #[derive(Debug, Clone)]
 pub struct Cbb {
     sample: Sample,
     tau: f64,
     xi: f64,
     delta: f64,
-    /// The distinct m_i, ascending; statistic 2 + j is the second moment of contexts logged
+    /// The distinct m_i, ascending. Statistic 2 + j is the second moment of the contexts that were logged
     /// `multiplicities[j]` times.
     multiplicities: Vec<u64>,
-    /// λ/n, on the main text's scale.
+    /// Λ, on the scale of the main text.
     grid: Vec<f64>,
 }
 
 /// g(u) = (e^u − 1 − u)/u².
 fn g(u: f64) -> f64 {
     if u.abs() < 1e-2 {
-        // Through u^6: the next term is below 1e-16 of the sum.
+        // The series up to u^6; the next term is below 1e-16 of the sum.
         let terms = [1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5];
         terms.iter().fold(0.0, |acc, c| acc * u + c)
     } else {
@@ -42,6 +47,7 @@ fn g(u: f64) -> f64 {
 }
 
 impl Cbb {
+    /// The bound for a log whose contexts were logged as often as `multiplicities` lists (ascending).
     pub fn new(sample: Sample, multiplicities: Vec<u64>, tau: f64, xi: f64, delta: f64) -> Self {
         let mut bound = Cbb { sample, tau, xi, delta, multiplicities, grid: Vec::new() };
         let n = sample.rows as f64;
@@ -62,13 +68,14 @@ impl Cbb {
         (1.0 + self.xi) / self.tau - self.xi
     }
 
-    /// What λ·l·g(…) multiplies the second moment of contexts logged m times by.
+    /// The factor of the second moment of the contexts that were logged m times.
     fn moment_weight(&self, lambda: f64, m: u64) -> f64 {
-        // n λ'/(m n_c): with m = 1 everywhere this is λ' itself.
+        // nλ/(m·n_c), which is λ itself if every m is 1.
         let u = lambda * self.sample.rows as f64 / (m as f64 * self.sample.contexts as f64);
         u * self.l() * g(u * self.b())
     }
 
+    /// The square root of the bound and its derivative with respect to KL.
     fn complexity(&self, kl: f64) -> (f64, f64) {
         let contexts = self.sample.contexts as f64;
         let k = kl + (4.0 * contexts.sqrt() / self.delta).ln();
@@ -76,27 +83,35 @@ impl Cbb {
         (root, 0.25 / (contexts * root))
     }
 
-    /// The part that λ minimises: its value and derivative with respect to KL.
+    /// The KL part of what is minimized over λ: its value and its derivative with respect to KL.
     fn lambda_term(&self, lambda: f64, kl: f64) -> (f64, f64) {
         let scale = lambda * self.sample.rows as f64;
         ((kl + (2.0 * POINTS as f64 / self.delta).ln()) / scale, 1.0 / scale)
     }
 
+    /// The other part of what is minimized over λ.
     fn moment_term(&self, lambda: f64, moments: &[f64]) -> f64 {
         let weights = self.multiplicities.iter().map(|&m| self.moment_weight(lambda, m));
         weights.zip(moments).map(|(w, v)| w * v).sum()
     }
 
-    /// Adds the coefficients of B and of V.
-    fn add_bias_and_moment(&self, seen: &Seen, bias: f64, moment: f64, h: &mut [f64]) {
-        // A source may show a context in pieces; each carries its share of the whole.
+    /// Adds `bias` times the coefficients of B and `moment` times those of V.
+    ///
+    /// # Errors
+    /// If the context has no propensities of all actions.
+    fn add_bias_and_moment(&self, seen: &Seen, bias: f64, moment: f64, h: &mut [f64]) -> Result<()> {
+        // A log may serve a context in pieces; each piece counts for its share.
         let share: f64 = seen.context.weights.iter().sum();
-        for (a, &p) in seen.context.full.unwrap_or(&[]).iter().enumerate() {
+        let full = seen.context.full.filter(|full| full.len() == h.len());
+        let full = full.ok_or_else(|| impossible("CBB needs the propensities of all actions"))?;
+        for (h, &p) in h.iter_mut().zip(full) {
             let clip = p.max(self.tau);
-            h[a] += share * (bias * (1.0 - p / clip) + moment * p / (clip * clip));
+            *h += share * (bias * (1.0 - p / clip) + moment * p / (clip * clip));
         }
+        Ok(())
     }
 
+    /// m_i of the context.
     fn multiplicity(&self, seen: &Seen) -> u64 {
         (1.0 / seen.context.weights[0]).round() as u64
     }
@@ -111,13 +126,14 @@ impl Bound for Cbb {
         2 + self.multiplicities.len()
     }
 
-    fn coefficients(&self, seen: &Seen, h: &mut [f64]) {
+    fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
         let k = h.len() / self.statistics();
         let m = self.multiplicity(seen);
-        let place = self.multiplicities.binary_search(&m).unwrap_or(0);
+        let place = self.multiplicities.binary_search(&m);
+        let place = place.map_err(|_| impossible(&format!("no context is known to be logged {m} times")))?;
         add_cips(seen, self.tau, self.xi, &mut h[..k]);
-        self.add_bias_and_moment(seen, 1.0, 0.0, &mut h[k..2 * k]);
-        self.add_bias_and_moment(seen, 0.0, 1.0, &mut h[(2 + place) * k..(3 + place) * k]);
+        self.add_bias_and_moment(seen, 1.0, 0.0, &mut h[k..2 * k])?;
+        self.add_bias_and_moment(seen, 0.0, 1.0, &mut h[(2 + place) * k..(3 + place) * k])
     }
 
     fn value_and_gradient(&self, statistics: &[f64], kl: f64) -> BoundValue {
@@ -160,7 +176,7 @@ impl Bound for Cbb {
     }
 }
 
-/// At a fixed λ the bound is linear in the policy.
+/// The bound at one λ, which is linear in the policy.
 struct HeldCbb<'a> {
     bound: &'a Cbb,
     choice: usize,
@@ -172,14 +188,10 @@ impl Bound for HeldCbb<'_> {
         "cbb"
     }
 
-    fn statistics(&self) -> usize {
-        1
-    }
-
-    fn coefficients(&self, seen: &Seen, h: &mut [f64]) {
+    fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
         let moment = self.bound.moment_weight(self.lambda, self.bound.multiplicity(seen));
         add_cips(seen, self.bound.tau, self.bound.xi, h);
-        self.bound.add_bias_and_moment(seen, -self.bound.xi, moment, h);
+        self.bound.add_bias_and_moment(seen, -self.bound.xi, moment, h)
     }
 
     fn value_and_gradient(&self, statistics: &[f64], kl: f64) -> BoundValue {
@@ -202,17 +214,6 @@ impl Bound for HeldCbb<'_> {
     }
 }
 
-/// The place of the smallest number; NaN never wins unless all are NaN.
-pub(super) fn smallest(values: &[f64]) -> usize {
-    let mut best = 0;
-    for (i, v) in values.iter().enumerate() {
-        if *v < values[best] || values[best].is_nan() {
-            best = i;
-        }
-    }
-    best
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::golden::{assert_close, load, number};
@@ -225,7 +226,7 @@ mod tests {
             let n = get("n") as u64;
             let sample = Sample { rows: n, contexts: n };
             let bound = Cbb::new(sample, vec![1], get("tau"), get("xi"), get("delta"));
-            // The golden `rhat` is cvcIPS with its constant ξ.
+            // The golden `rhat` is cvcIPS including its constant ξ.
             let statistics = [get("rhat") - get("xi"), get("bias"), get("second_moment")];
             let value = bound.value_and_gradient(&statistics, get("kl"));
             assert_close("cbb", value.value, get("cbb"));

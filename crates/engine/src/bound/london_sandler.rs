@@ -1,21 +1,28 @@
-//! London–Sandler's bound, LS_n (paper Prop. 1): with k = KL + ln(2√n/δ) and r = cIPS,
-//!   r + 2k/(τn) + sqrt(2(r + 1/τ)k/(τn)).
-//! Needs the logged propensities and contexts that were logged once each.
+//! London–Sandler's bound, LS_n (paper, Proposition 1), docs/math.md#london-sandler.
+//!
+//!   R(π_Q) ≤ r + 2k/(τn) + sqrt(2(r + 1/τ)k/(τn)),  k = KL + ln(2√n/δ),  r = cIPS
+//!
+//! Needs the logged propensities, and every context logged once.
 
 use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
+use crate::error::Result;
 use crate::terms::Terms;
 
-/// Its martingale counts rows as independent draws of a context.
+/// The proof treats rows as independent draws, so a context may be logged only once.
 pub const NEEDS: Needs = Needs {
     full_propensities: false,
     single_interactions: true,
     instead: "betting, log_smoothing or, with π0(·|x), cbb",
 };
 
+/// London–Sandler's bound.
 #[derive(Debug, Clone, Copy)]
 pub struct LondonSandler {
+    /// The sizes of the log.
     pub sample: Sample,
+    /// τ, the clipping level.
     pub tau: f64,
+    /// δ.
     pub delta: f64,
 }
 
@@ -35,18 +42,15 @@ impl Bound for LondonSandler {
         "london_sandler"
     }
 
-    fn statistics(&self) -> usize {
-        1
-    }
-
-    fn coefficients(&self, seen: &Seen, h: &mut [f64]) {
+    fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
         add_cips(seen, self.tau, 0.0, h);
+        Ok(())
     }
 
     fn value_and_gradient(&self, statistics: &[f64], kl: f64) -> BoundValue {
         let (r, scale) = (statistics[0], self.tau * self.sample.rows as f64);
         let k = kl + self.penalty();
-        // r ≥ −1/τ always; rounding must not make the root imaginary.
+        // r ≥ −1/τ always; rounding must not put a negative number under the root.
         let spread = (r + 1.0 / self.tau).max(0.0);
         let root = (2.0 * spread * k / scale).sqrt();
         let half = if root > 0.0 { 0.5 / root } else { 0.0 };

@@ -1,46 +1,75 @@
-//! Adam (Kingma & Ba, 2015) with its usual constants, and the seeded order of minibatches.
+//! Adam (Kingma and Ba, 2015) with its usual constants, docs/math.md#learning.
 
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
+use ndarray::NdFloat;
 
-pub struct Adam {
-    pub point: Vec<f64>,
-    /// Each variable in units that the rate is meant in.
-    units: Vec<f64>,
-    rate: f64,
-    first: Vec<f64>,
-    second: Vec<f64>,
+/// A floating-point type that Adam can run in.
+pub trait Real: NdFloat {
+    /// The nearest number of this type.
+    fn nearest(value: f64) -> Self;
+}
+
+impl Real for f32 {
+    fn nearest(value: f64) -> Self {
+        value as f32
+    }
+}
+
+impl Real for f64 {
+    fn nearest(value: f64) -> Self {
+        value
+    }
+}
+
+/// The moments of the gradient. It gives directions; the caller takes the steps, with its own rate,
+/// units and weight decay.
+pub struct Adam<F> {
+    first: Vec<F>,
+    second: Vec<F>,
+    directions: Vec<F>,
     steps: i32,
 }
 
-impl Adam {
-    pub fn new(point: Vec<f64>, units: Vec<f64>, rate: f64) -> Self {
-        let n = point.len();
-        Adam { point, units, rate, first: vec![0.0; n], second: vec![0.0; n], steps: 0 }
+impl<F: Real> Adam<F> {
+    /// For `n` variables, before the first step.
+    pub fn new(n: usize) -> Self {
+        let zeros = || vec![F::zero(); n];
+        Adam { first: zeros(), second: zeros(), directions: zeros(), steps: 0 }
     }
 
-    pub fn step(&mut self, gradient: &[f64]) {
-        const BETA1: f64 = 0.9;
-        const BETA2: f64 = 0.999;
-        const EPSILON: f64 = 1e-8;
+    /// Takes in one gradient and returns the direction of each variable. Subtracting a multiple of the
+    /// directions is a step of descent.
+    pub fn directions(&mut self, gradient: impl Iterator<Item = F>) -> &[F] {
+        let (beta1, beta2, epsilon) = (F::nearest(0.9), F::nearest(0.999), F::nearest(1e-8));
+        let (rest1, rest2) = (F::nearest(1.0 - 0.9), F::nearest(1.0 - 0.999));
         self.steps += 1;
-        let (c1, c2) = (1.0 - BETA1.powi(self.steps), 1.0 - BETA2.powi(self.steps));
-        for i in 0..self.point.len() {
-            let g = gradient[i] * self.units[i];
-            self.first[i] = BETA1 * self.first[i] + (1.0 - BETA1) * g;
-            self.second[i] = BETA2 * self.second[i] + (1.0 - BETA2) * g * g;
-            let direction = (self.first[i] / c1) / ((self.second[i] / c2).sqrt() + EPSILON);
-            self.point[i] -= self.rate * direction * self.units[i];
+        let (c1, c2) = (F::one() - beta1.powi(self.steps), F::one() - beta2.powi(self.steps));
+        let moments = self.first.iter_mut().zip(&mut self.second);
+        for ((direction, (first, second)), g) in self.directions.iter_mut().zip(moments).zip(gradient) {
+            *first = beta1 * *first + rest1 * g;
+            *second = beta2 * *second + rest2 * g * g;
+            *direction = (*first / c1) / ((*second / c2).sqrt() + epsilon);
         }
+        &self.directions
     }
 }
 
-/// `items` in an order that is a function of the seed and the epoch (Fisher–Yates).
-pub fn shuffled(items: &[usize], seed: u64, epoch: u64) -> Vec<usize> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ epoch.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut order = items.to_vec();
-    for i in (1..order.len()).rev() {
-        order.swap(i, rng.random_range(0..=i));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The constants are rounded from f64, which gives the nearest f32 of 0.1 and 0.001 too: policies
+    /// that were trained in f32 before both types shared this code keep their bits.
+    #[test]
+    fn constants_are_the_nearest_numbers() {
+        assert_eq!(f32::nearest(1.0 - 0.9), 0.1f32);
+        assert_eq!(f32::nearest(1.0 - 0.999), 0.001f32);
+        assert_eq!((f32::nearest(0.9), f32::nearest(0.999)), (0.9f32, 0.999f32));
     }
-    order
+
+    #[test]
+    fn first_step_has_unit_length_in_each_variable() {
+        let mut adam = Adam::<f64>::new(2);
+        let directions = adam.directions([3.0, -0.2].into_iter()).to_vec();
+        assert!((directions[0] - 1.0).abs() < 1e-6 && (directions[1] + 1.0).abs() < 1e-6, "{directions:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Minimises any bound over Gaussians Q = N(μ, σ²I) from a prior P = N(μ0, σ0²I), λ and all else that
+//! Minimizes any bound over Gaussians Q = N(μ, σ²I) from a prior P = N(μ0, σ0²I), λ and all else that
 //! the bound chooses included. It knows neither bounds nor policies by name.
 //!
 //! Variables are u = (μ − μ0)/σ0 and v = √(2d)·ln(σ/σ0), so that KL ≈ (‖u‖² + v²)/2: the penalty is
@@ -17,6 +17,7 @@ use crate::log::LogSource;
 use crate::measure::blocks;
 use crate::numerics::divergence;
 use crate::numerics::product::{norms, pad, padded};
+use crate::numerics::random::shuffled;
 use crate::policy::{LigFast, MixedLogit, Policy, PolicyParams};
 use crate::spec::{Optimizer, PolicyClass, Preset};
 
@@ -48,9 +49,6 @@ pub struct Problem<'a> {
     pub bound: &'a dyn Bound,
     pub class: PolicyClass,
     pub prior: &'a Gaussian,
-    /// What KL is multiplied by: 1 for a bound, and so everywhere in the service. Less makes it overfit, which
-    /// the tests of validity need in order to see that certificates of such a policy hold all the same.
-    pub kl_weight: f64,
     pub seed: u64,
 }
 
@@ -82,7 +80,7 @@ const TOLERANCE: f64 = 2e-5;
 const STAGES: [(usize, usize, usize); 2] = [(64, 8, 6), (16, 2, 1)];
 
 /// Starts at the prior and never ends above it.
-pub fn minimise(problem: &Problem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
+pub fn minimize(problem: &Problem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
     let mut learner = Learner::new(problem, control)?;
     match optimizer.preset {
         Preset::Fast => learner.fast(optimizer),
@@ -145,8 +143,8 @@ impl<'a> Learner<'a> {
         };
         let contexts = self.contexts(chunks);
         let BoundValue { value, d_statistics, d_kl, .. } =
-            held.value_and_gradient(&[swept.loss / contexts], self.problem.kl_weight * kl);
-        let (d_loss, d_kl) = (d_statistics[0] / contexts, self.problem.kl_weight * d_kl);
+            held.value_and_gradient(&[swept.loss / contexts], kl);
+        let d_loss = d_statistics[0] / contexts;
         let mut gradient: Vec<f64> =
             (swept.d_mean.iter().zip(point)).map(|(d, u)| d_loss * d * prior.scale + d_kl * u).collect();
         let d = self.dimension();
@@ -187,7 +185,7 @@ impl<'a> Learner<'a> {
                         work.h.clear();
                         work.h.resize(count * n_actions, 0.0);
                         work.pi.resize(n_actions, 0.0);
-                        bound.coefficients(&seen, &mut work.h);
+                        bound.coefficients(&seen, &mut work.h)?;
                         let row = &products[c * width..c * width + n_actions];
                         let scores: Vec<f64> = row.iter().map(|&s| s as f64).collect();
                         link.propensities(&scores, self.norms[index][c], &mut work.scratch, &mut work.pi);
@@ -202,7 +200,7 @@ impl<'a> Learner<'a> {
         let contexts = self.contexts(chunks);
         let mean_of = |s: usize| parts.iter().map(|p| p[s]).sum::<f64>() / contexts;
         let statistics: Vec<f64> = (0..count).map(mean_of).collect();
-        Ok(bound.value_and_gradient(&statistics, self.problem.kl_weight * q.kl(self.problem.prior)))
+        Ok(bound.value_and_gradient(&statistics, q.kl(self.problem.prior)))
     }
 
     fn report(&self, epoch: u64, epochs: u64, bound: f64) {
@@ -302,10 +300,11 @@ impl<'a> Learner<'a> {
         let largest = self.norms.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let batch = (optimizer.batch_size.unwrap_or(1024) as usize).div_ceil(largest).max(1);
         // Adam's steps are in units of μ and ln σ, as the paper's.
-        let mut scales = vec![1.0 / self.problem.prior.scale; self.problem.prior.mean.len()];
-        scales.push((2.0 * self.dimension()).sqrt());
-        let mut adam = Adam::new(self.start(), scales, rate);
-        let mut point = adam.point.clone();
+        let mut units = vec![1.0 / self.problem.prior.scale; self.problem.prior.mean.len()];
+        units.push((2.0 * self.dimension()).sqrt());
+        let mut at = self.start();
+        let mut adam = Adam::new(at.len());
+        let mut point = at.clone();
         let mut best = self.choose(&self.all, &point)?;
         let mut choice = best.choice;
         for epoch in 1..=epochs {
@@ -313,14 +312,17 @@ impl<'a> Learner<'a> {
                 return Ok(self.finish(&point, best.value, TerminationReason::TimeBudget));
             }
             let held = self.problem.bound.held(choice);
-            for chunks in super::adam::shuffled(&self.all, self.problem.seed, epoch).chunks(batch) {
-                let (_, gradient) = self.value_and_gradient(&*held, chunks, &adam.point)?;
-                adam.step(&gradient);
+            for chunks in shuffled(self.all.len(), self.problem.seed, epoch).chunks(batch) {
+                let (_, gradient) = self.value_and_gradient(&*held, chunks, &at)?;
+                let directions = adam.directions(gradient.iter().zip(&units).map(|(g, unit)| g * unit));
+                for ((x, direction), unit) in at.iter_mut().zip(directions).zip(&units) {
+                    *x -= rate * direction * unit;
+                }
             }
-            let chosen = self.choose(&self.all, &adam.point)?;
+            let chosen = self.choose(&self.all, &at)?;
             choice = chosen.choice;
             if chosen.value < best.value {
-                point.clone_from(&adam.point);
+                point.clone_from(&at);
                 best = chosen;
             }
             self.iterations = epoch;
@@ -339,16 +341,16 @@ struct HeldPoint<'a> {
 }
 
 impl Pointwise for HeldPoint<'_> {
-    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> (f64, f64) {
+    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> Result<(f64, f64)> {
         let seen = Seen { n_actions: self.n_actions, context: at.chunk.context(at.c), cost_model: None };
         let norm = self.norms[at.index][at.c];
         work.h.clear();
         work.h.resize(self.n_actions, 0.0);
         work.pi.resize(self.n_actions, 0.0);
-        self.held.coefficients(&seen, &mut work.h);
+        self.held.coefficients(&seen, &mut work.h)?;
         self.link.propensities(scores, norm, &mut work.scratch, &mut work.pi);
         let d_log_scale = self.link.gradient(scores, norm, &mut work.scratch, &work.pi, &work.h, d_scores);
         let loss = work.pi.iter().zip(&work.h).map(|(pi, h)| pi * h).sum();
-        (loss, d_log_scale)
+        Ok((loss, d_log_scale))
     }
 }

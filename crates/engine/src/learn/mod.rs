@@ -1,4 +1,4 @@
-//! Learning: minimising a bound over the parameters of a policy.
+//! Learning, docs/math.md#learning: minimizing a bound over the parameters of a policy.
 
 pub mod adam;
 pub mod bound_learner;

@@ -1,6 +1,6 @@
-//! One pass of learning over a log: scores by an f32 matrix product, something per context that
-//! turns scores into a loss and its gradient, and the second product back to the parameters. Chunks
-//! are swept in parallel and added in their own order.
+//! One pass of learning over a log, docs/math.md#learning: an f32 matrix product gives the scores, a
+//! [`Pointwise`] turns the scores of each context into a loss and its gradient, and a second product gives
+//! the gradient of the parameters. Blocks of chunks run in parallel and are added in a fixed order.
 
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
@@ -12,36 +12,52 @@ use crate::measure::blocks;
 use crate::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
 use crate::policy::Scratch;
 
-/// A thread's working memory.
+/// Working memory of one thread.
 #[derive(Default)]
 pub struct Work {
+    /// For the policy.
     pub scratch: Scratch,
+    /// π(·|x).
     pub pi: Vec<f64>,
+    /// The coefficients of π(·|x) in the loss.
     pub h: Vec<f64>,
 }
 
-/// A context of a chunk, and the chunk's place in the log.
+/// A context by its position in a log.
 pub struct At<'a> {
+    /// The chunk that has the context.
     pub chunk: &'a Chunk<'a>,
+    /// The chunk's number in the log.
     pub index: usize,
+    /// The context's number in the chunk.
     pub c: usize,
 }
 
-/// What happens on one context. `scores` are φ(x)ᵀμ; the gradient with respect to them goes into
-/// `d_scores`; returns the loss and the derivative of one scalar parameter (ln σ).
+/// A loss that is a sum over contexts.
 pub trait Pointwise: Sync {
-    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> (f64, f64);
+    /// The loss of one context from its scores φ(x)ᵀμ, and the derivative of one scalar parameter (ln σ).
+    /// Writes the gradient with respect to the scores into `d_scores`.
+    ///
+    /// # Errors
+    /// If the context does not have what the loss needs.
+    fn context(&self, at: At, scores: &[f64], work: &mut Work, d_scores: &mut [f64]) -> Result<(f64, f64)>;
 }
 
+/// The loss of a pass and its gradient, summed over contexts.
 #[derive(Debug, Clone)]
 pub struct Swept {
-    /// Σ over contexts.
+    /// The loss.
     pub loss: f64,
+    /// Its gradient with respect to μ.
     pub d_mean: Array2<f64>,
+    /// Its derivative with respect to the scalar parameter.
     pub d_scalar: f64,
 }
 
-/// Sweeps the chunks named in `chunks`, in that order.
+/// Makes a pass over some chunks of a log.
+///
+/// # Errors
+/// If the log cannot be read, the job is canceled, or the loss or its gradient is not finite.
 pub fn sweep(
     log: &dyn LogSource,
     chunks: &[usize],
@@ -85,10 +101,10 @@ fn sweep_block(
         control.check()?;
         let chunk = log.chunk(index)?;
         scores_of(&chunk, mean, width, &mut products);
-        // Scores are overwritten by their gradient, row by row.
+        // Each row of scores is overwritten by its gradient.
         for (c, row) in products.chunks_exact_mut(width).enumerate() {
             scores.iter_mut().zip(row.iter()).for_each(|(s, &r)| *s = r as f64);
-            let (l, d) = point.context(At { chunk: &chunk, index, c }, &scores, &mut work, &mut d_scores);
+            let (l, d) = point.context(At { chunk: &chunk, index, c }, &scores, &mut work, &mut d_scores)?;
             loss += l;
             d_scalar += d;
             row.iter_mut().zip(&d_scores).for_each(|(r, &d)| *r = d as f32);
@@ -103,7 +119,7 @@ fn not_row_major() -> EngineError {
     EngineError::Log("a chunk's features are not row-major".into())
 }
 
-/// φ(x)ᵀμ of a chunk, padded, into `out`.
+/// Writes φ(x)ᵀμ of a chunk into `out`, padded to rows of `width` numbers.
 pub fn scores_of(chunk: &Chunk, mean: &[f32], width: usize, out: &mut Vec<f32>) {
     out.clear();
     out.resize(chunk.contexts() * width, 0.0);

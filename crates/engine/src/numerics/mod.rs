@@ -1,13 +1,14 @@
-//! Arithmetic that the rest of the core stands on: special functions, divergences, sums, and the
-//! row-by-row product of features and parameters in f64.
+//! The arithmetic under the rest of the engine: special functions, divergences, sums, products of
+//! features and parameters, and random draws.
 
 pub mod divergence;
 pub mod product;
+pub mod random;
 pub mod special;
 pub mod sum;
 
-/// Compiles a function once more for AVX2 + FMA and picks at run time. The body must be
-/// `#[inline(always)]`, so that each copy is vectorised for its own instructions.
+/// Compiles a function a second time for AVX2 + FMA and picks the copy at run time. The body must be
+/// `#[inline(always)]`, so that each copy is vectorized for its own instructions.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $body:path) => {
         $(#[$meta])*

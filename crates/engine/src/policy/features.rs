@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::SpecError;
 
-/// Standardised features are clipped here: far outliers must not rule the scores.
+/// Standardized features are clipped here: far outliers must not rule the scores.
 pub const CLIP: f32 = 5.0;
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub enum FeatureMap {
 }
 
 /// clip((x − center)·inverse_scale) of each row, into the first columns of `out`.
-pub fn standardise(x: &[f32], center: &[f32], inverse_scale: &[f32], out: &mut [f32]) {
+pub fn standardize(x: &[f32], center: &[f32], inverse_scale: &[f32], out: &mut [f32]) {
     for j in 0..center.len() {
         out[j] = ((x[j] - center[j]) * inverse_scale[j]).clamp(-CLIP, CLIP);
     }
@@ -94,7 +94,7 @@ impl FeatureMap {
             for (row, mut out) in x.rows().into_iter().zip(out.rows_mut()) {
                 let row = row.as_standard_layout();
                 let (row, out) = (row.as_slice().expect("standard"), out.as_slice_mut().expect("standard"));
-                standardise(row, center, inverse_scale, out);
+                standardize(row, center, inverse_scale, out);
             }
             out
         };

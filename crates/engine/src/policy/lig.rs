@@ -9,6 +9,7 @@ use rand::{Rng, RngExt};
 
 use super::{Policy, Scratch};
 use crate::numerics::dispatch;
+use crate::numerics::random::standard_normal;
 use crate::numerics::special::cdf_and_hazard;
 
 /// Sums over nodes run in this many lanes, so nodes come in multiples of it.
@@ -50,13 +51,6 @@ impl Lig {
         let drawn: Vec<f64> = scores.iter().map(draw).collect();
         (0..drawn.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).unwrap_or(0)
     }
-}
-
-/// Box–Muller, one of the pair: exact and the same on every platform up to libm's rounding.
-pub fn standard_normal<R: Rng>(rng: &mut R) -> f64 {
-    let u: f64 = 1.0 - rng.random::<f64>();
-    let v: f64 = rng.random();
-    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
 impl Policy for Lig {

@@ -34,7 +34,7 @@ impl MixedLogit {
     }
 }
 
-/// The additive recurrence of the generalised golden ratio (Roberts' R_d sequence) through Φ⁻¹.
+/// The additive recurrence of the generalized golden ratio (Roberts' R_d sequence) through Φ⁻¹.
 fn normal_points(dim: usize, draws: usize) -> Vec<f64> {
     let mut ratio = 1.5f64;
     for _ in 0..64 {
@@ -116,7 +116,8 @@ fn mean_of(sums: &[Lane], weight: f64, out: &mut [f64]) {
 }
 
 dispatch! {
-    /// The softmax of each draw, and their sums added to `sums`.
+    /// The softmax of each draw, and their sums added to `sums`. It has its own exponential, over lanes of
+    /// draws: `softmax` would be several times slower here, and rounds differently.
     fn average(scores: &[f64], spread: f64, draws: &[Lane], soft: &mut [Lane], sums: &mut [Lane]) = average_body
 }
 
@@ -186,7 +187,7 @@ fn differentiate_body(draws: &[Lane], soft: &[Lane], h: &[f64], sums: &mut [Lane
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::softmax::normalise_exp;
+    use crate::policy::softmax;
 
     /// The same points one after another, each with libm's exponential.
     #[test]
@@ -199,7 +200,7 @@ mod tests {
             let (mut d_scores, mut d_scale) = (vec![0.0; k], 0.0);
             for (i, noise) in points.chunks_exact(k).enumerate() {
                 let mut soft: Vec<f64> = scores.iter().zip(noise).map(|(s, u)| s + spread * u).collect();
-                normalise_exp(&mut soft);
+                softmax(&mut soft);
                 let value: f64 = soft.iter().zip(&h).map(|(q, h)| q * h).sum();
                 for a in 0..k {
                     mean[a] += soft[a] / draws as f64;
@@ -238,8 +239,8 @@ mod tests {
         let scores = [0.4, -0.3, 1.1];
         let mut mean = [0.0; 3];
         for _ in 0..1_000_000 {
-            let mut soft = scores.map(|s| s + 1.4 * crate::policy::lig::standard_normal(&mut rng));
-            normalise_exp(&mut soft);
+            let mut soft = scores.map(|s| s + 1.4 * crate::numerics::random::standard_normal(&mut rng));
+            softmax(&mut soft);
             (0..3).for_each(|a| mean[a] += soft[a] / 1e6);
         }
         let (mut scratch, mut pi) = (Scratch::default(), [0.0; 3]);

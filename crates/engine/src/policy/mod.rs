@@ -9,12 +9,12 @@ mod mixed_logit;
 mod params;
 mod softmax;
 
-pub use features::{FeatureMap, standardise};
-pub use lig::{Lig, standard_normal};
+pub use features::{FeatureMap, standardize};
+pub use lig::Lig;
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
 pub use params::{PolicyKind, PolicyParams, pick};
-pub use softmax::Softmax;
+pub use softmax::{Softmax, exponentials, softmax};
 
 /// Working memory of one thread, kept between contexts.
 #[derive(Default)]

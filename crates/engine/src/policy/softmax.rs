@@ -1,22 +1,33 @@
-//! Softmax at an inverse temperature, π(a|x) ∝ exp(α φ(x)ᵀμ_a): the usual logging policy. At α = 0
-//! it is the uniform policy.
+//! Softmax policies, docs/math.md#softmax: the usual logging policies.
+//!
+//!   π(a|x) ∝ exp(α φ(x)ᵀμ_a),  α the inverse temperature; α = 0 is the uniform policy
+
+use ndarray::NdFloat;
 
 use super::{Policy, Scratch};
 
+/// The map from scores to propensities of a softmax policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Softmax {
+    /// α.
     pub inverse_temperature: f64,
 }
 
-/// exp(s − max s), normalised, in place.
-pub(super) fn normalise_exp(pi: &mut [f64]) {
-    let max = pi.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let mut total = 0.0;
-    for v in pi.iter_mut() {
-        *v = (*v - max).exp();
-        total += *v;
+/// Replaces scores by exp(s − max s) and returns their sum. The softmax is each of them divided by it.
+pub fn exponentials<F: NdFloat>(scores: &mut [F]) -> F {
+    let max = scores.iter().copied().fold(F::neg_infinity(), F::max);
+    let mut total = F::zero();
+    for score in scores.iter_mut() {
+        *score = (*score - max).exp();
+        total += *score;
     }
-    pi.iter_mut().for_each(|v| *v /= total);
+    total
+}
+
+/// Replaces scores by their softmax.
+pub fn softmax<F: NdFloat>(scores: &mut [F]) {
+    let total = exponentials(scores);
+    scores.iter_mut().for_each(|score| *score /= total);
 }
 
 impl Policy for Softmax {
@@ -24,7 +35,7 @@ impl Policy for Softmax {
         for (out, s) in pi.iter_mut().zip(scores) {
             *out = self.inverse_temperature * s;
         }
-        normalise_exp(pi);
+        softmax(pi);
     }
 
     fn gradient(

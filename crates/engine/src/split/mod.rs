@@ -1,7 +1,7 @@
 //! The first part of a split, where anything goes because the bound never sees it (MATH.md 7): score
 //! functions are trained and compared out of sample, the best becomes a near-greedy LIG policy and a
 //! cost model, and λ for the second part is chosen from the spread of z. On the second part nothing is
-//! minimised over any more, so the certificate pays ln(1/δ) where a grid would pay ln(N/δ).
+//! minimized over any more, so the certificate pays ln(1/δ) where a grid would pay ln(N/δ).
 
 mod calibrate;
 mod material;
@@ -19,7 +19,7 @@ use rows::Rows;
 use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
 use super::control::Control;
 use super::cost_model::{ScoreCalibration, ScoreLink};
-use super::error::Result;
+use super::error::{EngineError, Result};
 use super::log::{LogSource, Side, Split};
 use super::policy::{FeatureMap, PolicyParams};
 
@@ -126,7 +126,7 @@ impl Learner<'_> {
         fitted.extend(self.fit(&wider, 0.2, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
-        let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer);
+        let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer)?;
         let policy = self.policy(&scorer);
         let full = log.shape().capabilities.full_propensities;
         let calibration = full.then(|| scorer.score_calibration());
@@ -192,14 +192,14 @@ impl Learner<'_> {
                 let calibration = calibrate(&self.points(&scores, ScoreLink::Separate));
                 let parts = vec![(a.networks.clone(), wa), (b.networks.clone(), wb)];
                 let choice = format!(
-                    "{shape}; actions' rewards modelled apart and competing, averaged (out-of-sample loss {:.4} and {:.4})",
+                    "{shape}; actions' rewards modeled apart and competing, averaged (out-of-sample loss {:.4} and {:.4})",
                     b.calibration.loss, a.calibration.loss
                 );
                 (Scorer { parts, scores, link: ScoreLink::Separate, calibration }, choice)
             }
             (Some(f), _) | (None, Some(f)) => {
                 let choice = format!(
-                    "{shape}; actions modelled as competing (out-of-sample loss {:.4})",
+                    "{shape}; actions modeled as competing (out-of-sample loss {:.4})",
                     f.calibration.loss
                 );
                 let parts = vec![(f.networks.clone(), 1.0)];
@@ -235,14 +235,14 @@ impl Learner<'_> {
         norms.iter().sum::<f64>() / norms.len().max(1) as f64
     }
 
-    /// λ = sqrt(2 ln(1/δ)/(n Var z)), the minimiser of the bound's expansion, with z of the greedy
+    /// λ = sqrt(2 ln(1/δ)/(n Var z)), the minimizer of the bound's expansion, with z of the greedy
     /// policy on members that its scores were not trained on.
     fn choose_lambdas(
         &self,
         log: &dyn LogSource,
         target: &Target,
         scorer: &Scorer,
-    ) -> (Choice, Choice, Vec<String>) {
+    ) -> Result<(Choice, Choice, Vec<String>)> {
         let full = log.shape().capabilities.full_propensities;
         let (control, tau) = match full {
             true => (ControlVariate::Shrunk, target.tau),
@@ -251,10 +251,10 @@ impl Learner<'_> {
         let choose = |kappa: u8, delta: f64| {
             // 0.9/λ = 25 limits z while its spread is looked at.
             let trial = Choice { control, tau, lambda: 0.036 };
-            let variance = self.variance_of_z(&trial, kappa, scorer);
+            let variance = self.variance_of_z(&trial, kappa, scorer)?;
             let lambda = (2.0 * (1.0 / delta).ln() / (target.contexts as f64 * variance)).sqrt();
             let lambda = if lambda.is_finite() { lambda.clamp(1e-4, LAMBDA_CAP) } else { LAMBDA_CAP };
-            Choice { control, tau, lambda }
+            Ok::<_, EngineError>(Choice { control, tau, lambda })
         };
         let note = if full {
             format!(
@@ -263,10 +263,10 @@ impl Learner<'_> {
         } else {
             "without π0(·|x): logged propensities only, no clipping, λ fixed on the first part".into()
         };
-        (choose(1, target.improvement_delta), choose(0, target.risk_delta), vec![note])
+        Ok((choose(1, target.improvement_delta)?, choose(0, target.risk_delta)?, vec![note]))
     }
 
-    fn variance_of_z(&self, choice: &Choice, kappa: u8, scorer: &Scorer) -> f64 {
+    fn variance_of_z(&self, choice: &Choice, kappa: u8, scorer: &Scorer) -> Result<f64> {
         let (mut z, mut pi, mut costs) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
         for (i, &member) in self.folds.held_out.iter().enumerate() {
             let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
@@ -275,11 +275,11 @@ impl Learner<'_> {
             scorer.score_calibration().costs(&row, &mut costs);
             let context = self.rows.context(member);
             let seen = Seen { n_actions: self.k, context, cost_model: Some(&costs) };
-            z_values(choice, kappa, &seen, Played::All(&pi), &mut z);
+            z_values(choice, kappa, &seen, Played::All(&pi), &mut z)?;
         }
         let n = z.len().max(1) as f64;
         let mean = z.iter().sum::<f64>() / n;
-        z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n
+        Ok(z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n)
     }
 }
 

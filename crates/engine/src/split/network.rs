@@ -1,20 +1,21 @@
-//! The score functions that the first part of a split learns: linear in the standardised features,
+//! The score functions that the first part of a split learns: linear in the standardized features,
 //! or with one hidden layer of rectifiers in between. Trained by Adam on minibatches in f32.
 
 use std::sync::Mutex;
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, Axis};
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::rows::Rows;
 use crate::control::{Control, Progress};
 use crate::error::Result;
+use crate::learn::adam::Adam;
 use crate::log::Context;
-use crate::policy::FeatureMap;
-use crate::policy::standard_normal;
+use crate::numerics::random::{shuffle, standard_normal};
+use crate::policy::{FeatureMap, softmax};
 
 /// How a logged cost speaks of the scores. Both are cross-entropies of the reward −c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Network {
         Network { hidden: Some(Layer { weights, bias: vec![0.0; h] }), head }
     }
 
-    /// φ of standardised contexts `s`, with its last column 1.
+    /// φ of standardized contexts `s`, with its last column 1.
     fn phi(&self, s: &Array2<f32>) -> Array2<f32> {
         let width = self.head.nrows() - 1;
         let mut phi = Array2::<f32>::ones((s.nrows(), width + 1));
@@ -90,7 +91,7 @@ impl Network {
     pub fn scores(&self, rows: &Rows, members: &[u32]) -> Array2<f32> {
         let parts: Vec<Array2<f32>> = members
             .par_chunks(256)
-            .map(|members| self.phi(&rows.standardised(members)).dot(&self.head))
+            .map(|members| self.phi(&rows.standardized(members)).dot(&self.head))
             .collect();
         let k = self.head.ncols();
         let mut out = Vec::with_capacity(members.len() * k);
@@ -125,7 +126,6 @@ impl Network {
 
 /// Σ over a context's interactions of the derivative of the loss in the scores.
 pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out: &mut [f32]) {
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut q = [0.0f32; 64];
     let mut spill = Vec::new();
     let q = if scores.len() <= 64 {
@@ -135,9 +135,8 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
         &mut spill[..]
     };
     if family == Family::Competing {
-        q.iter_mut().zip(scores).for_each(|(q, s)| *q = (s - max).exp());
-        let total: f32 = q.iter().sum();
-        q.iter_mut().for_each(|q| *q /= total);
+        q.copy_from_slice(scores);
+        softmax(q);
     }
     for j in 0..context.actions.len() {
         let (a, reward, weight) =
@@ -203,7 +202,8 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &T
         (0, true) | (_, false) => 3e-3,
         (_, true) => 2e-3,
     };
-    let mut adam = FlatAdam::new(&mut network);
+    let parameters = network.parameters().into_iter();
+    let mut adams: Vec<Adam<f32>> = parameters.map(|part| Adam::new(part.len())).collect();
     let mut rng = ChaCha8Rng::seed_from_u64(recipe.seed ^ 0x5eed);
     let mut order = members.to_vec();
     let mut next = order.len();
@@ -228,15 +228,13 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &T
         let gradient = batch_gradient(&network, rows, &taken, recipe.family, k);
         let at = (step + 1) as f64 / steps as f64;
         let schedule = 0.5 * (1.0 + (std::f64::consts::PI * at).cos()) * (at / 0.05).min(1.0);
-        adam.step(&mut network, &gradient, (rate * schedule) as f32);
+        let rate = (rate * schedule) as f32;
+        for ((part, gradient), adam) in network.parameters().into_iter().zip(&gradient).zip(&mut adams) {
+            let directions = adam.directions(gradient.iter().copied());
+            part.iter_mut().zip(directions).for_each(|(x, d)| *x -= rate * (d + WEIGHT_DECAY * *x));
+        }
     }
     Ok(network)
-}
-
-fn shuffle(order: &mut [u32], rng: &mut ChaCha8Rng) {
-    for i in (1..order.len()).rev() {
-        order.swap(i, rng.random_range(0..=i));
-    }
 }
 
 /// The mean gradient over a minibatch, in the order of `Network::parameters`.
@@ -268,7 +266,7 @@ fn shard_gradient(
     family: Family,
     k: usize,
 ) -> Vec<Vec<f32>> {
-    let s = rows.standardised(members);
+    let s = rows.standardized(members);
     let phi = network.phi(&s);
     let scores = phi.dot(&network.head);
     let mut d_scores = Array2::<f32>::zeros((members.len(), k));
@@ -292,32 +290,4 @@ fn shard_gradient(
     }
     gradient.push(d_head.as_standard_layout().iter().copied().collect());
     gradient
-}
-
-/// AdamW on the network's parameters in f32.
-struct FlatAdam {
-    moments: Vec<(Vec<f32>, Vec<f32>)>,
-    steps: i32,
-}
-
-impl FlatAdam {
-    fn new(network: &mut Network) -> Self {
-        let zero = |p: &mut [f32]| (vec![0.0; p.len()], vec![0.0; p.len()]);
-        FlatAdam { moments: network.parameters().into_iter().map(zero).collect(), steps: 0 }
-    }
-
-    fn step(&mut self, network: &mut Network, gradient: &[Vec<f32>], rate: f32) {
-        self.steps += 1;
-        let (c1, c2) = (1.0 - 0.9f32.powi(self.steps), 1.0 - 0.999f32.powi(self.steps));
-        for ((point, g), (first, second)) in
-            network.parameters().into_iter().zip(gradient).zip(&mut self.moments)
-        {
-            let update = |(((x, g), m), v): (((&mut f32, &f32), &mut f32), &mut f32)| {
-                *m = 0.9 * *m + 0.1 * g;
-                *v = 0.999 * *v + 0.001 * g * g;
-                *x -= rate * ((*m / c1) / ((*v / c2).sqrt() + 1e-8) + WEIGHT_DECAY * *x);
-            };
-            point.iter_mut().zip(g).zip(first.iter_mut()).zip(second.iter_mut()).for_each(update);
-        }
-    }
 }

@@ -1,11 +1,11 @@
-//! The contexts of one side of a split, by index, with the standardisation of their features.
+//! The contexts of one side of a split, by index, with the standardization of their features.
 
 use ndarray::Array2;
 use rayon::prelude::*;
 
 use crate::error::Result;
 use crate::log::{Chunk, Context, LogSource, Side, Split};
-use crate::policy::standardise;
+use crate::policy::standardize;
 
 pub struct Rows<'a> {
     chunks: Vec<Chunk<'a>>,
@@ -26,7 +26,7 @@ impl<'a> Rows<'a> {
             places.extend(kept.map(|c| (i as u32, c as u32)));
         }
         let mut rows = Rows { chunks, places, center: Vec::new(), inverse_scale: Vec::new() };
-        rows.fit_standardisation(log.shape().dim);
+        rows.fit_standardization(log.shape().dim);
         Ok(rows)
     }
 
@@ -52,18 +52,18 @@ impl<'a> Rows<'a> {
         Array2::from_shape_vec((members.len(), self.center.len()), flat).expect("rows of p")
     }
 
-    /// The standardised features of some members.
-    pub fn standardised(&self, members: &[u32]) -> Array2<f32> {
+    /// The standardized features of some members.
+    pub fn standardized(&self, members: &[u32]) -> Array2<f32> {
         let p = self.center.len();
         let mut out = vec![0.0f32; members.len() * p];
         for (out, &member) in out.chunks_exact_mut(p.max(1)).zip(members) {
-            standardise(self.x(member), &self.center, &self.inverse_scale, out);
+            standardize(self.x(member), &self.center, &self.inverse_scale, out);
         }
         Array2::from_shape_vec((members.len(), p), out).expect("rows of p")
     }
 
     /// Mean and deviation of each feature; a constant feature becomes 0.
-    fn fit_standardisation(&mut self, p: usize) {
+    fn fit_standardization(&mut self, p: usize) {
         let members: Vec<u32> = (0..self.len() as u32).collect();
         let moments: Vec<(Vec<f64>, Vec<f64>)> = members
             .par_chunks(2048)

@@ -2,5 +2,7 @@
 
 mod golden;
 mod jobs;
+#[path = "../common/light_kl.rs"]
+mod light_kl;
 mod modules;
 mod properties;

@@ -1,5 +1,6 @@
 //! The claims that each bound makes about a policy on a simulated log.
 
+use crate::light_kl::LightKl;
 use guarantor_engine::Result;
 use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{
@@ -7,7 +8,7 @@ use guarantor_engine::bound::{
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::policy::PolicyParams;
@@ -87,7 +88,8 @@ pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f6
 }
 
 pub fn try_learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Result<Gaussian> {
-    let problem = Problem { log, bound, class: PolicyClass::Lig, prior, kl_weight, seed: 0 };
+    let bound = &LightKl::new(bound, kl_weight);
+    let problem = Problem { log, bound, class: PolicyClass::Lig, prior, seed: 0 };
     let optimizer = Optimizer {
         preset: Preset::Fast,
         epochs: Some(EPOCHS),
@@ -95,7 +97,7 @@ pub fn try_learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight
         batch_size: None,
         max_seconds: None,
     };
-    Ok(minimise(&problem, &optimizer, &unattended())?.gaussian)
+    Ok(minimize(&problem, &optimizer, &unattended())?.gaussian)
 }
 
 /// R(π) − κR(π0).

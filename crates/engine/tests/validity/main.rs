@@ -8,6 +8,8 @@
 mod certify;
 mod harness;
 mod jobs;
+#[path = "../common/light_kl.rs"]
+mod light_kl;
 mod looks;
 mod world;
 

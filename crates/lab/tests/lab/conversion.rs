@@ -89,7 +89,7 @@ fn a_conversion_is_what_the_paper_says() {
     assert!(original.windows(2).any(|w| w[0] > w[1]), "the order is shuffled");
 
     // None of them trained μ0: with all their labels changed it is the same, and with the others' it is not.
-    let relabelled = |logged: bool| {
+    let relabeled = |logged: bool| {
         let mut data = data.clone();
         let label = |i: usize| match original.contains(&i) == logged {
             true => vec![(i % 7) as u32],
@@ -98,8 +98,8 @@ fn a_conversion_is_what_the_paper_says() {
         data.train.labels = (0..2050).map(label).collect();
         Logger::train(&data, 5).policy(alpha)
     };
-    assert_eq!(relabelled(true), bandit.logging_policy);
-    assert_ne!(relabelled(false), bandit.logging_policy);
+    assert_eq!(relabeled(true), bandit.logging_policy);
+    assert_ne!(relabeled(false), bandit.logging_policy);
 
     // Costs, propensities, weights and the frequencies of actions, recomputed.
     let (mut expected, mut variance, mut seen) = ([0.0; 7], [0.0; 7], [0.0; 7]);

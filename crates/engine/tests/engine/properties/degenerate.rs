@@ -6,7 +6,7 @@ use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{Betting, GivenBetting};
 use guarantor_engine::certificate::{Certificate, Decision};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
@@ -121,14 +121,8 @@ fn learning_on_degenerate_logs_ends_in_something_finite() {
         let log = MemoryLog::new(columns.clone()).unwrap();
         let prior = Gaussian { mean: Array2::zeros((columns.dim, 2)), scale: 1.0 };
         for bound in bounds(sample(&log), &multiplicities(&columns), 0.5, 0.05) {
-            let problem = Problem {
-                log: &log,
-                bound: &*bound,
-                class: PolicyClass::Lig,
-                prior: &prior,
-                kl_weight: 1.0,
-                seed: 0,
-            };
+            let problem =
+                Problem { log: &log, bound: &*bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
             let optimizer = Optimizer {
                 preset: Preset::Fast,
                 epochs: Some(20),
@@ -136,7 +130,7 @@ fn learning_on_degenerate_logs_ends_in_something_finite() {
                 batch_size: None,
                 max_seconds: None,
             };
-            let q = match minimise(&problem, &optimizer, &unattended()) {
+            let q = match minimize(&problem, &optimizer, &unattended()) {
                 Ok(learned) => learned.gaussian,
                 Err(error) => panic!("{what}, {}: {error}", bound.name()),
             };

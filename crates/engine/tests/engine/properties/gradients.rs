@@ -4,12 +4,14 @@
 
 use guarantor_engine::bound::{Bound, Seen};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Learner, Problem, minimise};
+use guarantor_engine::learn::bound_learner::{Gaussian, Learner, Problem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::policy::Scratch;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
 use proptest::prelude::*;
+
+use crate::light_kl::LightKl;
 
 use super::small::{Recipe, bounds, cases, measured, multiplicities, recipes, sample, value};
 
@@ -37,7 +39,8 @@ fn by_chain(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -
         let (scores, norms) = policy.scores(chunk.x.view()).unwrap();
         for (c, &norm) in norms.iter().enumerate() {
             let (mut h, mut pi, mut d) = (vec![0.0; k], vec![0.0; k], vec![0.0; k]);
-            held.coefficients(&Seen { n_actions: k, context: chunk.context(c), cost_model: None }, &mut h);
+            let seen = Seen { n_actions: k, context: chunk.context(c), cost_model: None };
+            held.coefficients(&seen, &mut h).unwrap();
             let scores = scores.row(c).to_vec();
             link.propensities(&scores, norm, &mut scratch, &mut pi);
             d_log_scale += scale * link.gradient(&scores, norm, &mut scratch, &pi, &h, &mut d);
@@ -130,7 +133,7 @@ proptest! {
         let (q, _) = recipe.gaussians();
         for_each_held(&recipe, |log, bound, held| {
             let problem =
-                Problem { log, bound, class: PolicyClass::Lig, prior: &q, kl_weight: 1.0, seed: 0 };
+                Problem { log, bound, class: PolicyClass::Lig, prior: &q, seed: 0 };
             let control = unattended();
             let learner = Learner::new(&problem, &control).unwrap();
             let (_, got) = learner.pass(held, &learner.start()).unwrap();
@@ -150,10 +153,11 @@ proptest! {
     fn learning_never_ends_above_the_prior(recipe in recipes(2), kl_weight in prop_oneof![Just(1.0), Just(0.01)]) {
         let (_, prior) = recipe.gaussians();
         for_each_held(&recipe, |log, bound, _| {
-            let problem = Problem { log, bound, class: PolicyClass::Lig, prior: &prior, kl_weight, seed: 0 };
+            let light = LightKl::new(bound, kl_weight);
+            let problem = Problem { log, bound: &light, class: PolicyClass::Lig, prior: &prior, seed: 0 };
             let optimizer =
                 Optimizer { preset: Preset::Fast, epochs: Some(20), learning_rate: None, batch_size: None, max_seconds: None };
-            let learned = minimise(&problem, &optimizer, &unattended());
+            let learned = minimize(&problem, &optimizer, &unattended());
             prop_assert!(learned.is_ok(), "{}: {:?}", bound.name(), learned);
             let q = learned.unwrap().gaussian;
             let at = |g: &Gaussian| value(log, &g.policy(PolicyClass::Lig), bound, kl_weight * g.kl(&prior));

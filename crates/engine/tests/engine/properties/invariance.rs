@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use guarantor_engine::bound::{Betting, Bound, GivenBetting};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimise};
+use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::numerics::random::shuffle;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
 use guarantor_engine::{Inputs, run};
 use ndarray::{Array2, Axis};
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 use super::small::{Recipe, bounds, cases, measured, multiplicities, recipes, sample};
@@ -23,10 +24,8 @@ const ROUNDING: f64 = 1e-12;
 const QUASI_MONTE_CARLO: f64 = 2e-3;
 
 fn shuffled(n: usize, seed: u64) -> Vec<usize> {
-    let (mut order, mut rng): (Vec<usize>, _) = ((0..n).collect(), ChaCha8Rng::seed_from_u64(seed));
-    for i in (1..n).rev() {
-        order.swap(i, rng.random_range(0..=i));
-    }
+    let mut order: Vec<usize> = (0..n).collect();
+    shuffle(&mut order, &mut ChaCha8Rng::seed_from_u64(seed));
     order
 }
 
@@ -161,14 +160,7 @@ fn learning_gives_the_same_bits_on_one_and_two_threads() {
     let bound = Betting::new(sample(&log), 1, &[0.0, -0.4], 0.25, 0.05);
     let prior = Gaussian { mean: Array2::zeros((3, 4)), scale: 1.0 };
     let learned = |threads: usize| {
-        let problem = Problem {
-            log: &log,
-            bound: &bound,
-            class: PolicyClass::Lig,
-            prior: &prior,
-            kl_weight: 1.0,
-            seed: 0,
-        };
+        let problem = Problem { log: &log, bound: &bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
         let optimizer = Optimizer {
             preset: Preset::Fast,
             epochs: Some(12),
@@ -176,7 +168,7 @@ fn learning_gives_the_same_bits_on_one_and_two_threads() {
             batch_size: None,
             max_seconds: None,
         };
-        on_threads(threads, || minimise(&problem, &optimizer, &unattended()).unwrap())
+        on_threads(threads, || minimize(&problem, &optimizer, &unattended()).unwrap())
     };
     let (one, two) = (learned(1), learned(2));
     assert_ne!(one.gaussian, prior, "something was learned");

@@ -1,4 +1,4 @@
-//! Properties that hold for every input: order, normalisation, gradients, invariance, and that what is
+//! Properties that hold for every input: order, normalization, gradients, invariance, and that what is
 //! degenerate stays finite. Cases come from fixed seeds, so that a run can be repeated.
 
 mod bounds;

@@ -37,7 +37,7 @@ pub fn recipes(most: u64) -> impl Strategy<Value = Recipe> {
         .prop_map(|(seed, contexts, most, k, p)| Recipe { seed, contexts, most, k, p })
 }
 
-fn centred(rng: &mut ChaCha8Rng) -> f64 {
+fn centered(rng: &mut ChaCha8Rng) -> f64 {
     2.0 * rng.random::<f64>() - 1.0
 }
 
@@ -52,8 +52,8 @@ impl Recipe {
             ..Columns::default()
         };
         for id in 0..self.contexts {
-            let x: Vec<f32> = (0..self.p).map(|_| centred(&mut rng) as f32).collect();
-            let weights: Vec<f64> = (0..self.k).map(|_| (3.0 * centred(&mut rng)).exp()).collect();
+            let x: Vec<f32> = (0..self.p).map(|_| centered(&mut rng) as f32).collect();
+            let weights: Vec<f64> = (0..self.k).map(|_| (3.0 * centered(&mut rng)).exp()).collect();
             let total: f64 = weights.iter().sum();
             let pi0: Vec<f64> = weights.iter().map(|w| w / total).collect();
             for _ in 0..rng.random_range(1..=self.most) {
@@ -73,7 +73,7 @@ impl Recipe {
     pub fn gaussians(&self) -> (Gaussian, Gaussian) {
         let mut rng = ChaCha8Rng::seed_from_u64(!self.seed);
         let mut one = || {
-            let mean = Array2::from_shape_simple_fn((self.p, self.k), || centred(&mut rng));
+            let mean = Array2::from_shape_simple_fn((self.p, self.k), || centered(&mut rng));
             Gaussian { mean, scale: 0.3 + rng.random::<f64>() }
         };
         (one(), one())
