@@ -15,6 +15,7 @@ pub mod error;
 pub mod estimate;
 pub mod job;
 pub mod learn;
+pub mod ledger;
 pub mod log;
 pub mod measure;
 pub mod numerics;

@@ -1,7 +1,6 @@
 //! The certificate: one document that stands alone. Its numbers come from `certify`; here they are put
 //! together, put in words, signed, and checked again.
 
-mod anytime;
 mod document;
 mod signature;
 mod statement;
@@ -19,7 +18,6 @@ use super::job::Inputs;
 use super::policy::PolicyParams;
 use super::spec::{JobKind, JobSpec};
 
-pub use anytime::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
 pub use document::*;
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use strict::{StrictJson, extra_field};
