@@ -143,10 +143,7 @@ fn asks_at_every_n(spec: &JobSpec, rows: Option<RowCounts>) -> bool {
 }
 
 /// The earliest look for which `why` has an answer.
-fn earliest(
-    earlier: &[EarlierLook],
-    why: impl Fn(&EarlierLook) -> Option<SharedWhy>,
-) -> Option<SharedLook> {
+fn earliest(earlier: &[EarlierLook], why: impl Fn(&EarlierLook) -> Option<SharedWhy>) -> Option<SharedLook> {
     let shared = earlier.iter().filter_map(|e| Some(SharedLook { look: e.look, why: why(e)? }));
     shared.min_by_key(|shared| shared.look)
 }

@@ -9,9 +9,9 @@
 
 use serde::Serialize;
 
+use super::RowCounts;
 use crate::bound::LAMBDA_POINTS;
 use crate::certificate::{Certificate, digest_of};
-use super::RowCounts;
 use crate::certify::split_of;
 use crate::log::Outcome;
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, PriorKind};
@@ -37,9 +37,13 @@ pub fn anytime_event(certificate: &Certificate) -> Option<String> {
     let c = certificate;
     // An appended row of an earlier context would change that context's factor, which is then no
     // longer one step of a supermartingale.
-    let each_context_once = RowCounts { rows: c.dataset.rows, contexts: c.dataset.contexts }.each_context_once();
+    let each_context_once =
+        RowCounts { rows: c.dataset.rows, contexts: c.dataset.contexts }.each_context_once();
     let betting = |bound: &str| matches!(bound, "betting" | "log_smoothing");
-    if !each_context_once || !holds_at_every_n(&c.spec) || !c.bounds.iter().all(|record| betting(&record.bound)) {
+    if !each_context_once
+        || !holds_at_every_n(&c.spec)
+        || !c.bounds.iter().all(|record| betting(&record.bound))
+    {
         return None;
     }
     Some(digest_of(&Event {

@@ -192,11 +192,8 @@ fn the_same_question_is_free_if_one_of_the_two_was_shown_only() {
 #[test]
 fn what_is_asked_depends_on_neither_the_threshold_nor_the_family() {
     let base = learning(BoundKind::Betting, PriorKind::Zero);
-    let same = JobSpec {
-        min_improvement: 0.2,
-        family: Some(Family { delta: 0.1, looks: 2 }),
-        ..base.clone()
-    };
+    let same =
+        JobSpec { min_improvement: 0.2, family: Some(Family { delta: 0.1, looks: 2 }), ..base.clone() };
     assert_eq!(asked(&base), asked(&same));
     for other in [
         JobSpec { delta: 0.04, ..base.clone() },
@@ -272,12 +269,7 @@ fn unfinished_jobs_hold_looks_of_their_family() {
 fn a_job_that_will_be_free_needs_no_look() {
     let family = Family { delta: 0.05, looks: 1 };
     let job = JobSpec { family: Some(family), ..spec(BoundKind::Auto) };
-    let before = EarlierLook {
-        family: Some(family),
-        asked: Some(asked(&job)),
-        every_n: true,
-        ..earlier(1)
-    };
+    let before = EarlierLook { family: Some(family), asked: Some(asked(&job)), every_n: true, ..earlier(1) };
     let check = |job: &JobSpec, rows, before: &EarlierLook| {
         check_family(job, rows, std::slice::from_ref(before), []).is_ok()
     };
@@ -295,7 +287,11 @@ fn a_job_that_will_be_free_needs_no_look() {
 #[derive(Debug, Clone)]
 enum Step {
     /// The question, a threshold that is part of the digest only, and whether the job has a family.
-    Submit { question: usize, threshold: u8, family: bool },
+    Submit {
+        question: usize,
+        threshold: u8,
+        family: bool,
+    },
     /// How the oldest unfinished job ends.
     End(Ending),
     Append,
