@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::codes::Code;
 use crate::queue::ResolveError;
-use crate::store::StoreError;
+use crate::store::{Damage, StoreError};
 use guarantor_engine::EngineError;
 use guarantor_engine::error::SpecError;
 
@@ -198,9 +198,10 @@ impl From<StoreError> for Problem {
                 let message = "is not a cursor that this list gave out; use the `next` of an earlier page";
                 Problem::field(Code::InvalidCursor, "after", message)
             }
-            StoreError::Damaged(what) => {
+            StoreError::Damaged(Damage { owner, what }) => {
                 tracing::error!(error = what, "stored data is damaged");
-                let detail = format!("What is stored of {} is damaged and was not used.", owner_of(&what));
+                let owner = owner.map_or_else(|| "this".into(), |owner| owner.to_string());
+                let detail = format!("What is stored of {owner} is damaged and was not used.");
                 Problem::new(Code::Damaged, detail + " Restore it from a backup.")
             }
             StoreError::Full(why) => {
@@ -221,16 +222,5 @@ impl From<StoreError> for Problem {
             }
             other => Problem::internal(other),
         }
-    }
-}
-
-/// Whose file it is, by id: the log tells which file and what is wrong with it, an answer does not.
-fn owner_of(what: &str) -> String {
-    let mut key = what.split('/');
-    match (key.next(), key.next().and_then(|id| id.get(..36)?.parse::<uuid::Uuid>().ok())) {
-        (Some("datasets"), Some(id)) => format!("dataset {id}"),
-        (Some("jobs"), Some(id)) => format!("job {id}"),
-        (Some("policies"), Some(id)) => format!("policy {id}"),
-        _ => "this".into(),
     }
 }

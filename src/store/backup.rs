@@ -1,8 +1,8 @@
-//! A copy of a data directory that is whole, taken while a server works on it.
+//! A consistent copy of a data directory, taken while a server uses it.
 //!
-//! Rows name files, so the database's snapshot decides which files belong to the copy. Files never
-//! change, but one may be deleted between the snapshot and its copying. So the files come first, then
-//! the snapshot, then what files it names beyond those; where one of these has gone meanwhile, another
+//! Rows name files, so the snapshot of the database decides which files belong to the copy. Files never change,
+//! but one may be deleted between the snapshot and its copying. So the files are copied first, then the snapshot
+//! is taken, then the files that it names besides those are copied. If one of these was deleted meanwhile, another
 //! snapshot is taken, which no longer names it. Nothing here writes to the directory that is copied.
 
 use std::collections::HashMap;
@@ -14,31 +14,35 @@ use super::error::{Result, StoreError};
 use super::open::{blob_directory, database_file};
 use super::sqlite::Snapshot;
 
-/// What lies beside the database and the blobs and cannot be made again: the key that certificates
-/// are signed with.
+/// Files besides the database and the blobs that cannot be recreated: the signing key.
 const ALONE: [&str; 1] = ["signing-key.json"];
 
-/// Each needs a deletion in a moment of the last one's copying.
+/// How many snapshots are tried. Another one is needed only if a file is deleted while it is being copied.
 const TRIES: usize = 20;
 
-/// What a copy holds.
+/// What a backup contains.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BackedUp {
+    /// How many blobs.
     pub files: usize,
+    /// Their size together.
     pub bytes: u64,
 }
 
-/// Copies the data directory `from` into `to`, which must be empty or not there yet. A server started
-/// on `to` finds everything that was answered before the copy began.
+/// Copies the data directory `from` to `to`, which must be empty or not exist yet. A server started on `to` finds
+/// everything that was acknowledged before the copy began.
+///
+/// # Errors
+/// `Refused` if `from` is not a data directory or `to` is not empty, `Damaged` if a blob is damaged.
 pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
     let database = database_file(from);
     if !database.is_file() {
-        let message = format!("{} is no data directory: it has no guarantor.sqlite", from.display());
+        let message = format!("{} is not a data directory: it has no guarantor.sqlite", from.display());
         return Err(StoreError::Refused(message));
     }
     std::fs::create_dir_all(to)?;
     if std::fs::read_dir(to)?.next().is_some() {
-        let message = format!("{} is not empty; a backup needs a directory of its own", to.display());
+        let message = format!("{} is not empty; a backup needs an empty directory", to.display());
         return Err(StoreError::Refused(message));
     }
     let (blobs, copies) = (blob_directory(from), blob_directory(to));
@@ -50,7 +54,7 @@ pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
         copy(&blobs.join(&key), &copies.join(&key))?;
     }
     for _ in 0..TRIES {
-        // Out of the way of a server until it is whole: it has another name until then.
+        // It has another name until it is complete, so that no server opens it before.
         let unfinished = to.join("guarantor.sqlite.unfinished");
         let named = Snapshot::take(&database, &unfinished).await?;
         if complete(&named, &blobs, &copies)? {
@@ -65,8 +69,8 @@ pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
     Err(StoreError::Refused("files were deleted faster than they could be copied; try again".into()))
 }
 
-/// Copies what is named and not there yet; false where a file has gone. A file of another length than
-/// its row says is damage, and a backup that hides it is worse than none.
+/// Copies the named files that are not copied yet; false if one of them no longer exists. A file that does not
+/// have the length in its row is damaged, and a backup that hides this would be worse than none.
 fn complete(named: &HashMap<String, u64>, blobs: &Path, copies: &Path) -> Result<bool> {
     for (key, bytes) in named {
         let to = copies.join(key);
@@ -75,13 +79,17 @@ fn complete(named: &HashMap<String, u64>, blobs: &Path, copies: &Path) -> Result
         }
         let found = std::fs::metadata(&to)?.len();
         if found != *bytes {
-            return Err(StoreError::damaged(key, format!("{found} bytes where {bytes} were written")));
+            return Err(StoreError::damaged_blob(
+                key,
+                format!("it has {found} bytes, but {bytes} were written"),
+            ));
         }
     }
     Ok(true)
 }
 
-/// Removes the copies of what was deleted, or not yet answered, when the snapshot was taken.
+/// Removes the copies of files that the snapshot does not name: they were deleted before it was taken, or not yet
+/// acknowledged.
 fn prune(named: &HashMap<String, u64>, copies: &Path) -> Result<()> {
     for key in files_below(copies)? {
         if key.to_str().is_none_or(|key| !named.contains_key(key)) {
@@ -91,7 +99,7 @@ fn prune(named: &HashMap<String, u64>, copies: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether the file was there. On disk when it returns.
+/// Copies a file, which is on disk when this returns; false if there is no such file.
 fn copy(from: &Path, to: &Path) -> Result<bool> {
     if let Some(folder) = to.parent() {
         std::fs::create_dir_all(folder)?;
@@ -106,12 +114,12 @@ fn copy(from: &Path, to: &Path) -> Result<bool> {
     }
 }
 
-/// The files below `root` by their paths from there, half-written ones left out.
+/// The files below `root` by their relative paths, without half-written ones.
 fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(folder) = folders.pop() {
         let entries = match std::fs::read_dir(root.join(&folder)) {
-            // Emptied and removed since it was listed.
+            // It was removed since it was listed.
             Err(error) if error.kind() == NotFound => continue,
             entries => entries?,
         };
@@ -130,7 +138,7 @@ fn files_below(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Files that are being written have a `#` in their names, and no key has.
+/// Whether a file is complete: files that are being written have a `#` in their names, and no key has one.
 fn is_whole(path: &Path) -> bool {
     path.components()
         .all(|part| matches!(part, Component::Normal(name) if !name.to_string_lossy().contains('#')))

@@ -1,6 +1,6 @@
-//! Files: logs, policies' parameters, certificates. Written once under a key that nothing else
-//! uses, never changed, deleted only when no row names them. Files on disk here, fsynced; another
-//! `ObjectStore` elsewhere.
+//! Blobs: logs, policies' parameters, certificates. A blob is written once under a key that nothing else uses, is
+//! never changed, and is deleted only when no row names it. Blobs are files on disk, synced when they are
+//! written; any other `ObjectStore` works too.
 
 use std::ops::Range;
 use std::path::Path as FsPath;
@@ -16,26 +16,31 @@ use tokio::task::JoinHandle;
 use super::error::{Resource, Result, StoreError};
 use super::records::BlobRef;
 
+/// The blob store.
 #[derive(Clone)]
 pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
-    /// Where they are files in directories.
+    /// The directory of the files, if they are files.
     root: Option<Arc<FsPath>>,
 }
 
 impl Blobs {
+    /// Blobs in any object store.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
         Blobs { objects, root: None }
     }
 
-    /// Files under `root`, which is made if it is not there.
+    /// Blobs as files under `root`, which is created if necessary.
     pub fn in_directory(root: &FsPath) -> Result<Self> {
         std::fs::create_dir_all(root)?;
-        let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true).with_automatic_cleanup(true);
+        let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
         Ok(Blobs { objects: Arc::new(files), root: Some(root.into()) })
     }
 
-    /// Durable when it returns. Fails when the key is taken.
+    /// Stores a blob, which is durable when this returns.
+    ///
+    /// # Errors
+    /// `Exists` if the key is taken.
     pub async fn put(&self, key: String, bytes: impl Into<Bytes>) -> Result<BlobRef> {
         let bytes = bytes.into();
         let length = bytes.len() as u64;
@@ -47,13 +52,17 @@ impl Blobs {
         }
     }
 
-    /// For what is too large to hold: nothing exists under the key until `BlobWriter::finish`.
+    /// A writer for a blob that is too large for memory. Nothing exists under the key until `BlobWriter::finish`.
     pub async fn writer(&self, key: String) -> Result<BlobWriter> {
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
         let (pending, root) = (Vec::new(), self.root.clone());
-        Ok(BlobWriter { key, upload, pending, pending_bytes: 0, on_its_way: None, bytes: 0, root })
+        Ok(BlobWriter { key, upload, pending, pending_bytes: 0, uploading: None, bytes: 0, root })
     }
 
+    /// The bytes of a blob.
+    ///
+    /// # Errors
+    /// `Damaged` if the blob is missing or has another length.
     pub async fn get(&self, blob: &BlobRef) -> Result<Bytes> {
         let found = self.objects.get(&Path::from(blob.key.as_str())).await;
         let bytes = found.map_err(|error| missing(blob, error))?.bytes().await?;
@@ -61,28 +70,33 @@ impl Blobs {
         Ok(bytes)
     }
 
-    /// Whether the blob is there in its whole length.
+    /// Checks that the blob exists and has its length.
     pub async fn check(&self, blob: &BlobRef) -> Result<()> {
         let found = self.objects.head(&Path::from(blob.key.as_str())).await;
         check_length(blob, found.map_err(|error| missing(blob, error))?.size)
     }
 
-    /// Some of a blob's bytes: all that were asked for, or an error.
+    /// Some of a blob's bytes: all of the range, or an error.
     pub async fn get_range(&self, blob: &BlobRef, range: Range<u64>) -> Result<Bytes> {
         let bytes = self.objects.get_range(&Path::from(blob.key.as_str()), range.clone()).await;
         let bytes = bytes.map_err(|error| missing(blob, error))?;
         if bytes.len() as u64 != range.end - range.start {
-            return Err(StoreError::damaged(&blob.key, "the file is shorter than it was written"));
+            return Err(StoreError::damaged_blob(&blob.key, "the file is shorter than when it was written"));
         }
         Ok(bytes)
     }
 
-    /// Deletes what is there of `keys`. What is left after a failure is for the orphan sweep.
+    /// Deletes the blobs with these keys, as far as they exist. What is left after a failure is removed by the
+    /// orphan sweep.
     pub async fn delete(&self, keys: &[String]) {
         for key in keys {
             match self.objects.delete(&Path::from(key.as_str())).await {
-                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-                Err(error) => tracing::warn!(key, %error, "a blob was not deleted; the sweep will try again"),
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {
+                    remove_empty_folders(self.root.as_deref(), key);
+                }
+                Err(error) => {
+                    tracing::warn!(key, %error, "a blob could not be deleted; the sweep will try again")
+                }
             }
         }
     }
@@ -94,9 +108,22 @@ impl Blobs {
     }
 }
 
+/// Removes the directories of a blob that is gone, as far as they are empty. The top directory (`datasets`) stays,
+/// because an upload may be about to create its own directory in it.
+fn remove_empty_folders(root: Option<&FsPath>, key: &str) {
+    let Some(root) = root else { return };
+    let folders = FsPath::new(key).ancestors().skip(1);
+    for folder in folders.take_while(|folder| folder.components().count() > 1) {
+        // This fails, as it should, at the first directory that is not empty.
+        if std::fs::remove_dir(root.join(folder)).is_err() {
+            return;
+        }
+    }
+}
+
 fn missing(blob: &BlobRef, error: object_store::Error) -> StoreError {
     match error {
-        object_store::Error::NotFound { .. } => StoreError::damaged(&blob.key, "the file is missing"),
+        object_store::Error::NotFound { .. } => StoreError::damaged_blob(&blob.key, "the file is missing"),
         error => error.into(),
     }
 }
@@ -105,34 +132,39 @@ fn check_length(blob: &BlobRef, length: u64) -> Result<()> {
     if length == blob.bytes {
         return Ok(());
     }
-    Err(StoreError::damaged(&blob.key, format!("{length} bytes where {} were written", blob.bytes)))
+    Err(StoreError::damaged_blob(
+        &blob.key,
+        format!("it has {length} bytes, but {} were written", blob.bytes),
+    ))
 }
 
-/// Removes what a killed process left half-written. Only for the only process on this directory.
+/// Removes what a killed process left half-written, and empty directories. Only call this if no other process
+/// uses the directory.
 pub fn remove_unfinished(root: &FsPath) -> std::io::Result<()> {
     for entry in std::fs::read_dir(root)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             remove_unfinished(&entry.path())?;
-            // One that is not empty stays.
+            // This fails, as it should, if the directory is not empty.
             let _ = std::fs::remove_dir(entry.path());
         } else if entry.file_name().to_string_lossy().contains('#') {
-            // `LocalFileSystem` stages a file as `name#number`; none of our keys has a `#`.
+            // `LocalFileSystem` stages a file as `name#number`; no key of ours contains a `#`.
             std::fs::remove_file(entry.path())?;
         }
     }
     Ok(())
 }
 
-/// Parts go out as they fill, each while the next one fills, so memory stays at two of them. Dropped
-/// unfinished, it leaves nothing.
+/// Writes a blob piece by piece. A full part is uploaded while the next one fills, so at most two parts are in
+/// memory. A writer that is dropped unfinished leaves no blob.
 pub struct BlobWriter {
     key: String,
     upload: Box<dyn MultipartUpload>,
-    /// Of the next part.
+    /// The contents of the next part.
     pending: Vec<Bytes>,
     pending_bytes: usize,
-    on_its_way: Option<JoinHandle<object_store::Result<()>>>,
+    /// The part that is being uploaded.
+    uploading: Option<JoinHandle<object_store::Result<()>>>,
     bytes: u64,
     root: Option<Arc<FsPath>>,
 }
@@ -141,6 +173,7 @@ pub struct BlobWriter {
 const PART_BYTES: usize = 8 << 20;
 
 impl BlobWriter {
+    /// Adds bytes.
     pub async fn write(&mut self, bytes: Vec<u8>) -> Result<()> {
         self.pending_bytes += bytes.len();
         self.bytes += bytes.len() as u64;
@@ -153,23 +186,24 @@ impl BlobWriter {
         Ok(())
     }
 
+    /// Starts the upload of the next part.
     async fn flush(&mut self) -> Result<()> {
-        self.arrival().await?;
+        self.uploaded().await?;
         self.pending_bytes = 0;
         let part = self.upload.put_part(PutPayload::from_iter(self.pending.drain(..)));
-        self.on_its_way = Some(tokio::spawn(part));
+        self.uploading = Some(tokio::spawn(part));
         Ok(())
     }
 
-    /// Of the part that was sent last.
-    async fn arrival(&mut self) -> Result<()> {
-        match self.on_its_way.take() {
+    /// Waits until the part that is being uploaded has arrived.
+    async fn uploaded(&mut self) -> Result<()> {
+        match self.uploading.take() {
             Some(part) => Ok(part.await.map_err(std::io::Error::other)??),
             None => Ok(()),
         }
     }
 
-    /// Durable when it returns; nothing is left of it where it fails.
+    /// Completes the blob, which is durable when this returns. If it fails, nothing is left.
     pub async fn finish(mut self) -> Result<BlobRef> {
         match self.complete().await {
             Ok(()) => Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes }),
@@ -184,29 +218,18 @@ impl BlobWriter {
         if self.pending_bytes > 0 {
             self.flush().await?;
         }
-        self.arrival().await?;
+        self.uploaded().await?;
         self.upload.complete().await?;
         Ok(())
     }
 
-    /// Leaves nothing, the directories that were made for it included.
+    /// Removes what was written, and the directory that was created for it.
     pub async fn abandon(mut self) {
-        // What is on its way must not arrive afterwards; that it failed is known, or of no interest.
-        let _ = self.arrival().await;
+        // A part must not arrive afterwards. Whether it failed does not matter any more.
+        let _ = self.uploaded().await;
         if let Err(error) = self.upload.abort().await {
-            tracing::debug!(key = self.key, %error, "a file that is not wanted was not there to be removed");
+            tracing::debug!(key = self.key, %error, "an abandoned blob could not be removed");
         }
-        self.tidy();
-    }
-
-    fn tidy(&self) {
-        let Some(root) = &self.root else { return };
-        let parents = FsPath::new(&self.key).ancestors().skip(1).filter(|parent| *parent != FsPath::new(""));
-        for parent in parents {
-            // The first that holds something else ends it.
-            if std::fs::remove_dir(root.join(parent)).is_err() {
-                return;
-            }
-        }
+        remove_empty_folders(self.root.as_deref(), &self.key);
     }
 }

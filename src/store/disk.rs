@@ -1,5 +1,4 @@
-//! The disk under a store: whether it takes writes, tried rather than guessed, and how much room it
-//! has.
+//! The disk under a store: whether it can be written, probed by writing one block, and how much space is left.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,31 +6,36 @@ use std::sync::Arc;
 
 use super::error::{Result, StoreError};
 
-/// What the trial writes: a file system counts in blocks, and an empty file may need none.
-const TRIAL: [u8; 4096] = [1; 4096];
+/// What the probe writes: one block, because an empty file may need no space at all.
+const PROBE: [u8; 4096] = [1; 4096];
 
+/// The disk that a directory is on.
 #[derive(Clone)]
 pub struct Disk {
     directory: Arc<Path>,
 }
 
 impl Disk {
+    /// The disk of this directory.
     pub fn new(directory: PathBuf) -> Self {
         Disk { directory: directory.into() }
     }
 
-    /// `Full` or `ReadOnly` where nothing can be written at the moment. The file that is tried with
-    /// has no name, so that a crash leaves nothing of it.
+    /// Checks that the directory can be written. The file of the probe has no name, so a crash leaves nothing
+    /// behind.
+    ///
+    /// # Errors
+    /// `Full` or `ReadOnly` if it cannot.
     pub async fn check_writable(&self) -> Result<()> {
         let directory = self.directory.clone();
-        let trial = move || tempfile::tempfile_in(directory)?.write_all(&TRIAL);
-        match tokio::task::spawn_blocking(trial).await {
-            Ok(tried) => Ok(tried?),
+        let probe = move || tempfile::tempfile_in(directory)?.write_all(&PROBE);
+        match tokio::task::spawn_blocking(probe).await {
+            Ok(probed) => Ok(probed?),
             Err(error) => Err(StoreError::Io(std::io::Error::other(error))),
         }
     }
 
-    /// Bytes that this process may still write.
+    /// How many bytes this process can still write.
     pub fn free_bytes(&self) -> Result<u64> {
         let found = rustix::fs::statvfs(&*self.directory).map_err(std::io::Error::from)?;
         Ok(found.f_bavail.saturating_mul(found.f_frsize))

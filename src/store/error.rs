@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use super::blob_keys::Owner;
+use super::ids::JobId;
 use guarantor_engine::EngineError;
 
-/// The kinds of things that a request can name and not find, or find in use.
+/// The kinds of resources that a request can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     Dataset,
@@ -28,73 +30,111 @@ impl fmt::Display for Resource {
     }
 }
 
+/// Stored data that cannot be read back, or that does not have the digest it was stored with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// The resource that it belongs to, if that is known. A response may name it.
+    pub owner: Option<Owner>,
+    /// Which file or column it is and what is wrong with it. This is for the log, not for a response.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Why the store did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Also the answer for what belongs to another workspace.
+    /// There is no such resource in the caller's workspace.
     #[error("there is no {0} {1}")]
     NotFound(Resource, String),
-    /// Something unfinished still needs it; `by` says what.
-    #[error("the {resource} is needed by {by}")]
+    /// Something unfinished still needs the resource; `by` says what.
+    #[error("the {resource} is in use by {by}")]
     InUse { resource: Resource, by: String },
     /// The id is taken: an earlier attempt of the same request got this far.
-    #[error("the {0} {1} exists already")]
+    #[error("the {0} {1} already exists")]
     Exists(Resource, String),
-    #[error("{queued} jobs wait already; the limit is {limit}")]
+    /// The queue has no room for another job.
+    #[error("{queued} of {limit} jobs queued")]
     QueueFull { queued: u64, limit: u64 },
-    /// Every look of the family was taken, or is held by a job that is not finished.
-    #[error("the family's {looks} looks are taken: {taken} by certificates, {held} by jobs that wait or run")]
+    /// Every look of the family is taken, or held by an unfinished job.
+    #[error("no look of the family is left: {taken} of {looks} taken, {held} held by unfinished jobs")]
     FamilyExhausted { looks: u64, taken: u64, held: u64 },
     /// The write came from a worker whose lease has passed to another. Nothing was written.
-    #[error("the lease on job {0} is lost")]
-    LeaseLost(String),
-    /// The job has ended, so the change that was asked for cannot happen any more.
+    #[error("the lease on job {0} was lost")]
+    LeaseLost(JobId),
+    /// The job has ended, so it cannot be changed any more.
     #[error("the job has already {0}")]
     Finished(&'static str),
-    /// The cursor was not made by this list.
-    #[error("the cursor is not one that this list gave out")]
+    /// The cursor was not issued by this list.
+    #[error("the cursor was not issued by this list")]
     BadCursor,
-    /// A stored document cannot be read back, or does not have the digest that it was stored with.
+    /// Stored data is damaged and was not used.
     #[error("stored data is damaged: {0}")]
-    Damaged(String),
-    /// The database is of a newer release, or the data directory belongs to another process.
+    Damaged(Damage),
+    /// The store cannot be opened or used in this way: the database is from a newer release, for example, or
+    /// the data directory belongs to another process.
     #[error("{0}")]
     Refused(String),
-    /// Nothing was written; the same call may succeed once there is room again.
-    #[error("there is no room left for data: {0}")]
+    /// The disk is full. Nothing was written; the same call may succeed once there is space.
+    #[error("no space left for data: {0}")]
     Full(String),
-    /// Nothing was written; somebody has to make the data directory writable again.
-    #[error("the data cannot be written: {0}")]
+    /// The data directory cannot be written. Nothing was written.
+    #[error("the data directory is not writable: {0}")]
     ReadOnly(String),
+    /// The database failed.
     #[error("database: {0}")]
     Database(sqlx::Error),
+    /// The blob store failed.
     #[error("blob store: {0}")]
     Blobs(object_store::Error),
+    /// The file system failed.
     #[error("file system: {0}")]
     Io(std::io::Error),
 }
 
 impl StoreError {
+    /// There is no such resource.
     pub fn not_found(resource: Resource, id: impl fmt::Display) -> Self {
         StoreError::NotFound(resource, id.to_string())
     }
 
+    /// `what` is damaged: `why`.
     pub fn damaged(what: impl fmt::Display, why: impl fmt::Display) -> Self {
-        StoreError::Damaged(format!("{what}: {why}"))
+        StoreError::Damaged(Damage { owner: None, what: format!("{what}: {why}") })
     }
 
-    /// Whether the same call may succeed later: the store is away rather than the request wrong.
+    /// The blob with this key is damaged.
+    pub fn damaged_blob(key: &str, why: impl fmt::Display) -> Self {
+        StoreError::Damaged(Damage { owner: Owner::of_blob(key), what: format!("{key}: {why}") })
+    }
+
+    /// The same error; damage whose owner is not known is said to be this owner's.
+    pub fn of(self, owner: Owner) -> Self {
+        match self {
+            StoreError::Damaged(Damage { owner: None, what }) => {
+                StoreError::Damaged(Damage { owner: Some(owner), what: format!("{owner}: {what}") })
+            }
+            error => error,
+        }
+    }
+
+    /// Whether the same call may succeed later, because the store failed and not the request.
     pub fn is_transient(&self) -> bool {
         let away = matches!(self, StoreError::Database(_) | StoreError::Blobs(_) | StoreError::Io(_));
         away || self.is_unwritable()
     }
 
-    /// Whether it was the place where data goes that refused, and not the data.
+    /// Whether data could not be written because of the disk, not because of the data.
     pub fn is_unwritable(&self) -> bool {
         matches!(self, StoreError::Full(_) | StoreError::ReadOnly(_))
     }
 }
 
-/// SQLite's primary result codes, which the low byte of an extended one is.
+/// SQLite's primary result codes. They are the low byte of its extended result codes.
 const SQLITE_READONLY: i32 = 8;
 const SQLITE_CORRUPT: i32 = 11;
 const SQLITE_FULL: i32 = 13;
@@ -104,6 +144,10 @@ const SQLITE_IOERR_SHMSIZE: i32 = 4874;
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
+        // A column with a value that is not of its type: the database works, the row is damaged.
+        if let sqlx::Error::ColumnDecode { index, source } = &error {
+            return StoreError::damaged(index, source);
+        }
         let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
         match code {
             Some(SQLITE_IOERR_SHMSIZE) => StoreError::Full(error.to_string()),
@@ -146,14 +190,14 @@ fn unwritable(error: &std::io::Error) -> Option<StoreError> {
     }
 }
 
+/// The result of a call to the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// For a log that the engine reads while it computes.
+/// For a log that the engine reads while it computes. The cause of a transient failure may name files and
+/// hosts, so it is left out: whoever converts the error logs it.
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         if error.is_transient() {
-            // The cause may name files and hosts: it is for the log, not for whoever reads the job.
-            tracing::warn!(%error, "a log could not be read");
             return EngineError::Unavailable("the store could not be reached".into());
         }
         EngineError::Log(error.to_string())

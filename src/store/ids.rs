@@ -1,10 +1,39 @@
-//! Names of things. Ids are UUIDv7, text wherever they are stored or shown.
+//! Ids, workspaces and times. Ids are UUIDv7, and text wherever they are stored or shown.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+/// Decodes a type from a text column by its `FromStr`, in every database that has text.
+macro_rules! stored_as_text {
+    ($name:ty) => {
+        impl<DB: sqlx::Database> sqlx::Type<DB> for $name
+        where
+            str: sqlx::Type<DB>,
+        {
+            fn type_info() -> DB::TypeInfo {
+                <str as sqlx::Type<DB>>::type_info()
+            }
+
+            fn compatible(found: &DB::TypeInfo) -> bool {
+                <str as sqlx::Type<DB>>::compatible(found)
+            }
+        }
+
+        impl<'r, DB: sqlx::Database> sqlx::Decode<'r, DB> for $name
+        where
+            &'r str: sqlx::Decode<'r, DB>,
+        {
+            fn decode(value: DB::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+                Ok(<&str as sqlx::Decode<'r, DB>>::decode(value)?.parse::<$name>()?)
+            }
+        }
+    };
+}
+
+pub(super) use stored_as_text;
 
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
@@ -14,7 +43,7 @@ macro_rules! id_type {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A new one, later than every other that this process has made.
+            /// A new id, greater than every other that this process has made.
             #[allow(clippy::new_without_default)]
             pub fn new() -> Self {
                 $name(Uuid::now_v7())
@@ -42,39 +71,55 @@ macro_rules! id_type {
         impl FromStr for $name {
             type Err = uuid::Error;
 
-            /// Only the hyphenated form: ids have one spelling.
+            /// Accepts the hyphenated form only: ids have one spelling.
             fn from_str(text: &str) -> Result<Self, uuid::Error> {
                 text.parse::<uuid::fmt::Hyphenated>().map(|id| $name(id.into_uuid()))
             }
         }
+
+        stored_as_text!($name);
     };
 }
 
-id_type!(DatasetId);
-id_type!(PolicyId);
-id_type!(JobId);
-id_type!(KeyId);
 id_type!(
-    /// Proof of holding a job: every write of a worker names it.
+    /// The id of a dataset.
+    DatasetId
+);
+id_type!(
+    /// The id of a policy.
+    PolicyId
+);
+id_type!(
+    /// The id of a job.
+    JobId
+);
+id_type!(
+    /// The id of an API key, which is not secret.
+    KeyId
+);
+id_type!(
+    /// Proof that a worker holds a job: every write of the worker names it.
     LeaseToken
 );
 
-/// The tenant that a key belongs to and that every resource lives in.
+/// The tenant that a key belongs to and that every resource is in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Workspace(String);
 
+/// A text that is not the name of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a workspace is 1 to 64 of a-z, 0-9, - and _, not {0:?}")]
+#[error("{0:?} is not a workspace name: use 1 to 64 characters from a-z, 0-9, - and _")]
 pub struct BadWorkspace(String);
 
 impl Workspace {
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Where everything lives when no keys are configured.
+/// The workspace of everything when no keys are configured.
 impl Default for Workspace {
     fn default() -> Self {
         Workspace("default".into())
@@ -94,17 +139,21 @@ impl FromStr for Workspace {
     }
 }
 
+stored_as_text!(Workspace);
+
 impl fmt::Display for Workspace {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-/// Microseconds since 1970 by the database's clock; shown as RFC 3339 UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Microseconds since 1970 by the database's clock, shown as RFC 3339 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, sqlx::Type)]
+#[sqlx(transparent)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// The seconds from `earlier` to this time; 0 if the clock went back.
     pub fn seconds_since(self, earlier: Timestamp) -> f64 {
         (self.0 - earlier.0).max(0) as f64 / 1e6
     }

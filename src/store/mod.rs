@@ -1,10 +1,11 @@
 //! The store: rows behind the trait `Repository` (SQLite in `sqlite/`) and files behind `Blobs`.
 //!
-//! `Store` holds both and has the operations that touch both. The order is always the same: write
-//! the file, then in one transaction the row that names it; delete the row, then the file. A crash
-//! in between leaves a file that no row names, and `sweep` removes it.
+//! `Store` has both, and the operations that need both. The order is always the same: write the file, then the
+//! row that names it, in one transaction; delete the row, then the file. A crash in between leaves a file that
+//! no row names, which `sweep` removes.
 
 mod backup;
+mod blob_keys;
 mod blobs;
 mod disk;
 mod error;
@@ -20,16 +21,19 @@ mod sqlite;
 mod uploads;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use blob_keys::dataset_part_prefix;
 use disk::Disk;
 use guarantor_engine::certificate::{Certificate, Document, Evidence, SigningKey};
 use guarantor_engine::policy::PolicyParams;
+use parking_lot::Mutex;
 
 pub use backup::{BackedUp, back_up};
+pub use blob_keys::{Owner, dataset_part_key, job_key, policy_key};
 pub use blobs::{BlobWriter, Blobs};
-pub use error::{Resource, Result, StoreError};
+pub use error::{Damage, Resource, Result, StoreError};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
 pub use logs::{LogEncoder, LogMemory, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
@@ -40,20 +44,21 @@ pub use signing::{make_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
 pub use uploads::{Append, BodyError, Upload, UploadError, append, upload};
 
-/// Cheap to clone; all clones are one store.
+/// Rows and files. Cheap to clone; all clones are one store.
 #[derive(Clone)]
 pub struct Store {
     repository: Arc<dyn Repository>,
     blobs: Blobs,
     signing_key: Option<Arc<SigningKey>>,
     log_memory: LogMemory,
-    /// Files that the last sweep found no row for, and when a sweep first did.
+    /// Files without a row in the last sweep, and when a sweep first found them.
     orphans: Arc<Mutex<HashMap<String, Instant>>>,
-    /// None where the data is not on a disk of this machine.
+    /// `None` if the data is not on a disk of this machine.
     disk: Option<Disk>,
 }
 
 impl Store {
+    /// A store of these rows and files, which signs nothing.
     pub fn new(repository: Arc<dyn Repository>, blobs: Blobs) -> Self {
         Store {
             repository,
@@ -65,24 +70,27 @@ impl Store {
         }
     }
 
-    /// The same store, with other terms for the logs that jobs read.
+    /// The same store, with other limits for the logs that jobs read.
     pub fn with_log_memory(self, log_memory: LogMemory) -> Self {
         Store { log_memory, ..self }
     }
 
+    /// The limits for the logs that jobs read.
     pub fn log_memory(&self) -> &LogMemory {
         &self.log_memory
     }
 
+    /// The rows.
     pub fn repository(&self) -> &dyn Repository {
         &*self.repository
     }
 
+    /// The files.
     pub fn blobs(&self) -> &Blobs {
         &self.blobs
     }
 
-    /// Ready to read and to write, or why not.
+    /// Checks that the store can be read and written.
     pub async fn check_ready(&self) -> Result<()> {
         self.repository.ping().await?;
         match &self.disk {
@@ -91,7 +99,7 @@ impl Store {
         }
     }
 
-    /// Bytes that may still be stored, where that can be known.
+    /// How many bytes can still be stored, if that is known.
     pub fn free_bytes(&self) -> Option<u64> {
         self.disk.as_ref().and_then(|disk| disk.free_bytes().ok())
     }
@@ -105,8 +113,8 @@ impl Store {
     ) -> Result<Policy> {
         let blob = self.blobs.put(policy_key(id), json_bytes(params)?).await;
         let params_blob = match blob {
-            // An earlier attempt of the same request wrote it; whether it got as far as the row is
-            // for the row's own key to say.
+            // An earlier attempt of the same request wrote it. Whether that attempt also wrote the row is found
+            // out when the row is inserted.
             Err(StoreError::Exists(..)) => {
                 BlobRef { key: policy_key(id), bytes: json_bytes(params)?.len() as u64 }
             }
@@ -116,29 +124,34 @@ impl Store {
         self.repository.create_policy(new).await
     }
 
-    /// The parameters, with the digest that they were stored with, or an error.
+    /// The parameters of a policy.
+    ///
+    /// # Errors
+    /// `Damaged` if they do not have the digest that they were stored with.
     pub async fn policy_params(&self, policy: &Policy) -> Result<PolicyParams> {
         let params: PolicyParams = self.read_json(&policy.params).await?;
-        let digest = params.digest().map_err(|error| StoreError::damaged(&policy.params.key, error))?;
+        let digest = params.digest().map_err(|error| StoreError::damaged_blob(&policy.params.key, error))?;
         if digest != policy.digest {
-            return Err(StoreError::damaged(&policy.params.key, "its digest has changed"));
+            return Err(StoreError::damaged_blob(&policy.params.key, "its digest has changed"));
         }
         Ok(params)
     }
 
+    /// Deletes a policy and its parameters.
     pub async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<()> {
         let blobs = self.repository.delete_policy(workspace, id).await?;
         self.blobs.delete(&blobs).await;
         Ok(())
     }
 
+    /// Deletes a dataset and its files.
     pub async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<()> {
         let blobs = self.repository.delete_dataset(workspace, id).await?;
         self.blobs.delete(&blobs).await;
         Ok(())
     }
 
-    /// The version that the append with this request's id made, if it got so far.
+    /// The version that the append of this request created, if there is one.
     pub async fn appended(
         &self,
         workspace: &Workspace,
@@ -152,7 +165,7 @@ impl Store {
         if !of_request(&found) {
             return Ok(None);
         }
-        // Later appends keep the part: it was the earliest version with it that the request made.
+        // Later versions contain the part too: the request created the earliest version that has it.
         while found.version > 1 {
             let before = self.repository.dataset_version(workspace, id, found.version - 1).await?;
             if !of_request(&before) {
@@ -163,33 +176,41 @@ impl Store {
         Ok(Some(found))
     }
 
-    /// None while the job has none.
+    /// The certificate of a job, if it has one.
+    ///
+    /// # Errors
+    /// `Damaged` if it does not have the digest that it was stored with.
     pub async fn certificate(&self, job: &Job) -> Result<Option<Certificate>> {
         let Some(blob) = &job.certificate else { return Ok(None) };
         let certificate: Certificate = self.read_json(blob).await?;
-        let digest = certificate.content_digest().map_err(|error| StoreError::damaged(&blob.key, error))?;
+        let digest =
+            certificate.content_digest().map_err(|error| StoreError::damaged_blob(&blob.key, error))?;
         if digest != certificate.digest {
-            return Err(StoreError::damaged(&blob.key, "its digest has changed"));
+            return Err(StoreError::damaged_blob(&blob.key, "its digest has changed"));
         }
         Ok(Some(certificate))
     }
 
-    /// The certificate as it is handed out: with its job, its place and its signature.
+    /// The certificate as callers receive it: with its job, its ledger entry and its signature.
+    ///
+    /// # Errors
+    /// `Damaged` if the certificate and the ledger do not agree.
     pub async fn document(&self, job: &Job) -> Result<Option<Document>> {
         let Some(certificate) = self.certificate(job).await? else { return Ok(None) };
         let look = self.repository.look_of_job(&job.workspace, job.id).await?;
-        let damaged = |why: &str| Err(StoreError::damaged(format!("jobs/{}", job.id), why));
+        let damaged = |why: &str| Err(StoreError::damaged("its certificate", why).of(Owner::Job(job.id)));
         let (ledger, signature) = match look {
             Some(look) if look.digest.is_none() => (None, None),
             Some(look) if look.digest.as_ref() != Some(&certificate.digest) => {
-                return damaged("the ledger has another digest for its certificate");
+                return damaged("the ledger has another digest");
             }
             Some(look) => (Some(look.place), look.signature),
-            None => return damaged("the ledger does not know its certificate"),
+            None => return damaged("it is not in the ledger"),
         };
         Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, signature }))
     }
 
+    /// The evidence of a job, if it has a certificate.
     pub async fn evidence(&self, job: &Job) -> Result<Option<Evidence>> {
         match &job.evidence {
             Some(blob) => self.read_json(blob).await.map(Some),
@@ -197,8 +218,8 @@ impl Store {
         }
     }
 
-    /// Applies the retention, if there is one, and removes what crashes left behind: files that no
-    /// row named in any sweep of the last `orphan_age`. That age must exceed the longest upload.
+    /// Deletes jobs that are older than `retention`, if there is one, and removes what crashes left behind: files
+    /// that no row named in any sweep of the last `orphan_age`, which must exceed the longest upload.
     pub async fn sweep(&self, retention: Option<Duration>, orphan_age: Duration) -> Result<()> {
         if let Some(age) = retention {
             let blobs = self.repository.sweep_jobs(age).await?;
@@ -211,10 +232,10 @@ impl Store {
         Ok(())
     }
 
-    /// Those of `orphans` that were known as such `age` ago. By this process's own clock: the files'
-    /// times are the wall clock's, and when that jumps a file may look older than it is.
+    /// Those of `orphans` that were known as orphans `age` ago. This uses the process's own clock: the times of
+    /// the files are the wall clock's, and when that jumps a file may look older than it is.
     fn known_for(&self, age: Duration, orphans: Vec<String>) -> Vec<String> {
-        let mut known = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.orphans.lock();
         let now = Instant::now();
         let since = |key: &String| known.get(key).copied().unwrap_or(now);
         let dated: HashMap<String, Instant> =
@@ -227,11 +248,11 @@ impl Store {
 
     async fn read_json<T: serde::de::DeserializeOwned>(&self, blob: &BlobRef) -> Result<T> {
         let bytes = self.blobs.get(blob).await?;
-        serde_json::from_slice(&bytes).map_err(|error| StoreError::damaged(&blob.key, error))
+        serde_json::from_slice(&bytes).map_err(|error| StoreError::damaged_blob(&blob.key, error))
     }
 }
 
-/// The row for parameters that are stored as `params_blob`.
+/// The record of a policy whose parameters are stored as `params_blob`.
 pub fn describe_policy(
     workspace: &Workspace,
     id: PolicyId,
@@ -252,25 +273,7 @@ pub fn describe_policy(
     })
 }
 
-pub fn policy_key(id: PolicyId) -> String {
-    format!("policies/{id}.json")
-}
-
-/// The request is in the key so that a repeated one finds what the first has made; the rest is new
-/// each time, because an attempt that was given up may still be writing.
-pub fn dataset_part_key(id: DatasetId, request: uuid::Uuid) -> String {
-    format!("{}{}.parquet", dataset_part_prefix(id, request), uuid::Uuid::now_v7())
-}
-
-fn dataset_part_prefix(id: DatasetId, request: uuid::Uuid) -> String {
-    format!("datasets/{id}/{request}-")
-}
-
-/// The token is in the key because a worker that lost its lease may still be writing.
-pub fn job_key(id: JobId, token: LeaseToken, file: &str) -> String {
-    format!("jobs/{id}/{token}/{file}")
-}
-
+/// A document as it is stored.
 pub fn json_bytes<T: serde::Serialize>(value: &T) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(|error| StoreError::damaged("a document to be stored", error))
 }

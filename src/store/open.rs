@@ -11,18 +11,18 @@ use super::error::{Result, StoreError};
 use super::sqlite::Sqlite;
 use super::{LogMemory, Repository, Store};
 
-/// Held while a server owns the directory; the system lets go of it when the process ends, however
+/// Held while a server owns the data directory. The operating system releases it when the process ends, however
 /// it ends.
 pub struct DirectoryLock {
     _file: File,
 }
 
 impl Store {
-    /// Opens what is there or begins a new store. Any number of processes may: the command line
-    /// makes keys while a server runs.
+    /// Opens the store in a directory, or creates one. Any number of processes may do so: the command line creates
+    /// keys while a server runs.
     pub async fn open(directory: &Path) -> Result<Store> {
         std::fs::create_dir_all(directory).map_err(|error| {
-            let message = format!("the data directory {} cannot be made: {error}", directory.display());
+            let message = format!("the data directory {} cannot be created: {error}", directory.display());
             StoreError::Refused(message)
         })?;
         let repository = Sqlite::open(&database_file(directory)).await?;
@@ -33,9 +33,11 @@ impl Store {
         Ok(store.with_log_memory(LogMemory { scratch, ..LogMemory::default() }))
     }
 
-    /// For the one server on a directory: whatever an earlier process was doing when it died is
-    /// free to be taken up again at once, and what it left half-done is removed. A damaged database
-    /// is refused. Keep the lock for as long as the server runs.
+    /// Makes this process the server of the directory: jobs and requests of an earlier process that died can be
+    /// taken over at once, and what it left half-done is removed. Keep the lock for as long as the server runs.
+    ///
+    /// # Errors
+    /// `Refused` if another server runs on the directory, `Damaged` if the database is damaged.
     pub async fn take_over(&self, directory: &Path) -> Result<DirectoryLock> {
         let path = directory.join("lock");
         let file = File::create(&path)?;
@@ -43,7 +45,7 @@ impl Store {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(StoreError::Refused(format!(
-                    "another server runs on the data directory {}; stop it or choose another directory",
+                    "another server is using the data directory {}; stop it or choose another directory",
                     directory.display()
                 )));
             }
@@ -54,16 +56,18 @@ impl Store {
         remove_unfinished(&blob_directory(directory))?;
         repository.end_all_leases().await?;
         repository.release_requests().await?;
-        // Nothing is being uploaded yet, so a file that no row names was left by a crash.
+        // Nothing is being uploaded yet, so a file that no row names was left behind by a crash.
         self.sweep(None, Duration::ZERO).await?;
         Ok(DirectoryLock { _file: file })
     }
 }
 
+/// The database of a data directory.
 pub fn database_file(directory: &Path) -> PathBuf {
     directory.join("guarantor.sqlite")
 }
 
+/// The blobs of a data directory.
 pub fn blob_directory(directory: &Path) -> PathBuf {
     directory.join("blobs")
 }

@@ -1,41 +1,52 @@
-//! Lists: newest first, a page at a time, by a cursor that stays valid while the list grows.
+//! Lists: newest first, one page at a time, with a cursor that stays valid while the list grows.
 
 use super::error::{Result, StoreError};
 use super::ids::Timestamp;
 
+/// Which page of a list is wanted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageRequest {
+    /// How many items, at most.
     pub limit: u32,
     /// The `next` of an earlier page.
     pub after: Option<String>,
 }
 
 impl PageRequest {
+    /// The first page.
     pub fn first(limit: u32) -> Self {
         PageRequest { limit, after: None }
     }
 }
 
+/// A page of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page<T> {
+    /// The items.
     pub data: Vec<T>,
-    /// Present exactly where there is more.
+    /// The cursor of the next page, if there is one.
     pub next: Option<String>,
 }
 
-/// The place of an item in a list: lists are ordered by creation time, then by id.
+/// The position of an item in a list. Lists are ordered by creation time, then by id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cursor {
+    /// When the item was created.
     pub created_at: Timestamp,
+    /// The item's id.
     pub id: String,
 }
 
 impl Cursor {
-    /// Later than every item.
+    /// The position before the first item.
     pub fn start() -> Self {
         Cursor { created_at: Timestamp(i64::MAX), id: String::new() }
     }
 
+    /// The position after which the requested page starts.
+    ///
+    /// # Errors
+    /// `BadCursor` if the cursor was not issued by a list.
     pub fn of(request: &PageRequest) -> Result<Self> {
         let Some(text) = &request.after else { return Ok(Cursor::start()) };
         let (time, id) = text.split_once('.').ok_or(StoreError::BadCursor)?;
@@ -44,17 +55,18 @@ impl Cursor {
         Ok(Cursor { created_at: Timestamp(time), id: id.to_string() })
     }
 
+    /// The text form, which clients send back.
     pub fn encode(&self) -> String {
         format!("{:x}.{}", self.created_at.0, self.id)
     }
 }
 
 impl<T> Page<T> {
-    /// From `limit + 1` items at most: the extra one only says that there is more.
-    pub fn from_extra(mut data: Vec<T>, limit: u32, place: impl Fn(&T) -> Cursor) -> Self {
+    /// A page of at most `limit + 1` items; the extra one only shows that there are more.
+    pub fn from_extra(mut data: Vec<T>, limit: u32, cursor: impl Fn(&T) -> Cursor) -> Self {
         let more = data.len() > limit as usize;
         data.truncate(limit as usize);
-        let next = if more { data.last().map(|last| place(last).encode()) } else { None };
+        let next = if more { data.last().map(|last| cursor(last).encode()) } else { None };
         Page { data, next }
     }
 }

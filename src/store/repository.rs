@@ -1,8 +1,9 @@
-//! The repository: everything that is a row rather than a file. One trait per resource and
-//! `Repository` over them all. `tests/store_conformance.rs` says what an implementation must do.
+//! The repository: everything that is a row and not a file. There is one trait for each resource, and
+//! `Repository` for all of them. `tests/store/conformance.rs` checks what an implementation must do.
 //!
-//! All that callers may rely on: every method is one transaction; times are the database's; a
-//! resource of another workspace is `NotFound`; a list is newest first.
+//! Callers may rely on this: every method is one transaction; times are the database's; a resource of another
+//! workspace is `NotFound`; lists are newest first, and a row that is damaged is left out of them. The ledger's
+//! rules are not an implementation's business: it calls `guarantor_engine::ledger`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +16,30 @@ use super::page::{Page, PageRequest};
 use super::records::*;
 use guarantor_engine::certificate::PublicKey;
 
+/// A database with everything that the store keeps as rows.
 pub trait Repository: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep {}
 
 impl<T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep> Repository for T {}
 
+/// API keys.
 #[async_trait]
 pub trait Keys: Send + Sync {
+    /// Stores a key.
     async fn create_key(&self, new: NewKey) -> Result<ApiKey>;
-    /// All keys of all workspaces, newest first, the revoked ones too.
+    /// All keys of all workspaces, newest first, including revoked ones.
     async fn keys(&self) -> Result<Vec<ApiKey>>;
-    /// Revoking a revoked key changes nothing.
+    /// Revokes a key. Revoking a revoked key changes nothing.
     async fn revoke_key(&self, id: KeyId) -> Result<ApiKey>;
     /// The key with this hash, unless it is revoked.
-    async fn key_by_hash(&self, hash: &str) -> Result<Option<ApiKey>>;
+    async fn key_by_hash(&self, hash: &KeyHash) -> Result<Option<ApiKey>>;
 }
 
+/// Datasets and their versions.
 #[async_trait]
 pub trait Datasets: Send + Sync {
-    /// `NotFound` where the logging policy is not there.
+    /// Stores a dataset with its first version. `NotFound` if its logging policy does not exist.
     async fn create_dataset(&self, new: NewDataset) -> Result<Dataset>;
-    /// Adds the version after `after_version`; `InUse` where another append came first.
+    /// Adds the version after `after_version`. `InUse` if another append came first.
     async fn add_dataset_version(
         &self,
         workspace: &Workspace,
@@ -42,37 +47,47 @@ pub trait Datasets: Send + Sync {
         after_version: u64,
         content: DatasetContent,
     ) -> Result<Dataset>;
-    /// At its newest version.
+    /// A dataset at its newest version.
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset>;
+    /// A dataset at one of its versions.
     async fn dataset_version(&self, workspace: &Workspace, id: DatasetId, version: u64) -> Result<Dataset>;
+    /// A page of the workspace's datasets, each at its newest version.
     async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>>;
-    /// `InUse` while an unfinished job reads it. Returns the blobs that nothing names any more.
+    /// Deletes a dataset. `InUse` while an unfinished job reads it. Returns the keys of the blobs that no row
+    /// names any more.
     async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<String>>;
 }
 
+/// Policies.
 #[async_trait]
 pub trait Policies: Send + Sync {
+    /// Stores a policy.
     async fn create_policy(&self, new: NewPolicy) -> Result<Policy>;
+    /// A policy.
     async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Policy>;
+    /// A page of the workspace's policies.
     async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Policy>>;
-    /// `InUse` while an unfinished job reads it or a dataset names it as its logging policy.
+    /// Deletes a policy. `InUse` while an unfinished job reads it or a dataset names it as its logging policy.
+    /// Returns the keys of the blobs that no row names any more.
     async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>>;
 }
 
+/// Jobs, as clients see them.
 #[async_trait]
 pub trait Jobs: Send + Sync {
-    /// `NotFound` where the dataset version or a policy is not there, `QueueFull` over a limit,
-    /// `FamilyExhausted` where its family has no look left.
+    /// Queues a job. `NotFound` if the dataset version or a policy does not exist, `QueueFull` over a limit,
+    /// `FamilyExhausted` if its family has no look left.
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job>;
+    /// A job.
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
-    /// The same, where the store has read it a moment ago and need not read it again.
+    /// The same, if the store read it a moment ago and need not read it again.
     fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>>;
+    /// A page of the workspace's jobs.
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>>;
-    /// A queued job is cancelled at once; a running one is asked to stop. Cancelling a cancelled
-    /// job changes nothing; `Finished` where the job has succeeded or failed. Also says whether this
-    /// call changed it.
+    /// Cancels a queued job at once, and asks a running one to stop. Canceling a canceled job changes nothing.
+    /// `Finished` if the job has succeeded or failed. Also returns whether this call changed the job.
     async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<(Job, bool)>;
-    /// Events after the one with id `after`, oldest first, at most `limit`.
+    /// The events after the one with id `after`, oldest first, at most `limit`.
     async fn job_events(
         &self,
         workspace: &Workspace,
@@ -80,20 +95,20 @@ pub trait Jobs: Send + Sync {
         after: u64,
         limit: u32,
     ) -> Result<Vec<JobEvent>>;
+    /// How many jobs of all workspaces are unfinished.
     async fn queue_depth(&self) -> Result<QueueDepth>;
 }
 
-/// What workers do. Every write but the claim itself is fenced by the lease's token.
+/// What workers do. Every write except the claim itself is guarded by the lease's token.
 #[async_trait]
 pub trait Leases: Send + Sync {
-    /// Puts jobs whose lease has run out back into their places (or ends them: cancelled where that
-    /// was asked, failed after the last attempt). Returns the jobs that changed.
+    /// Returns jobs whose lease has expired to their position in the queue, or ends them: canceled if that was
+    /// requested, failed after the last attempt. Returns the jobs that changed.
     async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>>;
-    /// The next job, if one waits: of the workspace that was served least recently, the oldest. One
-    /// whose row cannot be read is failed (`job_unreadable`) and passed over, here and above.
+    /// Claims the next job, if one is queued: the oldest job of the workspace that was served least recently. A job
+    /// whose row cannot be read is failed (`job_unreadable`) and skipped, here and in `expire_leases`.
     async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>>;
-    /// Keeps the job for another while, writes progress if there is some, and says whether
-    /// cancellation was asked for.
+    /// Extends the lease, writes progress if there is any, and returns whether cancellation was requested.
     async fn heartbeat(
         &self,
         id: JobId,
@@ -101,8 +116,9 @@ pub trait Leases: Send + Sync {
         terms: &LeaseTerms,
         progress: Option<&JobProgress>,
     ) -> Result<bool>;
-    /// Whether cancellation was asked for; cheaper than a heartbeat, no write.
+    /// Whether cancellation was requested. Writes nothing, so it is cheaper than a heartbeat.
     async fn cancel_requested(&self, id: JobId, token: LeaseToken) -> Result<bool>;
+    /// Ends an attempt. `LeaseLost` if the lease has passed to another worker.
     async fn finish_job(
         &self,
         id: JobId,
@@ -110,48 +126,54 @@ pub trait Leases: Send + Sync {
         terms: &LeaseTerms,
         finish: Finish,
     ) -> Result<Job>;
-    /// Ends every lease now. Only for a process that knows itself to be the only one.
+    /// Ends every lease now. Only for a process that is known to be the only one.
     async fn end_all_leases(&self) -> Result<()>;
 }
 
-/// Every look at a dataset's rows: each certificate, and each job that showed a bound and ended without
-/// one. What ends the job enters it, in its own transaction.
+/// The looks at a dataset's rows: each certificate, and each bound shown by a job that ended without one. The
+/// transaction that ends a job enters its look.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// The newest look first.
+    /// The totals of a dataset and a page of its looks, newest first. A damaged row is an error here, because a
+    /// ledger with a look missing would be misleading.
     async fn ledger(
         &self,
         workspace: &Workspace,
         dataset: DatasetId,
         page: &PageRequest,
     ) -> Result<(LedgerSummary, Page<LedgerEntry>)>;
-    /// Also where the dataset is gone.
+    /// The look of a job, even if its dataset is gone.
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>>;
+    /// Stores the public half of a signing key.
     async fn remember_signing_key(&self, key: &PublicKey) -> Result<()>;
-    /// All that were ever remembered, the newest first.
+    /// All public keys that were ever stored, newest first.
     async fn signing_keys(&self) -> Result<Vec<PublicKey>>;
 }
 
+/// Requests with idempotency keys.
 #[async_trait]
 pub trait Idempotency: Send + Sync {
+    /// Begins a request, or finds what became of an earlier one with the same key.
     async fn begin_request(&self, request: &IdempotentRequest) -> Result<Begun>;
-    /// Keeps the answer for 24 hours from the first request.
+    /// Stores the response for 24 hours from the first request.
     async fn complete_request(&self, workspace: &Workspace, key: &str, answer: &StoredAnswer) -> Result<()>;
-    /// Forgets a request whose failure should not be repeated (an overload, a fault of ours).
+    /// Forgets a request whose failure should not be returned again, such as an overload or a fault of the server.
     async fn abandon_request(&self, workspace: &Workspace, key: &str) -> Result<()>;
-    /// Lets every unanswered request be taken over now. Only for the only process.
+    /// Lets every request without a response be taken over now. Only for a process that is known to be the only one.
     async fn release_requests(&self) -> Result<()>;
 }
 
+/// Checks and sweeps.
 #[async_trait]
 pub trait Upkeep: Send + Sync {
-    /// Cheap, and fails when the database is away.
+    /// Fails if the database does not respond. Cheap.
     async fn ping(&self) -> Result<()>;
-    /// Reads the whole database and fails with `Damaged` where it is not in order.
+    /// Reads the whole database. `Damaged` if it is not consistent.
     async fn check_integrity(&self) -> Result<()>;
-    /// Deletes jobs that finished longer ago than `age`, with their events and the policies that
-    /// they learned where nothing else uses those. Returns the blobs to delete.
+    /// Deletes jobs that finished longer than `age` ago, with their events and the policies that they learned, unless
+    /// something else uses those. Returns the keys of the blobs to delete.
     async fn sweep_jobs(&self, age: Duration) -> Result<Vec<String>>;
+    /// Deletes expired requests. Returns how many.
     async fn sweep_requests(&self) -> Result<u64>;
     /// Those of `keys` that no row names.
     async fn unnamed_blobs(&self, keys: &[String]) -> Result<Vec<String>>;

@@ -1,6 +1,6 @@
-//! The key that certificates are signed with: a file in the data directory, made at the first start
-//! and readable by its owner only. Its public half is kept in the database too, so that certificates
-//! of earlier keys stay verifiable after the file was replaced.
+//! The key that signs certificates: a file in the data directory, created at the first start and readable by its
+//! owner only. Its public half is in the database too, so that certificates of earlier keys can still be verified
+//! after the file was replaced.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -18,7 +18,7 @@ use guarantor_engine::certificate::{PublicKey, SigningKey};
 
 const FILE: &str = "signing-key.json";
 
-/// Both halves, so that a damaged byte in either is noticed.
+/// Both halves of the key, so that a damaged byte in either is noticed.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct KeyFile {
@@ -28,14 +28,18 @@ struct KeyFile {
 }
 
 impl Store {
-    /// For the one server on a directory, which holds its lock: from here on certificates are signed.
+    /// Signs certificates from now on with the key in the directory, which is created if necessary. Only for the
+    /// server that holds the directory's lock.
+    ///
+    /// # Errors
+    /// `Refused` if the key cannot be read or written, is damaged, or is readable by every user.
     pub async fn sign_with_key_in(mut self, directory: &Path) -> Result<Store> {
         let path = directory.join(FILE);
         let key = match read_signing_key(&path)? {
             Some(key) => key,
             None => {
                 let key = make_signing_key(&path)?;
-                tracing::info!(key_id = key.public().key_id(), "made a key to sign certificates with");
+                tracing::info!(key_id = key.public().key_id(), "created a signing key");
                 key
             }
         };
@@ -44,12 +48,12 @@ impl Store {
         Ok(self)
     }
 
-    /// None where nothing is signed: the command line has a store without a key.
+    /// The signing key, if certificates are signed. The command line's store has none.
     pub fn signing_key(&self) -> Option<&Arc<SigningKey>> {
         self.signing_key.as_ref()
     }
 
-    /// The keys that ever signed here, the newest first.
+    /// The public keys of all signing keys that this store has had, newest first.
     pub async fn public_keys(&self) -> Result<Vec<PublicKey>> {
         let mut keys = self.repository.signing_keys().await?;
         if let Some(current) = self.signing_key().map(|key| key.public()) {
@@ -60,7 +64,10 @@ impl Store {
     }
 }
 
-/// The key in a file; None where there is no file.
+/// The signing key in a file, or `None` if there is no such file.
+///
+/// # Errors
+/// `Refused` if the file cannot be read, is damaged, or is readable by every user of the machine.
 pub fn read_signing_key(path: &Path) -> Result<Option<SigningKey>> {
     let refused = |why: String| StoreError::Refused(format!("the signing key {} {why}", path.display()));
     let text = match std::fs::read(path) {
@@ -69,16 +76,16 @@ pub fn read_signing_key(path: &Path) -> Result<Option<SigningKey>> {
         Err(error) => return Err(refused(format!("cannot be read: {error}"))),
     };
     let mode = std::fs::metadata(path)?.permissions().mode() & 0o777;
-    // A group may be let in on purpose: orchestrators give volumes one.
+    // Group access may be intended: orchestrators assign a group to volumes.
     if mode & 0o007 != 0 {
         let why = format!(
-            "is open to every user of this machine (mode {mode:03o}), who could sign with it: chmod 600 it if \
-             nobody can have read it, or move it away and a new key is made"
+            "is accessible to every user of this machine (mode {mode:03o}), who could sign with it: run chmod 600 \
+             on it if nobody can have read it, or move it away and a new key will be created"
         );
         return Err(refused(why));
     }
     key_of(&text).map(Some).ok_or_else(|| {
-        refused("is damaged: restore it from a backup, or move it away and a new key is made".into())
+        refused("is damaged: restore it from a backup, or move it away and a new key will be created".into())
     })
 }
 
@@ -89,11 +96,15 @@ fn key_of(text: &[u8]) -> Option<SigningKey> {
     (file.algorithm == "ed25519" && key.public().base64() == file.public_key).then_some(key)
 }
 
-/// A new key in a new file: whole and on the disk under its name, or not there.
+/// Creates a signing key in a new file, which is complete and on disk, or does not exist.
+///
+/// # Errors
+/// `Refused` if the file cannot be written.
 pub fn make_signing_key(path: &Path) -> Result<SigningKey> {
     let mut seed = [0u8; 32];
-    getrandom::fill(&mut seed)
-        .map_err(|error| StoreError::Refused(format!("the system gives no random bytes: {error}")))?;
+    getrandom::fill(&mut seed).map_err(|error| {
+        StoreError::Refused(format!("the operating system provided no random bytes: {error}"))
+    })?;
     let key = SigningKey::from_seed(&seed);
     let file = KeyFile {
         algorithm: "ed25519".into(),

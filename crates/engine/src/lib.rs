@@ -20,6 +20,7 @@ pub mod estimate;
 pub mod inputs;
 pub mod job;
 pub mod learn;
+pub mod ledger;
 pub mod log;
 pub mod measure;
 pub mod numerics;

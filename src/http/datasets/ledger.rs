@@ -11,7 +11,8 @@ use crate::http::extract::{Id, Params};
 use crate::http::page::List;
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, JobId, LedgerEntry, LedgerSummary, Timestamp};
-use guarantor_engine::certificate::{Decision, LedgerPlace, family_wise_confidence};
+use guarantor_engine::certificate::{Decision, LedgerPlace};
+use guarantor_engine::ledger::family_wise_confidence;
 use guarantor_engine::spec::{BoundKind, JobKind};
 
 /// The ledger as a whole, and a page of its looks.

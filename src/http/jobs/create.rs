@@ -70,7 +70,7 @@ async fn submit(app: &App, new: NewJob) -> Result<Created, Problem> {
         Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await?,
         job => job?,
     };
-    tracing::info!(job_id = %job.id, kind = ?job.kind, dataset_id = %job.dataset_id, "job queued");
+    tracing::info!(job_id = %job.id, kind = ?job.spec.kind, dataset_id = %job.dataset_id, "job queued");
     let location = [(header::LOCATION, format!("/v1/jobs/{}", job.id))];
     Created::json(StatusCode::ACCEPTED, &location, &JobView::from(job))
 }

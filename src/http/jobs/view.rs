@@ -60,7 +60,7 @@ impl From<Job> for JobView {
         let certificate_url = certificate_url(job.id);
         JobView {
             id: job.id,
-            kind: job.kind,
+            kind: job.spec.kind,
             status: job.status,
             created_at: job.created_at,
             started_at: job.started_at,

@@ -1,9 +1,11 @@
-use async_trait::async_trait;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+//! Datasets and their versions.
 
-use super::rows::{count, is_taken, json, parsed, parsed_option, time, to_json};
+use async_trait::async_trait;
+use sqlx::{Row, SqliteConnection};
+
+use super::rows::{is_taken, readable_page, to_json};
 use super::{Sqlite, Write};
+use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
@@ -22,29 +24,19 @@ macro_rules! select_dataset {
     };
 }
 
-fn dataset(row: &SqliteRow) -> Result<Dataset> {
-    Ok(Dataset {
-        id: parsed(row, "id")?,
-        workspace: parsed(row, "workspace")?,
-        name: row.try_get("name")?,
-        created_at: time(row, "created_at")?,
-        revision: count(row, "revision")?,
-        version: count(row, "version")?,
-        logging_policy_id: parsed_option(row, "logging_policy_id")?,
-        content: DatasetContent {
-            rows: count(row, "row_count")?,
-            contexts: count(row, "context_count")?,
-            n_actions: count(row, "n_actions")?,
-            dim: count(row, "dim")?,
-            outcome: json(row, "outcome")?,
-            digest: row.try_get("digest")?,
-            capabilities: json(row, "capabilities")?,
-            health: json(row, "health")?,
-            parts: json(row, "parts")?,
-        },
-    })
+/// A dataset at its newest version.
+async fn newest(connection: &mut SqliteConnection, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {
+    let dataset: Option<Dataset> =
+        sqlx::query_as(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = d.version"))
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(connection)
+            .await
+            .map_err(|error| StoreError::from(error).of(Owner::Dataset(id)))?;
+    dataset.ok_or_else(|| StoreError::not_found(Resource::Dataset, id))
 }
 
+/// Writes a version, and the names of its parts from `first_new_part` on.
 async fn insert_version(
     write: &mut Write,
     id: &str,
@@ -79,12 +71,7 @@ impl Datasets for Sqlite {
         let mut write = self.write().await?;
         let id = new.id.to_string();
         if let Some(policy) = new.logging_policy_id {
-            let found = sqlx::query("SELECT 1 FROM policies WHERE id = $1 AND workspace = $2")
-                .bind(policy.to_string())
-                .bind(new.workspace.as_str())
-                .fetch_optional(write.connection())
-                .await?;
-            found.ok_or_else(|| StoreError::not_found(Resource::Policy, policy))?;
+            write.check_policy(&new.workspace, policy).await?;
         }
         let inserted = sqlx::query(
             "INSERT INTO datasets (id, workspace, name, logging_policy_id, created_at, version, revision) \
@@ -124,15 +111,9 @@ impl Datasets for Sqlite {
         content: DatasetContent,
     ) -> Result<Dataset> {
         let mut write = self.write().await?;
-        let row =
-            sqlx::query(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = d.version"))
-                .bind(id.to_string())
-                .bind(workspace.as_str())
-                .fetch_optional(write.connection())
-                .await?;
-        let before = dataset(&row.ok_or_else(|| StoreError::not_found(Resource::Dataset, id))?)?;
+        let before = newest(write.connection(), workspace, id).await?;
         if before.version != after_version {
-            let by = format!("another append, which made version {}; send the rows again", before.version);
+            let by = format!("another append, which created version {}; send the rows again", before.version);
             return Err(StoreError::InUse { resource: Resource::Dataset, by });
         }
         let version = before.version + 1;
@@ -148,24 +129,20 @@ impl Datasets for Sqlite {
     }
 
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {
-        let row =
-            sqlx::query(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = d.version"))
-                .bind(id.to_string())
-                .bind(workspace.as_str())
-                .fetch_optional(&self.readers)
-                .await?;
-        dataset(&row.ok_or_else(|| StoreError::not_found(Resource::Dataset, id))?)
+        newest(&mut *self.readers.acquire().await?, workspace, id).await
     }
 
     async fn dataset_version(&self, workspace: &Workspace, id: DatasetId, version: u64) -> Result<Dataset> {
-        let row = sqlx::query(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = $3"))
-            .bind(id.to_string())
-            .bind(workspace.as_str())
-            .bind(i64::try_from(version).unwrap_or(i64::MAX))
-            .fetch_optional(&self.readers)
-            .await?;
+        let dataset: Option<Dataset> =
+            sqlx::query_as(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = $3"))
+                .bind(id.to_string())
+                .bind(workspace.as_str())
+                .bind(i64::try_from(version).unwrap_or(i64::MAX))
+                .fetch_optional(&self.readers)
+                .await
+                .map_err(|error| StoreError::from(error).of(Owner::Dataset(id)))?;
         let missing = || StoreError::not_found(Resource::DatasetVersion, format!("{id} version {version}"));
-        dataset(&row.ok_or_else(missing)?)
+        dataset.ok_or_else(missing)
     }
 
     async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>> {
@@ -180,14 +157,12 @@ impl Datasets for Sqlite {
         .bind(i64::from(page.limit) + 1)
         .fetch_all(&self.readers)
         .await?;
-        let datasets = rows.iter().map(dataset).collect::<Result<Vec<_>>>()?;
-        let place = |d: &Dataset| Cursor { created_at: d.created_at, id: d.id.to_string() };
-        Ok(Page::from_extra(datasets, page.limit, place))
+        readable_page(&rows, page.limit)
     }
 
     async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<String>> {
         let mut write = self.write().await?;
-        // Jobs live in the dataset's own workspace, so this answers nobody else.
+        // Jobs are in the workspace of their dataset, so no other workspace learns anything from this.
         let job = sqlx::query(
             "SELECT id FROM jobs WHERE dataset_id = $1 AND workspace = $2 AND status IN ('queued', 'running') LIMIT 1",
         )
@@ -197,7 +172,7 @@ impl Datasets for Sqlite {
         .await?;
         if let Some(row) = job {
             let job: String = row.try_get("id")?;
-            let by = format!("the job {job}, which is not finished; wait for it or cancel it");
+            let by = format!("the unfinished job {job}; wait for it or cancel it");
             return Err(StoreError::InUse { resource: Resource::Dataset, by });
         }
         let deleted = sqlx::query("DELETE FROM datasets WHERE id = $1 AND workspace = $2")

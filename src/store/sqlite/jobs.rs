@@ -1,49 +1,21 @@
+//! Jobs and their events.
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::json;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
 
-use super::rows::{count, is_taken, json as json_column, json_option, parsed, time, time_option, to_json};
+use super::rows::{is_taken, readable_page, to_json};
 use super::{Sqlite, Write, now};
+use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{Job, JobEvent, JobFilter, JobStatus, NewJob, QueueDepth, QueueLimits};
 use crate::store::repository::Jobs;
-use guarantor_engine::spec::JobSpec;
-
-pub fn job(row: &SqliteRow) -> Result<Job> {
-    let status: String = row.try_get("status")?;
-    let spec: JobSpec = json_column(row, "spec")?;
-    Ok(Job {
-        id: parsed(row, "id")?,
-        workspace: parsed(row, "workspace")?,
-        dataset_id: parsed(row, "dataset_id")?,
-        dataset_version: count(row, "dataset_version")?,
-        kind: spec.kind,
-        status: JobStatus::from_name(&status).ok_or_else(|| StoreError::damaged("status", status))?,
-        spec,
-        metadata: json_column(row, "metadata")?,
-        created_at: time(row, "created_at")?,
-        queued_at: time(row, "queued_at")?,
-        shown: count::<i64>(row, "shown")? != 0,
-        started_at: time_option(row, "started_at")?,
-        finished_at: time_option(row, "finished_at")?,
-        attempt: count(row, "attempt")?,
-        cancel_requested: count::<i64>(row, "cancel_requested")? != 0,
-        progress: json_option(row, "progress")?,
-        result: json_option(row, "result")?,
-        failure: json_option(row, "failure")?,
-        certificate: json_option(row, "certificate")?,
-        evidence: json_option(row, "evidence")?,
-        revision: count(row, "revision")?,
-    })
-}
 
 impl Write {
-    /// Every change of a job that anybody can see has an event.
+    /// Adds an event to a job. Every visible change of a job has one.
     pub async fn append_event(&mut self, id: JobId, kind: &str, data: &serde_json::Value) -> Result<()> {
         self.changed.add(id);
         let now = self.now.0;
@@ -72,27 +44,19 @@ impl Write {
         .await?;
         version.ok_or_else(|| StoreError::not_found(Resource::Dataset, new.dataset_id))?;
         for policy in &new.policy_ids {
-            let found = sqlx::query("SELECT 1 FROM policies WHERE id = $1 AND workspace = $2")
-                .bind(policy.to_string())
-                .bind(new.workspace.as_str())
-                .fetch_optional(self.connection())
-                .await?;
-            found.ok_or_else(|| StoreError::not_found(Resource::Policy, policy))?;
+            self.check_policy(&new.workspace, *policy).await?;
         }
         Ok(())
     }
 
     async fn check_room(&mut self, workspace: &Workspace, limits: &QueueLimits) -> Result<()> {
-        let row = sqlx::query(
-            "SELECT COUNT(*) AS total, COUNT(CASE WHEN workspace = $1 THEN 1 END) AS own \
-             FROM jobs WHERE status = 'queued'",
+        let (total, own): (u64, u64) = sqlx::query_as(
+            "SELECT COUNT(*), COUNT(CASE WHEN workspace = $1 THEN 1 END) FROM jobs WHERE status = 'queued'",
         )
         .bind(workspace.as_str())
         .fetch_one(self.connection())
         .await?;
-        for (queued, limit) in
-            [(count(&row, "total")?, limits.total), (count(&row, "own")?, limits.workspace)]
-        {
+        for (queued, limit) in [(total, limits.total), (own, limits.workspace)] {
             if let Some(limit) = limit.filter(|&limit| queued >= limit) {
                 return Err(StoreError::QueueFull { queued, limit });
             }
@@ -102,7 +66,7 @@ impl Write {
 
     async fn insert_job(&mut self, new: &NewJob) -> Result<Job> {
         let now = self.now.0;
-        let inserted = sqlx::query(
+        let inserted = sqlx::query_as(
             "INSERT INTO jobs (id, workspace, seq, dataset_id, dataset_version, status, spec, metadata, created_at, \
              queued_at, attempt, cancel_requested, revision) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, $3, $4, \
              'queued', $5, $6, $7, $7, 0, 0, 1 FROM jobs RETURNING *",
@@ -120,7 +84,7 @@ impl Write {
             Err(error) if is_taken(&error) => {
                 return Err(StoreError::Exists(Resource::Job, new.id.to_string()));
             }
-            row => job(&row?)?,
+            job => job?,
         };
         for policy in &new.policy_ids {
             sqlx::query(
@@ -135,20 +99,11 @@ impl Write {
     }
 }
 
-fn event(row: &SqliteRow) -> Result<JobEvent> {
-    Ok(JobEvent {
-        id: count(row, "id")?,
-        kind: row.try_get("kind")?,
-        data: json_column(row, "data")?,
-        created_at: time(row, "created_at")?,
-    })
-}
-
 #[async_trait]
 impl Jobs for Sqlite {
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job> {
         let mut write = self.write().await?;
-        // A repeated request must find its job even where the queue has filled up since.
+        // A repeated request must find its job even if the queue has filled up since.
         let taken = sqlx::query("SELECT 1 FROM jobs WHERE id = $1")
             .bind(new.id.to_string())
             .fetch_optional(write.connection())
@@ -174,12 +129,13 @@ impl Jobs for Sqlite {
             return Ok((*job).clone());
         }
         let writes = self.recent.writes();
-        let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
+        let job: Option<Job> = sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
             .bind(id.to_string())
             .bind(workspace.as_str())
             .fetch_optional(&self.readers)
-            .await?;
-        let job = job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)?;
+            .await
+            .map_err(|error| StoreError::from(error).of(Owner::Job(id)))?;
+        let job = job.ok_or_else(|| StoreError::not_found(Resource::Job, id))?;
         self.recent.keep(job.clone(), writes);
         Ok(job)
     }
@@ -203,19 +159,18 @@ impl Jobs for Sqlite {
         .bind(i64::from(page.limit) + 1)
         .fetch_all(&self.readers)
         .await?;
-        let jobs = rows.iter().map(job).collect::<Result<Vec<_>>>()?;
-        let place = |j: &Job| Cursor { created_at: j.created_at, id: j.id.to_string() };
-        Ok(Page::from_extra(jobs, page.limit, place))
+        readable_page(&rows, page.limit)
     }
 
     async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<(Job, bool)> {
         let mut write = self.write().await?;
-        let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
+        let before: Option<Job> = sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
             .bind(id.to_string())
             .bind(workspace.as_str())
             .fetch_optional(write.connection())
-            .await?;
-        let before = job(&row.ok_or_else(|| StoreError::not_found(Resource::Job, id))?)?;
+            .await
+            .map_err(|error| StoreError::from(error).of(Owner::Job(id)))?;
+        let before = before.ok_or_else(|| StoreError::not_found(Resource::Job, id))?;
         let (status, finished_at) = match before.status {
             JobStatus::Succeeded => return Err(StoreError::Finished("succeeded")),
             JobStatus::Failed => return Err(StoreError::Finished("failed")),
@@ -224,7 +179,7 @@ impl Jobs for Sqlite {
             JobStatus::Running => (JobStatus::Running, None),
             JobStatus::Queued => (JobStatus::Cancelled, Some(write.now.0)),
         };
-        let row = sqlx::query(
+        let after: Job = sqlx::query_as(
             "UPDATE jobs SET status = $2, finished_at = $3, cancel_requested = 1, revision = revision + 1 \
              WHERE id = $1 RETURNING *",
         )
@@ -234,7 +189,6 @@ impl Jobs for Sqlite {
         .fetch_one(write.connection())
         .await?;
         let kind = if finished_at.is_some() { "cancelled" } else { "cancel_requested" };
-        let after = job(&row)?;
         if after.status.is_finished() {
             write.enter_shown(&after).await?;
         }
@@ -256,31 +210,28 @@ impl Jobs for Sqlite {
             .fetch_optional(&self.readers)
             .await?;
         owned.ok_or_else(|| StoreError::not_found(Resource::Job, id))?;
-        let rows = sqlx::query("SELECT * FROM job_events WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3")
-            .bind(id.to_string())
-            .bind(i64::try_from(after).unwrap_or(i64::MAX))
-            .bind(i64::from(limit))
-            .fetch_all(&self.readers)
-            .await?;
-        rows.iter().map(event).collect()
+        let events =
+            sqlx::query_as("SELECT * FROM job_events WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3")
+                .bind(id.to_string())
+                .bind(i64::try_from(after).unwrap_or(i64::MAX))
+                .bind(i64::from(limit))
+                .fetch_all(&self.readers)
+                .await?;
+        Ok(events)
     }
 
     async fn queue_depth(&self) -> Result<QueueDepth> {
         let mut connection = self.readers.acquire().await?;
-        let row = sqlx::query(
-            "SELECT COUNT(CASE WHEN status = 'queued' THEN 1 END) AS queued, \
-             COUNT(CASE WHEN status = 'running' THEN 1 END) AS running, \
-             MIN(CASE WHEN status = 'queued' THEN created_at END) AS oldest \
+        let (queued, running, oldest): (u64, u64, Option<Timestamp>) = sqlx::query_as(
+            "SELECT COUNT(CASE WHEN status = 'queued' THEN 1 END), \
+             COUNT(CASE WHEN status = 'running' THEN 1 END), \
+             MIN(CASE WHEN status = 'queued' THEN created_at END) \
              FROM jobs WHERE status IN ('queued', 'running')",
         )
         .fetch_one(&mut *connection)
         .await?;
         let now = now(&mut connection).await?;
-        let oldest: Option<i64> = row.try_get("oldest")?;
-        Ok(QueueDepth {
-            queued: count(&row, "queued")?,
-            running: count(&row, "running")?,
-            oldest_seconds: oldest.map_or(0.0, |oldest| now.seconds_since(Timestamp(oldest))),
-        })
+        let oldest_seconds = oldest.map_or(0.0, |oldest| now.seconds_since(oldest));
+        Ok(QueueDepth { queued, running, oldest_seconds })
     }
 }

@@ -1,24 +1,13 @@
+//! API keys.
+
 use async_trait::async_trait;
-use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
-use subtle::ConstantTimeEq;
+use sqlx::{FromRow, Row};
 
 use super::Sqlite;
-use super::rows::{parsed, time, time_option};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::KeyId;
-use crate::store::records::{ApiKey, NewKey};
+use crate::store::records::{ApiKey, KeyHash, NewKey};
 use crate::store::repository::Keys;
-
-fn key(row: &SqliteRow) -> Result<ApiKey> {
-    Ok(ApiKey {
-        id: parsed(row, "id")?,
-        workspace: parsed(row, "workspace")?,
-        name: row.try_get("name")?,
-        created_at: time(row, "created_at")?,
-        revoked_at: time_option(row, "revoked_at")?,
-    })
-}
 
 #[async_trait]
 impl Keys for Sqlite {
@@ -30,7 +19,7 @@ impl Keys for Sqlite {
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
         .bind(&new.name)
-        .bind(&new.hash)
+        .bind(new.hash.to_hex())
         .bind(write.now.0)
         .execute(write.connection())
         .await?;
@@ -40,39 +29,37 @@ impl Keys for Sqlite {
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {
-        let rows = sqlx::query("SELECT * FROM api_keys ORDER BY created_at DESC, id DESC")
+        let keys = sqlx::query_as("SELECT * FROM api_keys ORDER BY created_at DESC, id DESC")
             .fetch_all(&self.readers)
             .await?;
-        rows.iter().map(key).collect()
+        Ok(keys)
     }
 
     async fn revoke_key(&self, id: KeyId) -> Result<ApiKey> {
         let mut write = self.write().await?;
-        let row = sqlx::query(
+        let key: Option<ApiKey> = sqlx::query_as(
             "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1 RETURNING *",
         )
         .bind(id.to_string())
         .bind(write.now.0)
         .fetch_optional(write.connection())
         .await?;
-        let key = key(&row.ok_or_else(|| StoreError::not_found(Resource::Key, id))?)?;
+        let key = key.ok_or_else(|| StoreError::not_found(Resource::Key, id))?;
         write.commit().await?;
         Ok(key)
     }
 
-    async fn key_by_hash(&self, hash: &str) -> Result<Option<ApiKey>> {
-        // The index finds by the hash's beginning; the rest is compared in constant time.
-        let beginning = hash.get(..8).unwrap_or(hash);
+    async fn key_by_hash(&self, hash: &KeyHash) -> Result<Option<ApiKey>> {
+        // The index finds candidates by the first 8 digits; all of the hash is then compared in constant time.
         let rows = sqlx::query(
             "SELECT * FROM api_keys WHERE hash >= $1 AND hash < $1 || 'g' AND revoked_at IS NULL",
         )
-        .bind(beginning)
+        .bind(&hash.to_hex()[..8])
         .fetch_all(&self.readers)
         .await?;
         for row in &rows {
-            let stored: String = row.try_get("hash")?;
-            if stored.as_bytes().ct_eq(hash.as_bytes()).into() {
-                return key(row).map(Some);
+            if KeyHash::from_hex(row.try_get("hash")?).is_some_and(|stored| stored.matches(hash)) {
+                return Ok(Some(ApiKey::from_row(row)?));
             }
         }
         Ok(None)

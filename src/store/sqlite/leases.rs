@@ -1,24 +1,23 @@
-//! What workers write. Every statement on a claimed job says `WHERE id AND lease_token`, so a
-//! worker whose lease has passed on changes nothing.
+//! What workers write. Every statement on a claimed job names its lease's token, so a worker whose lease has
+//! passed to another changes nothing.
 
 use async_trait::async_trait;
 use serde_json::{Value, json};
-use sqlx::Row;
+use sqlx::{FromRow, Row};
 
-use super::jobs::job;
 use super::policies::insert_policy;
-use super::rows::{count, to_json};
+use super::rows::to_json;
 use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
 use crate::store::ids::{JobId, LeaseToken};
 use crate::store::records::{Claim, Finish, Job, JobFailure, JobProgress, LeaseTerms, Success};
 use crate::store::repository::Leases;
 
-/// How many of a job's latest events keep their progress reports; a client that resumes from
-/// further back sees only the newer ones.
+/// Progress events older than this many events are deleted; a client that resumes from further back does not see
+/// them.
 const PROGRESS_EVENTS: i64 = 200;
 
-/// How an attempt that produced nothing leaves the job.
+/// What becomes of a job after an attempt without a result.
 enum Parting {
     Requeued { reason: String, counts: bool },
     Failed(JobFailure),
@@ -26,11 +25,13 @@ enum Parting {
 }
 
 impl Parting {
+    /// After something that was not the job's fault.
     fn after_fault(job: &Job, terms: &LeaseTerms, failure: JobFailure) -> Self {
         if job.cancel_requested {
             Parting::Cancelled
         } else if job.attempt >= terms.max_attempts {
-            let message = format!("given up after {} attempts; the last: {}", job.attempt, failure.message);
+            let message =
+                format!("gave up after {} attempts; the last one: {}", job.attempt, failure.message);
             Parting::Failed(JobFailure::new("attempts_exhausted", message))
         } else {
             Parting::Requeued { reason: failure.message, counts: true }
@@ -41,14 +42,16 @@ impl Parting {
 impl Write {
     /// The job, if `token` still holds it.
     async fn held(&mut self, id: JobId, token: LeaseToken) -> Result<Job> {
-        let row = sqlx::query("SELECT * FROM jobs WHERE id = $1 AND lease_token = $2 AND status = 'running'")
-            .bind(id.to_string())
-            .bind(token.to_string())
-            .fetch_optional(self.connection())
-            .await?;
-        job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)
+        let job: Option<Job> =
+            sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND lease_token = $2 AND status = 'running'")
+                .bind(id.to_string())
+                .bind(token.to_string())
+                .fetch_optional(self.connection())
+                .await?;
+        job.ok_or(StoreError::LeaseLost(id))
     }
 
+    /// Ends an attempt that produced nothing.
     async fn part(&mut self, id: JobId, token: &str, parting: Parting) -> Result<Job> {
         let now = self.now.0;
         let (status, failure, uncounted, finished_at) = match &parting {
@@ -56,7 +59,7 @@ impl Write {
             Parting::Failed(failure) => ("failed", Some(to_json(failure)?), 0, Some(now)),
             Parting::Cancelled => ("cancelled", None, 0, Some(now)),
         };
-        let row = sqlx::query(
+        let after: Option<Job> = sqlx::query_as(
             "UPDATE jobs SET status = $3, failure = $4, attempt = attempt - $5, finished_at = $6, \
              started_at = CASE WHEN $6 IS NULL THEN NULL ELSE started_at END, \
              progress = CASE WHEN $6 IS NULL THEN NULL ELSE progress END, \
@@ -73,7 +76,7 @@ impl Write {
         .bind(now)
         .fetch_optional(self.connection())
         .await?;
-        let after = job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)?;
+        let after = after.ok_or(StoreError::LeaseLost(id))?;
         if after.status.is_finished() {
             self.enter_shown(&after).await?;
         }
@@ -86,9 +89,10 @@ impl Write {
         Ok(after)
     }
 
+    /// Ends the job with its result, its policy and its look.
     async fn succeed(&mut self, id: JobId, token: LeaseToken, success: Success) -> Result<Job> {
         let now = self.now.0;
-        let row = sqlx::query(
+        let after: Option<Job> = sqlx::query_as(
             "UPDATE jobs SET status = 'succeeded', finished_at = $3, result = $4, certificate = $5, evidence = $6, \
              lease_token = NULL, lease_until = NULL, revision = revision + 1 \
              WHERE id = $1 AND lease_token = $2 RETURNING *",
@@ -101,7 +105,7 @@ impl Write {
         .bind(to_json(&success.evidence)?)
         .fetch_optional(self.connection())
         .await?;
-        let after = job(&row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?)?;
+        let after = after.ok_or(StoreError::LeaseLost(id))?;
         if let Some(policy) = success.policy {
             let origins = self.origins_of(&after).await?;
             insert_policy(self, policy, &origins).await?;
@@ -141,10 +145,10 @@ impl Write {
         Ok(())
     }
 
-    /// Ends a job whose row cannot be read, so that it is not met again: the jobs behind it must run.
+    /// Fails a job whose row cannot be read, so that it does not hold up the jobs behind it.
     async fn fail_unreadable(&mut self, id: &str, error: &StoreError) -> Result<()> {
-        tracing::error!(job_id = id, %error, "a job's row is damaged; the job is failed");
-        let failure = JobFailure::new("job_unreadable", "what is stored of the job is damaged");
+        tracing::error!(job_id = id, %error, "a job's row is damaged; the job was failed");
+        let failure = JobFailure::new("job_unreadable", "the stored job is damaged");
         sqlx::query(
             "UPDATE jobs SET status = 'failed', failure = $2, finished_at = $3, lease_token = NULL, \
              lease_until = NULL, revision = revision + 1 WHERE id = $1",
@@ -172,7 +176,7 @@ impl Write {
 
     async fn claim(&mut self, id: &str, terms: &LeaseTerms) -> Result<Claim> {
         let (now, token) = (self.now.0, LeaseToken::new());
-        let row = sqlx::query(
+        let job: Job = sqlx::query_as(
             "UPDATE jobs SET status = 'running', attempt = attempt + 1, started_at = $2, lease_token = $3, \
              lease_until = $4, progress = NULL, revision = revision + 1 WHERE id = $1 RETURNING *",
         )
@@ -182,7 +186,6 @@ impl Write {
         .bind(now + micros(terms.duration))
         .fetch_one(self.connection())
         .await?;
-        let job = job(&row)?;
         self.serve_workspace(&job).await?;
         self.append_event(job.id, "started", &json!({ "attempt": job.attempt })).await?;
         Ok(Claim { job, token })
@@ -202,7 +205,7 @@ impl Write {
 #[async_trait]
 impl Leases for Sqlite {
     async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>> {
-        // Workers ask this often and the answer is nearly always none: ask without the write lock.
+        // Workers ask this often, and there are hardly ever any: look without the write lock first.
         let none = sqlx::query(concat!(
             "SELECT 1 FROM jobs WHERE status = 'running' AND lease_until <= ",
             now_sql!(),
@@ -223,15 +226,16 @@ impl Leases for Sqlite {
                 .await?;
         let mut changed = Vec::with_capacity(rows.len());
         for row in &rows {
-            let job = match job(row) {
+            let job = match Job::from_row(row) {
                 Ok(job) => job,
                 Err(error) => {
+                    let error = StoreError::from(error);
                     write.fail_unreadable(&row.try_get::<String, _>("id")?, &error).await?;
                     continue;
                 }
             };
             let token: String = row.try_get("lease_token")?;
-            let message = "the process that ran it stopped answering";
+            let message = "the process that ran the job stopped responding";
             let parting = Parting::after_fault(&job, terms, JobFailure::new("attempts_exhausted", message));
             changed.push(write.part(job.id, &token, parting).await?);
         }
@@ -272,7 +276,7 @@ impl Leases for Sqlite {
     ) -> Result<bool> {
         let mut write = self.write().await?;
         let until = write.now.0 + micros(terms.duration);
-        let row = sqlx::query(
+        let asked: Option<(bool,)> = sqlx::query_as(
             "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND lease_token = $2 AND status = 'running' \
              RETURNING cancel_requested",
         )
@@ -281,22 +285,22 @@ impl Leases for Sqlite {
         .bind(until)
         .fetch_optional(write.connection())
         .await?;
-        let row = row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?;
+        let (cancel_requested,) = asked.ok_or(StoreError::LeaseLost(id))?;
         if let Some(progress) = progress {
             write.report(id, token, progress).await?;
         }
         write.commit().await?;
-        Ok(count::<i64>(&row, "cancel_requested")? != 0)
+        Ok(cancel_requested)
     }
 
     async fn cancel_requested(&self, id: JobId, token: LeaseToken) -> Result<bool> {
-        let row = sqlx::query("SELECT cancel_requested FROM jobs WHERE id = $1 AND lease_token = $2")
-            .bind(id.to_string())
-            .bind(token.to_string())
-            .fetch_optional(&self.readers)
-            .await?;
-        let row = row.ok_or_else(|| StoreError::LeaseLost(id.to_string()))?;
-        Ok(count::<i64>(&row, "cancel_requested")? != 0)
+        let asked: Option<(bool,)> =
+            sqlx::query_as("SELECT cancel_requested FROM jobs WHERE id = $1 AND lease_token = $2")
+                .bind(id.to_string())
+                .bind(token.to_string())
+                .fetch_optional(&self.readers)
+                .await?;
+        asked.map(|(cancel_requested,)| cancel_requested).ok_or(StoreError::LeaseLost(id))
     }
 
     async fn finish_job(

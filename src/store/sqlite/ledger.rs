@@ -1,13 +1,11 @@
-//! The ledger: one entry a look, written in the transaction that ends its job, so that the two cannot
-//! come apart. A look is a certificate, or a bound that was shown while a job ran that got none.
+//! The ledger's rows. A look is written in the transaction that ends its job, so that neither exists without
+//! the other. All rules are in `guarantor_engine::ledger`; this file only reads and writes rows.
 
 use async_trait::async_trait;
-use serde::Serialize;
-use serde::de::{DeserializeOwned, IntoDeserializer};
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, Row, SqliteConnection};
 
-use super::rows::{count, json, json_option, parsed, time, to_json};
+use super::rows::{Named, name_of, to_json};
 use super::{Sqlite, Write};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
@@ -16,64 +14,95 @@ use crate::store::records::{Job, LedgerEntry, LedgerSummary, NewJob};
 use crate::store::repository::Ledger;
 use guarantor_engine::EngineError;
 use guarantor_engine::certificate::{
-    Certificate, Document, LedgerPlace, PublicKey, SharedLook, SharedWhy, Signature, SigningKey,
-    anytime_event, asked, holds_at_every_n, prior_is_fixed,
+    Certificate, Decision, Document, LedgerPlace, PublicKey, Signature, SigningKey,
 };
-use guarantor_engine::spec::{Family, JobSpec};
+use guarantor_engine::ledger::{self, EarlierLook, NewLook, NoLookLeft, RowCounts, asked};
+use guarantor_engine::spec::{BoundKind, Family, JobKind, JobSpec};
 
-fn entry(row: &SqliteRow) -> Result<LedgerEntry> {
-    Ok(LedgerEntry {
-        place: json(row, "place")?,
-        job_id: parsed(row, "job_id")?,
-        dataset_id: parsed(row, "dataset_id")?,
-        dataset_version: count(row, "dataset_version")?,
-        created_at: time(row, "created_at")?,
-        kind: named(row.try_get("kind")?)?,
-        bound: named(row.try_get("bound")?)?,
-        candidates: count(row, "candidates")?,
-        decision: row.try_get::<Option<&str>, _>("decision")?.map(named).transpose()?,
-        digest: row.try_get("digest")?,
-        signature: json_option(row, "signature")?,
-    })
+#[derive(FromRow)]
+struct EntryRow {
+    #[sqlx(json)]
+    place: LedgerPlace,
+    job_id: JobId,
+    dataset_id: DatasetId,
+    dataset_version: u64,
+    created_at: Timestamp,
+    kind: Named<JobKind>,
+    bound: Named<BoundKind>,
+    candidates: u64,
+    decision: Option<Named<Decision>>,
+    digest: Option<String>,
+    #[sqlx(json(nullable))]
+    signature: Option<Signature>,
 }
 
-/// What is entered: a certificate, or a bound that a job showed before it ended without one.
-struct Look<'a> {
-    job: &'a Job,
-    certificate: Option<&'a Certificate>,
+impl From<EntryRow> for LedgerEntry {
+    fn from(row: EntryRow) -> Self {
+        LedgerEntry {
+            place: row.place,
+            job_id: row.job_id,
+            dataset_id: row.dataset_id,
+            dataset_version: row.dataset_version,
+            created_at: row.created_at,
+            kind: row.kind.0,
+            bound: row.bound.0,
+            candidates: row.candidates,
+            decision: row.decision.map(|decision| decision.0),
+            digest: row.digest,
+            signature: row.signature,
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct EarlierRow {
+    look: u64,
+    dataset_version: u64,
+    certified: bool,
+    cost: f64,
+    #[sqlx(json(nullable))]
+    family: Option<Family>,
+    digest: Option<String>,
     event: Option<String>,
-    asked: String,
+    asked: Option<String>,
     every_n: bool,
 }
 
-/// An enumeration by the name that JSON has for it.
-fn named<T: DeserializeOwned>(name: &str) -> Result<T> {
-    T::deserialize(name.into_deserializer())
-        .map_err(|error: serde::de::value::Error| StoreError::damaged(name, error))
-}
-
-fn name_of<T: Serialize>(value: T) -> Result<String> {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(name)) => Ok(name),
-        other => Err(StoreError::damaged("an enumeration", format!("{other:?}"))),
+impl From<EarlierRow> for EarlierLook {
+    fn from(row: EarlierRow) -> Self {
+        let EarlierRow { look, dataset_version, certified, cost, family, digest, event, asked, every_n } =
+            row;
+        EarlierLook { look, dataset_version, certified, cost, family, digest, event, asked, every_n }
     }
 }
 
-const SAME_DIGEST: &str = "SELECT MIN(look) AS look FROM ledger WHERE dataset_id = $1 AND digest = $2";
-const SAME_EVENT: &str = "SELECT MIN(look) AS look FROM ledger WHERE dataset_id = $1 AND event = $2";
-/// A dataset's looks and what they cost, in the last of them.
-const LAST: &str = "SELECT look, spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1";
+/// The looks that share a name with a new one. This decides nothing, it only spares reading the whole ledger:
+/// a look that shares none of these names changes no answer (see `EarlierLook`). One search for each index,
+/// because SQLite would read all looks of the dataset for an `OR`.
+const RELATED: &str = "SELECT look, dataset_version, decision IS NOT NULL AS certified, cost, family, digest, event, \
+     asked, every_n FROM ledger WHERE dataset_id = $1 AND look IN (\
+     SELECT look FROM ledger WHERE dataset_id = $1 AND digest = $2 UNION \
+     SELECT look FROM ledger WHERE dataset_id = $1 AND event = $3 UNION \
+     SELECT look FROM ledger WHERE dataset_id = $1 AND asked = $4 UNION \
+     SELECT look FROM ledger WHERE dataset_id = $1 AND family = $5)";
 
-/// A spec or certificate whose digest cannot be computed.
-fn unnamed(error: EngineError) -> StoreError {
-    StoreError::damaged("a certificate", error)
+/// The names by which related looks are found.
+#[derive(Default)]
+struct Names<'a> {
+    digest: Option<&'a str>,
+    event: Option<&'a str>,
+    asked: &'a str,
+    family: Option<&'a Family>,
 }
 
-fn summary(last: Option<SqliteRow>) -> Result<LedgerSummary> {
-    match last {
-        Some(row) => Ok(LedgerSummary { looks: count(&row, "look")?, spent: row.try_get("spent")? }),
-        None => Ok(LedgerSummary::default()),
-    }
+/// The number of a dataset's looks and their total cost, which the last look carries.
+async fn summary(connection: &mut SqliteConnection, dataset: DatasetId) -> Result<LedgerSummary> {
+    let last: Option<(u64, f64)> =
+        sqlx::query_as("SELECT look, spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1")
+            .bind(dataset.to_string())
+            .fetch_optional(connection)
+            .await?;
+    Ok(last.map_or_else(LedgerSummary::default, |(looks, spent)| LedgerSummary { looks, spent }))
 }
 
 impl Write {
@@ -84,16 +113,8 @@ impl Write {
         certificate: &Certificate,
         key: Option<&SigningKey>,
     ) -> Result<()> {
-        let event = anytime_event(certificate).map_err(unnamed)?;
-        let every_n = event.is_some();
-        let look = Look {
-            job,
-            certificate: Some(certificate),
-            event,
-            asked: asked(&job.spec).map_err(unnamed)?,
-            every_n,
-        };
-        let place = self.place(&look).await?;
+        let look = NewLook::certified(&job.spec, job.dataset_version, certificate).map_err(unnamed)?;
+        let place = self.place(job, &look).await?;
         let signature = match key {
             Some(key) => {
                 let (issued, ledger) = (Some(job.issued()), Some(place.clone()));
@@ -104,29 +125,28 @@ impl Write {
             }
             None => None,
         };
-        self.insert_look(&look, &place, signature.as_ref()).await
+        self.insert_look(job, &look, Some(certificate.decision), &place, signature.as_ref()).await
     }
 
-    /// Enters a job that has ended without a certificate, where it had shown a bound before.
+    /// Enters a job that has ended without a certificate, if it had shown a bound before.
     pub async fn enter_shown(&mut self, job: &Job) -> Result<()> {
         if !job.shown {
             return Ok(());
         }
-        let every_n = self.asks_at_every_n(job.dataset_id, job.dataset_version, &job.spec).await?;
-        let look =
-            Look { job, certificate: None, event: None, asked: asked(&job.spec).map_err(unnamed)?, every_n };
-        let place = self.place(&look).await?;
-        self.insert_look(&look, &place, None).await
+        let rows = self.row_counts(job.dataset_id, job.dataset_version).await?;
+        let look = NewLook::shown(&job.spec, job.dataset_version, rows).map_err(unnamed)?;
+        let place = self.place(job, &look).await?;
+        self.insert_look(job, &look, None, &place, None).await
     }
 
     async fn insert_look(
         &mut self,
-        look: &Look<'_>,
+        job: &Job,
+        look: &NewLook,
+        decision: Option<Decision>,
         place: &LedgerPlace,
         signature: Option<&Signature>,
     ) -> Result<()> {
-        let job = look.job;
-        let decision = look.certificate.map(|certificate| name_of(certificate.decision)).transpose()?;
         sqlx::query(
             "INSERT INTO ledger (dataset_id, look, workspace, job_id, dataset_version, created_at, kind, bound, \
              candidates, decision, cost, spent, family, digest, event, asked, every_n, place, signature) \
@@ -138,14 +158,14 @@ impl Write {
         .bind(job.id.to_string())
         .bind(job.dataset_version as i64)
         .bind(self.now.0)
-        .bind(name_of(job.kind)?)
+        .bind(name_of(job.spec.kind)?)
         .bind(name_of(job.spec.bound)?)
         .bind(job.spec.candidates.len() as i64)
-        .bind(decision)
+        .bind(decision.map(name_of).transpose()?)
         .bind(place.cost)
         .bind(place.spent)
-        .bind(job.spec.family.as_ref().map(to_json).transpose()?)
-        .bind(look.certificate.map(|certificate| &certificate.digest))
+        .bind(look.family.as_ref().map(to_json).transpose()?)
+        .bind(&look.digest)
         .bind(&look.event)
         .bind(&look.asked)
         .bind(i64::from(look.every_n))
@@ -156,125 +176,64 @@ impl Write {
         Ok(())
     }
 
-    async fn place(&mut self, look: &Look<'_>) -> Result<LedgerPlace> {
-        let (job, dataset) = (look.job, look.job.dataset_id.to_string());
-        let last = sqlx::query(LAST).bind(&dataset).fetch_optional(self.connection()).await?;
-        let LedgerSummary { looks, spent } = summary(last)?;
-        let digest = look.certificate.map(|certificate| certificate.digest.as_str());
-        let shares = match self.earliest_look(SAME_DIGEST, &dataset, digest).await? {
-            Some(look) => Some(SharedLook { look, why: SharedWhy::Repeat }),
-            None => match self.earliest_look(SAME_EVENT, &dataset, look.event.as_deref()).await? {
-                Some(look) => Some(SharedLook { look, why: SharedWhy::Anytime }),
-                None => self.asked_before(look).await?,
-            },
+    async fn place(&mut self, job: &Job, look: &NewLook) -> Result<LedgerPlace> {
+        let names = Names {
+            digest: look.digest.as_deref(),
+            event: look.event.as_deref(),
+            asked: &look.asked,
+            family: look.family.as_ref(),
         };
-        let family = match &job.spec.family {
-            Some(family) => Some((*family, self.family_looks(&dataset, family).await?)),
-            None => None,
-        };
-        Ok(LedgerPlace::new(looks + 1, job.spec.delta, shares, spent, family))
+        let before = summary(self.connection(), job.dataset_id).await?;
+        let related = self.related_looks(job.dataset_id, &names).await?;
+        Ok(ledger::enter(look, before, &related))
     }
 
-    /// A bound that was shown has no digest and no event by which it could be known again, but what
-    /// was asked is known: where that fixes the event, asking it again is no other look.
-    async fn asked_before(&mut self, look: &Look<'_>) -> Result<Option<SharedLook>> {
-        let shown = look.certificate.is_none();
-        let row = sqlx::query(
-            "SELECT look, every_n AND $3 AS anytime FROM ledger WHERE dataset_id = $1 AND asked = $2 \
-             AND ((every_n AND $3) OR (dataset_version = $4 AND $5)) AND (decision IS NULL OR $6) \
-             ORDER BY look LIMIT 1",
-        )
-        .bind(look.job.dataset_id.to_string())
-        .bind(&look.asked)
-        .bind(look.every_n)
-        .bind(look.job.dataset_version as i64)
-        .bind(prior_is_fixed(&look.job.spec))
-        .bind(shown)
-        .fetch_optional(self.connection())
-        .await?;
-        let Some(row) = row else { return Ok(None) };
-        let why = match count::<i64>(&row, "anytime")? {
-            0 => SharedWhy::Asked,
-            _ => SharedWhy::Anytime,
-        };
-        Ok(Some(SharedLook { look: count(&row, "look")?, why }))
+    async fn related_looks(&mut self, dataset: DatasetId, names: &Names<'_>) -> Result<Vec<EarlierLook>> {
+        let rows: Vec<EarlierRow> = sqlx::query_as(RELATED)
+            .bind(dataset.to_string())
+            .bind(names.digest)
+            .bind(names.event)
+            .bind(names.asked)
+            .bind(names.family.map(to_json).transpose()?)
+            .fetch_all(self.connection())
+            .await?;
+        Ok(rows.into_iter().map(EarlierLook::from).collect())
     }
 
-    /// Whether the specification's event holds at every number of rows of this dataset.
-    async fn asks_at_every_n(&mut self, dataset: DatasetId, version: u64, spec: &JobSpec) -> Result<bool> {
-        if !holds_at_every_n(spec) {
-            return Ok(false);
-        }
-        let once = sqlx::query(
-            "SELECT 1 FROM dataset_versions WHERE dataset_id = $1 AND version = $2 AND row_count = context_count",
+    /// `None` if the version is gone.
+    async fn row_counts(&mut self, dataset: DatasetId, version: u64) -> Result<Option<RowCounts>> {
+        let counts: Option<(u64, u64)> = sqlx::query_as(
+            "SELECT row_count, context_count FROM dataset_versions WHERE dataset_id = $1 AND version = $2",
         )
         .bind(dataset.to_string())
         .bind(i64::try_from(version).unwrap_or(i64::MAX))
         .fetch_optional(self.connection())
         .await?;
-        Ok(once.is_some())
+        Ok(counts.map(|(rows, contexts)| RowCounts { rows, contexts }))
     }
 
-    async fn earliest_look(
-        &mut self,
-        query: &'static str,
-        dataset: &str,
-        value: Option<&str>,
-    ) -> Result<Option<u64>> {
-        let Some(value) = value else { return Ok(None) };
-        let row = sqlx::query(query).bind(dataset).bind(value).fetch_one(self.connection()).await?;
-        Ok(row.try_get::<Option<i64>, _>("look")?.and_then(|look| u64::try_from(look).ok()))
-    }
-
-    /// How many looks of a family cost something.
-    async fn family_looks(&mut self, dataset: &str, family: &Family) -> Result<u64> {
-        let row = sqlx::query(
-            "SELECT COUNT(*) AS looks FROM ledger WHERE dataset_id = $1 AND family = $2 AND cost > 0",
-        )
-        .bind(dataset)
-        .bind(to_json(family)?)
-        .fetch_one(self.connection())
-        .await?;
-        count(&row, "looks")
-    }
-
-    /// Whether the family has a look left for one more job. One that is not finished holds its place:
-    /// so no job can end and find that there is none. One that will cost nothing needs none.
+    /// Checks that the family of a new job, if it has one, has a look left.
     pub async fn check_family(&mut self, new: &NewJob) -> Result<()> {
-        let Some(family) = &new.spec.family else { return Ok(()) };
-        if self.will_be_free(new).await? {
+        if new.spec.family.is_none() {
             return Ok(());
         }
-        let dataset = new.dataset_id.to_string();
-        let rows =
-            sqlx::query("SELECT spec FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')")
-                .bind(&dataset)
+        let asked = asked(&new.spec).map_err(unnamed)?;
+        let names = Names { asked: &asked, family: new.spec.family.as_ref(), ..Names::default() };
+        let earlier = self.related_looks(new.dataset_id, &names).await?;
+        let rows = self.row_counts(new.dataset_id, new.dataset_version).await?;
+        let unfinished = self.unfinished_families(new.dataset_id).await?;
+        ledger::check_family(&new.spec, &asked, rows, &earlier, unfinished)
+            .map_err(|NoLookLeft { looks, taken, held }| StoreError::FamilyExhausted { looks, taken, held })
+    }
+
+    /// The families of the dataset's unfinished jobs.
+    async fn unfinished_families(&mut self, dataset: DatasetId) -> Result<Vec<Option<Family>>> {
+        let specs: Vec<(sqlx::types::Json<JobSpec>,)> =
+            sqlx::query_as("SELECT spec FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')")
+                .bind(dataset.to_string())
                 .fetch_all(self.connection())
                 .await?;
-        let mut held = 0;
-        for row in &rows {
-            let spec: JobSpec = json(row, "spec")?;
-            held += u64::from(spec.family.as_ref() == Some(family));
-        }
-        let taken = self.family_looks(&dataset, family).await?;
-        if taken + held < family.looks {
-            return Ok(());
-        }
-        Err(StoreError::FamilyExhausted { looks: family.looks, taken, held })
-    }
-
-    /// Whether an earlier look rests on the event that the job asks about, for this many rows and any.
-    async fn will_be_free(&mut self, new: &NewJob) -> Result<bool> {
-        if !self.asks_at_every_n(new.dataset_id, new.dataset_version, &new.spec).await? {
-            return Ok(false);
-        }
-        let known =
-            sqlx::query("SELECT 1 FROM ledger WHERE dataset_id = $1 AND asked = $2 AND every_n LIMIT 1")
-                .bind(new.dataset_id.to_string())
-                .bind(asked(&new.spec).map_err(unnamed)?)
-                .fetch_optional(self.connection())
-                .await?;
-        Ok(known.is_some())
+        Ok(specs.into_iter().map(|(spec,)| spec.0.family).collect())
     }
 }
 
@@ -294,10 +253,9 @@ impl Ledger for Sqlite {
             .fetch_optional(&mut *tx)
             .await?;
         known.ok_or_else(|| StoreError::not_found(Resource::Dataset, dataset))?;
-        let last = sqlx::query(LAST).bind(dataset.to_string()).fetch_optional(&mut *tx).await?;
-        let summary = summary(last)?;
-        // Looks count up by one, so they order the list; the cursor carries one in the place of a time.
-        let rows = sqlx::query(
+        let summary = summary(&mut tx, dataset).await?;
+        // Looks count up by one, so they order the list; the cursor carries the number instead of a time.
+        let rows: Vec<EntryRow> = sqlx::query_as(
             "SELECT * FROM ledger WHERE dataset_id = $1 AND look < $2 ORDER BY look DESC LIMIT $3",
         )
         .bind(dataset.to_string())
@@ -305,19 +263,20 @@ impl Ledger for Sqlite {
         .bind(i64::from(page.limit) + 1)
         .fetch_all(&mut *tx)
         .await?;
-        let entries = rows.iter().map(entry).collect::<Result<Vec<_>>>()?;
-        let place =
+        let entries = rows.into_iter().map(LedgerEntry::from).collect();
+        let cursor =
             |e: &LedgerEntry| Cursor { created_at: Timestamp(e.place.look as i64), id: e.job_id.to_string() };
-        Ok((summary, Page::from_extra(entries, page.limit, place)))
+        Ok((summary, Page::from_extra(entries, page.limit, cursor)))
     }
 
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>> {
-        let row = sqlx::query("SELECT * FROM ledger WHERE job_id = $1 AND workspace = $2")
-            .bind(job.to_string())
-            .bind(workspace.as_str())
-            .fetch_optional(&self.readers)
-            .await?;
-        row.as_ref().map(entry).transpose()
+        let row: Option<EntryRow> =
+            sqlx::query_as("SELECT * FROM ledger WHERE job_id = $1 AND workspace = $2")
+                .bind(job.to_string())
+                .bind(workspace.as_str())
+                .fetch_optional(&self.readers)
+                .await?;
+        Ok(row.map(LedgerEntry::from))
     }
 
     async fn remember_signing_key(&self, key: &PublicKey) -> Result<()> {
@@ -343,4 +302,9 @@ impl Ledger for Sqlite {
         };
         rows.iter().map(key).collect()
     }
+}
+
+/// A look without a name cannot be compared with other looks, so it is not entered.
+fn unnamed(error: EngineError) -> StoreError {
+    StoreError::damaged("the ledger entry", error)
 }

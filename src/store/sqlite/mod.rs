@@ -1,9 +1,9 @@
-//! The repository on SQLite: one file, one writer, any number of readers (WAL), every commit on
-//! disk before it returns (`synchronous=FULL`).
+//! The repository on SQLite: one file, one writer, any number of readers (WAL), and every commit is on disk
+//! before it returns (`synchronous=FULL`).
 //!
-//! The SQL is kept to what other databases understand too; what is SQLite's own is in this file.
+//! The SQL is limited to what other databases understand too; what only SQLite has is in this file.
 
-/// Microseconds by the database's clock.
+/// The current time in microseconds by the database's clock, as an SQL expression.
 macro_rules! now_sql {
     () => {
         "(CAST(ROUND(unixepoch('subsec') * 1000) AS INTEGER) * 1000)"
@@ -38,8 +38,10 @@ use super::error::Result;
 use super::ids::Timestamp;
 use super::records::BlobRef;
 
+/// Connections for reading.
 const READERS: u32 = 4;
 
+/// A repository in an SQLite file.
 pub struct Sqlite {
     writer: SqlitePool,
     readers: SqlitePool,
@@ -54,7 +56,7 @@ struct Write {
 }
 
 impl Sqlite {
-    /// Opens the file, made if it is not there, and brings its schema up to date.
+    /// Opens the file, which is created if necessary, and brings its schema up to date.
     pub async fn open(file: &Path) -> Result<Self> {
         let options = SqliteConnectOptions::new()
             .filename(file)
@@ -72,16 +74,17 @@ impl Sqlite {
         Ok(Sqlite { writer, readers, recent: Arc::default() })
     }
 
-    /// Waits for what is being written and closes the file.
+    /// Waits until everything is written and closes the file.
     pub async fn close(&self) {
         self.readers.close().await;
         self.writer.close().await;
     }
 
+    /// Begins a transaction that may write.
     async fn write(&self) -> Result<Write> {
         let mut tx = match self.writer.begin_with("BEGIN IMMEDIATE").await {
-            // SQLite has ended a transaction by itself, as it does when the disk is full, and the
-            // connection still counts it as open: it will never begin another.
+            // SQLite ended a transaction by itself, as it does when the disk is full, but the connection still
+            // counts it as open and will never begin another. A new connection will.
             Err(sqlx::Error::InvalidSavePointStatement) => {
                 self.writer.acquire().await?.close().await?;
                 self.writer.begin_with("BEGIN IMMEDIATE").await?
@@ -115,7 +118,7 @@ impl Write {
         Ok(())
     }
 
-    /// The reverse: the keys are the caller's to delete after the commit.
+    /// The reverse. Returns the keys, whose files the caller deletes after the commit.
     async fn forget_blobs(&mut self, owner: &str) -> Result<Vec<String>> {
         let rows = sqlx::query("DELETE FROM blobs WHERE owner = $1 RETURNING key")
             .bind(owner)

@@ -1,58 +1,55 @@
+//! Policies.
+
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use sqlx::Row;
-use sqlx::sqlite::SqliteRow;
+use sqlx::types::Json;
 
-use super::rows::{count, is_taken, json, parsed, parsed_option, time, to_json};
+use super::rows::{is_taken, readable_page, to_json};
 use super::{Sqlite, Write};
+use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, PolicyId, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{Job, NewPolicy, Policy};
 use crate::store::repository::Policies;
 
-fn policy(row: &SqliteRow) -> Result<Policy> {
-    Ok(Policy {
-        id: parsed(row, "id")?,
-        workspace: parsed(row, "workspace")?,
-        created_at: time(row, "created_at")?,
-        revision: count(row, "revision")?,
-        kind: json(row, "kind")?,
-        n_actions: count(row, "n_actions")?,
-        dim: count(row, "dim")?,
-        digest: row.try_get("digest")?,
-        source_job_id: parsed_option(row, "source_job_id")?,
-        origins: json(row, "origins")?,
-        params: json(row, "params")?,
-    })
-}
-
 impl Write {
-    /// The datasets whose rows have a part in what the job learned: its own, and those behind every
-    /// policy that it read, be it a prior or the one that logged.
+    /// Checks that the workspace has the policy.
+    pub async fn check_policy(&mut self, workspace: &Workspace, id: PolicyId) -> Result<()> {
+        let found = sqlx::query("SELECT 1 FROM policies WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(self.connection())
+            .await?;
+        found.map(|_| ()).ok_or_else(|| StoreError::not_found(Resource::Policy, id))
+    }
+
+    /// The datasets that the job's result depends on: its own, and those behind every policy that it read,
+    /// as a prior or as the logging policy.
     pub async fn origins_of(&mut self, job: &Job) -> Result<BTreeSet<DatasetId>> {
-        let rows = sqlx::query(
+        let read: Vec<(Json<BTreeSet<DatasetId>>,)> = sqlx::query_as(
             "SELECT p.origins FROM job_policies j JOIN policies p ON p.id = j.policy_id WHERE j.job_id = $1",
         )
         .bind(job.id.to_string())
         .fetch_all(self.connection())
         .await?;
         let mut origins = BTreeSet::from([job.dataset_id]);
-        for row in &rows {
-            origins.extend(json::<BTreeSet<DatasetId>>(row, "origins")?);
+        for (behind,) in read {
+            origins.extend(behind.0);
         }
         Ok(origins)
     }
 }
 
-/// Also how a finishing job stores the policy that it learned.
+/// Stores a policy: an uploaded one, or the one that a finishing job has learned.
 pub async fn insert_policy(
     write: &mut Write,
     new: NewPolicy,
     origins: &BTreeSet<DatasetId>,
 ) -> Result<Policy> {
-    let inserted = sqlx::query(
+    let inserted = sqlx::query_as(
         "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, source_job_id, \
          params, origins) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10) RETURNING *",
     )
@@ -71,14 +68,14 @@ pub async fn insert_policy(
     match inserted {
         Err(error) if is_taken(&error) => Err(StoreError::Exists(Resource::Policy, new.id.to_string())),
         Err(error) => Err(error.into()),
-        Ok(row) => {
+        Ok(policy) => {
             write.name_blobs(&new.id.to_string(), std::slice::from_ref(&new.params)).await?;
-            policy(&row)
+            Ok(policy)
         }
     }
 }
 
-/// What still needs the policy, in words, if anything does.
+/// What still uses the policy, in words, if anything does.
 pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> {
     let dataset = sqlx::query("SELECT id FROM datasets WHERE logging_policy_id = $1 LIMIT 1")
         .bind(id)
@@ -86,7 +83,7 @@ pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> 
         .await?;
     if let Some(row) = dataset {
         let id: String = row.try_get("id")?;
-        return Ok(Some(format!("the dataset {id}, which it logged; delete that first")));
+        return Ok(Some(format!("dataset {id}, which it logged; delete the dataset first")));
     }
     let job = sqlx::query(
         "SELECT j.id FROM job_policies p JOIN jobs j ON j.id = p.job_id \
@@ -98,7 +95,7 @@ pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> 
     match job {
         Some(row) => {
             let id: String = row.try_get("id")?;
-            Ok(Some(format!("the job {id}, which is not finished; wait for it or cancel it")))
+            Ok(Some(format!("the unfinished job {id}; wait for it or cancel it")))
         }
         None => Ok(None),
     }
@@ -114,12 +111,14 @@ impl Policies for Sqlite {
     }
 
     async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Policy> {
-        let row = sqlx::query("SELECT * FROM policies WHERE id = $1 AND workspace = $2")
-            .bind(id.to_string())
-            .bind(workspace.as_str())
-            .fetch_optional(&self.readers)
-            .await?;
-        policy(&row.ok_or_else(|| StoreError::not_found(Resource::Policy, id))?)
+        let policy: Option<Policy> =
+            sqlx::query_as("SELECT * FROM policies WHERE id = $1 AND workspace = $2")
+                .bind(id.to_string())
+                .bind(workspace.as_str())
+                .fetch_optional(&self.readers)
+                .await
+                .map_err(|error| StoreError::from(error).of(Owner::Policy(id)))?;
+        policy.ok_or_else(|| StoreError::not_found(Resource::Policy, id))
     }
 
     async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Policy>> {
@@ -134,9 +133,7 @@ impl Policies for Sqlite {
         .bind(i64::from(page.limit) + 1)
         .fetch_all(&self.readers)
         .await?;
-        let policies = rows.iter().map(policy).collect::<Result<Vec<_>>>()?;
-        let place = |p: &Policy| Cursor { created_at: p.created_at, id: p.id.to_string() };
-        Ok(Page::from_extra(policies, page.limit, place))
+        readable_page(&rows, page.limit)
     }
 
     async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>> {

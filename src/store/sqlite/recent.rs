@@ -1,19 +1,24 @@
-//! Jobs as they were read a moment ago. Many clients poll one job, and between two changes of it
+//! A cache of jobs that were read a moment ago. Many clients poll one job, and between two changes of the job
 //! they all read the same row.
 //!
-//! What this process writes is forgotten here at once. What it cannot know of, a write by another
-//! process or one whose caller went away in the middle of the commit, is seen after `FRESH`.
+//! A job that this process writes is removed from the cache at once. A write that it cannot know about, by
+//! another process or by a caller that went away in the middle of the commit, is seen after `FRESH`.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::store::ids::{JobId, Workspace};
 use crate::store::records::Job;
 
+/// How long a row is served without reading it again.
 const FRESH: Duration = Duration::from_millis(100);
+/// How many jobs are cached at most.
 const MOST: usize = 4096;
 
+/// The cache.
 #[derive(Default)]
 pub struct RecentJobs {
     state: Mutex<State>,
@@ -21,29 +26,27 @@ pub struct RecentJobs {
 
 #[derive(Default)]
 struct State {
-    /// Counts the writes, so that a row read before one is not kept after it.
+    /// The number of writes, so that a row read before a write is not kept after it.
     writes: u64,
     jobs: HashMap<JobId, (Instant, Arc<Job>)>,
 }
 
 impl RecentJobs {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
+    /// The job, if it was read a moment ago.
     pub fn get(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>> {
-        let state = self.state();
+        let state = self.state.lock();
         let (read_at, job) = state.jobs.get(&id)?;
         (read_at.elapsed() < FRESH && job.workspace == *workspace).then(|| job.clone())
     }
 
-    /// To be asked before reading and given to `keep` after.
+    /// How many writes there were. Ask before reading a row and pass the number to `keep` afterwards.
     pub fn writes(&self) -> u64 {
-        self.state().writes
+        self.state.lock().writes
     }
 
+    /// Caches a row, unless there was a write since `writes` was asked.
     pub fn keep(&self, job: Job, writes: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.writes != writes {
             return;
         }
@@ -56,17 +59,19 @@ impl RecentJobs {
     }
 }
 
-/// The jobs that a transaction changes: forgotten when it ends, however it ends.
+/// The jobs that a transaction changes. They leave the cache when it ends, however it ends.
 pub struct Changed {
     recent: Arc<RecentJobs>,
     ids: Vec<JobId>,
 }
 
 impl Changed {
+    /// For a transaction that has changed nothing yet.
     pub fn new(recent: Arc<RecentJobs>) -> Self {
         Changed { recent, ids: Vec::new() }
     }
 
+    /// Notes that the transaction changes this job.
     pub fn add(&mut self, id: JobId) {
         self.ids.push(id);
     }
@@ -77,7 +82,7 @@ impl Drop for Changed {
         if self.ids.is_empty() {
             return;
         }
-        let mut state = self.recent.state();
+        let mut state = self.recent.state.lock();
         state.writes += 1;
         for id in &self.ids {
             state.jobs.remove(id);
@@ -88,6 +93,8 @@ impl Drop for Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
+
     use crate::store::ids::{DatasetId, Timestamp};
     use crate::store::records::JobStatus;
     use guarantor_engine::log::{Capabilities, LogShape, Outcome};
@@ -109,7 +116,6 @@ mod tests {
             workspace: Workspace::default(),
             dataset_id: DatasetId::new(),
             dataset_version: 1,
-            kind: spec.kind,
             status: JobStatus::Queued,
             spec,
             metadata: serde_json::Value::Null,

@@ -1,19 +1,45 @@
-//! Idempotency: what was asked under which key, and what was answered.
+//! Idempotency: the requests under each key, and their responses.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::Row;
+use sqlx::FromRow;
+use sqlx::types::Json;
+use uuid::Uuid;
 
-use super::rows::{json, parsed, to_json};
+use super::rows::to_json;
 use super::{Sqlite, Write, micros};
-use crate::store::error::Result;
+use crate::store::error::{Result, StoreError};
 use crate::store::ids::Workspace;
 use crate::store::records::{Begun, IdempotentRequest, StoredAnswer};
 use crate::store::repository::Idempotency;
 
+/// How long a response is kept.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
+#[derive(FromRow)]
+struct RequestRow {
+    fingerprint: String,
+    #[sqlx(try_from = "String")]
+    resource_id: ResourceId,
+    /// Absent while there is no response.
+    status: Option<i64>,
+    headers: Option<Json<Vec<(String, String)>>>,
+    body: Option<Vec<u8>>,
+    pending_until: i64,
+}
+
+struct ResourceId(Uuid);
+
+impl TryFrom<String> for ResourceId {
+    type Error = uuid::Error;
+
+    fn try_from(text: String) -> Result<Self, uuid::Error> {
+        text.parse().map(ResourceId)
+    }
+}
+
+/// Records a request in the place of an expired one with the same key.
 async fn remember(write: &mut Write, request: &IdempotentRequest) -> Result<Begun> {
     let now = write.now.0;
     sqlx::query("DELETE FROM requests WHERE workspace = $1 AND key = $2")
@@ -41,28 +67,30 @@ impl Idempotency for Sqlite {
     async fn begin_request(&self, request: &IdempotentRequest) -> Result<Begun> {
         let mut write = self.write().await?;
         let now = write.now.0;
-        let row = sqlx::query("SELECT * FROM requests WHERE workspace = $1 AND key = $2 AND expires_at > $3")
-            .bind(request.workspace.as_str())
-            .bind(&request.key)
-            .bind(now)
-            .fetch_optional(write.connection())
-            .await?;
+        let row: Option<RequestRow> =
+            sqlx::query_as("SELECT * FROM requests WHERE workspace = $1 AND key = $2 AND expires_at > $3")
+                .bind(request.workspace.as_str())
+                .bind(&request.key)
+                .bind(now)
+                .fetch_optional(write.connection())
+                .await?;
         let Some(row) = row else {
             let begun = remember(&mut write, request).await?;
             write.commit().await?;
             return Ok(begun);
         };
-        if row.try_get::<String, _>("fingerprint")? != request.fingerprint {
+        if row.fingerprint != request.fingerprint {
             return Ok(Begun::Mismatch);
         }
-        if let Some(status) = row.try_get::<Option<i64>, _>("status")? {
+        if let Some(status) = row.status {
+            let absent = || StoreError::damaged("a stored response", "it has no headers or no body");
             return Ok(Begun::Replay(StoredAnswer {
                 status: u16::try_from(status).unwrap_or(500),
-                headers: json(&row, "headers")?,
-                body: row.try_get("body")?,
+                headers: row.headers.ok_or_else(absent)?.0,
+                body: row.body.ok_or_else(absent)?,
             }));
         }
-        if row.try_get::<i64, _>("pending_until")? > now {
+        if row.pending_until > now {
             return Ok(Begun::InProgress);
         }
         sqlx::query("UPDATE requests SET pending_until = $3 WHERE workspace = $1 AND key = $2")
@@ -72,7 +100,7 @@ impl Idempotency for Sqlite {
             .execute(write.connection())
             .await?;
         write.commit().await?;
-        Ok(Begun::Proceed { resource_id: parsed(&row, "resource_id")? })
+        Ok(Begun::Proceed { resource_id: row.resource_id.0 })
     }
 
     async fn complete_request(&self, workspace: &Workspace, key: &str, answer: &StoredAnswer) -> Result<()> {

@@ -1,50 +1,50 @@
-//! From rows to records. A value that cannot be read is `Damaged`, never a panic.
-
-use std::str::FromStr;
+//! From rows to records and back. A value that cannot be read is `Damaged`, never a panic.
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use sqlx::Row;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 use sqlx::sqlite::SqliteRow;
+use sqlx::{Database, Decode, FromRow, Row, Type};
+use uuid::fmt::Hyphenated;
 
 use crate::store::error::{Result, StoreError};
-use crate::store::ids::Timestamp;
+use crate::store::page::{Cursor, Page};
 
-pub fn parsed<T: FromStr>(row: &SqliteRow, column: &str) -> Result<T> {
-    let text: String = row.try_get(column)?;
-    text.parse().map_err(|_| StoreError::damaged(column, format!("{text:?} is not one")))
+/// An enumeration of the engine, stored under the name that JSON has for it.
+pub struct Named<T>(pub T);
+
+impl<DB: Database, T> Type<DB> for Named<T>
+where
+    str: Type<DB>,
+{
+    fn type_info() -> DB::TypeInfo {
+        <str as Type<DB>>::type_info()
+    }
+
+    fn compatible(found: &DB::TypeInfo) -> bool {
+        <str as Type<DB>>::compatible(found)
+    }
 }
 
-pub fn parsed_option<T: FromStr>(row: &SqliteRow, column: &str) -> Result<Option<T>> {
-    let text: Option<String> = row.try_get(column)?;
-    text.map(|text| text.parse().map_err(|_| StoreError::damaged(column, format!("{text:?} is not one"))))
-        .transpose()
+impl<'r, DB: Database, T: DeserializeOwned> Decode<'r, DB> for Named<T>
+where
+    &'r str: Decode<'r, DB>,
+{
+    fn decode(value: DB::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+        let name = <&str as Decode<'r, DB>>::decode(value)?;
+        let read: Result<T, serde::de::value::Error> = T::deserialize(name.into_deserializer());
+        Ok(Named(read?))
+    }
 }
 
-pub fn json<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<T> {
-    let text: String = row.try_get(column)?;
-    serde_json::from_str(&text).map_err(|error| StoreError::damaged(column, error))
+/// The name under which an enumeration is stored.
+pub fn name_of<T: Serialize>(value: T) -> Result<String> {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(name)) => Ok(name),
+        other => Err(StoreError::damaged("an enumeration", format!("{other:?}"))),
+    }
 }
 
-pub fn json_option<T: DeserializeOwned>(row: &SqliteRow, column: &str) -> Result<Option<T>> {
-    let text: Option<String> = row.try_get(column)?;
-    text.map(|text| serde_json::from_str(&text).map_err(|error| StoreError::damaged(column, error)))
-        .transpose()
-}
-
-pub fn count<T: TryFrom<i64>>(row: &SqliteRow, column: &str) -> Result<T> {
-    let value: i64 = row.try_get(column)?;
-    T::try_from(value).map_err(|_| StoreError::damaged(column, format!("{value} is out of range")))
-}
-
-pub fn time(row: &SqliteRow, column: &str) -> Result<Timestamp> {
-    Ok(Timestamp(row.try_get(column)?))
-}
-
-pub fn time_option(row: &SqliteRow, column: &str) -> Result<Option<Timestamp>> {
-    Ok(row.try_get::<Option<i64>, _>(column)?.map(Timestamp))
-}
-
+/// The stored form of a document.
 pub fn to_json<T: Serialize>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| StoreError::damaged("a document to be stored", error))
 }
@@ -52,4 +52,34 @@ pub fn to_json<T: Serialize>(value: &T) -> Result<String> {
 /// Whether an insert failed because its primary key is taken.
 pub fn is_taken(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|e| e.is_unique_violation())
+}
+
+/// A page of a list, from at most `limit + 1` rows. A damaged row is logged and left out, so that it does not
+/// hide the others.
+pub fn readable_page<T>(rows: &[SqliteRow], limit: u32) -> Result<Page<T>>
+where
+    T: for<'r> FromRow<'r, SqliteRow>,
+{
+    let shown = &rows[..rows.len().min(limit as usize)];
+    let mut data = Vec::with_capacity(shown.len());
+    for row in shown {
+        match T::from_row(row).map_err(StoreError::from) {
+            Ok(item) => data.push(item),
+            Err(error @ StoreError::Damaged(_)) => {
+                let id: Option<String> = row.try_get("id").ok();
+                tracing::error!(id, %error, "a damaged row was left out of a list");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let more = rows.len() > shown.len();
+    let next = if more { shown.iter().rev().find_map(cursor_of) } else { None };
+    Ok(Page { data, next: next.map(|cursor| cursor.encode()) })
+}
+
+/// The position of a row in its list, unless that is damaged too.
+fn cursor_of(row: &SqliteRow) -> Option<Cursor> {
+    let id: String = row.try_get("id").ok()?;
+    id.parse::<Hyphenated>().ok()?;
+    Some(Cursor { created_at: row.try_get("created_at").ok()?, id })
 }

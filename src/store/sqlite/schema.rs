@@ -6,13 +6,17 @@ use sqlx::{Connection, Row, SqliteConnection};
 
 use crate::store::error::{Result, StoreError};
 
-/// Never edit one that was released; add the next.
+/// In order. Never edit one that was released; add the next.
 const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001_initial.sql"),
     include_str!("schema/0002_ledger.sql"),
     include_str!("schema/0003_looks.sql"),
 ];
 
+/// Brings the schema up to date.
+///
+/// # Errors
+/// `Refused` if the database was written by a newer release.
 pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
     let mut tx = connection.begin_with("BEGIN IMMEDIATE").await?;
     sqlx::raw_sql("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")
@@ -26,8 +30,8 @@ pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
     let found = usize::try_from(row.try_get::<i64, _>("version")?).unwrap_or(usize::MAX);
     if found > known {
         return Err(StoreError::Refused(format!(
-            "the database has schema version {found} and this release knows versions up to {known}: it was \
-             written by a newer release; run that release, or restore a backup taken before it"
+            "the database has schema version {found}, but this release supports versions up to {known}: the database \
+             was written by a newer release; run that release, or restore a backup taken before the upgrade"
         )));
     }
     for (index, migration) in MIGRATIONS.iter().enumerate().skip(found) {

@@ -1,4 +1,4 @@
-//! A consistent copy of the database into a file of its own, while others write to it.
+//! A consistent copy of the database in a file of its own, taken while others write to the database.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,19 +7,19 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Row, SqliteConnection};
 
-use super::rows::count;
 use crate::store::error::{Result, StoreError};
 
+/// Takes copies of a database.
 pub struct Snapshot;
 
 impl Snapshot {
-    /// Writes the copy to `to` and returns the files that it names, with their lengths. The database
-    /// itself is only read: a release that knows a newer schema may copy an older one.
+    /// Writes the copy to `to` and returns the blobs that it names, with their lengths. The database itself is
+    /// only read, so a release with a newer schema can copy an older one.
     pub async fn take(database: &Path, to: &Path) -> Result<HashMap<String, u64>> {
         let options = SqliteConnectOptions::new().filename(database).busy_timeout(Duration::from_secs(10));
         let mut connection = SqliteConnection::connect_with(&options).await?;
         let target = to.to_str().ok_or_else(|| {
-            StoreError::Refused(format!("{} is no name that a database can have", to.display()))
+            StoreError::Refused(format!("{} cannot be the name of a database: it is not UTF-8", to.display()))
         })?;
         sqlx::query("VACUUM INTO $1").bind(target).execute(&mut connection).await?;
         connection.close().await?;
@@ -29,10 +29,9 @@ impl Snapshot {
         if found != "ok" {
             return Err(StoreError::damaged("the database", found));
         }
-        let rows = sqlx::query("SELECT key, bytes FROM blobs").fetch_all(&mut copy).await?;
-        let named = rows.iter().map(|row| Ok((row.try_get("key")?, count(row, "bytes")?)));
-        let named = named.collect::<Result<_>>()?;
+        let named: Vec<(String, u64)> =
+            sqlx::query_as("SELECT key, bytes FROM blobs").fetch_all(&mut copy).await?;
         copy.close().await?;
-        Ok(named)
+        Ok(named.into_iter().collect())
     }
 }

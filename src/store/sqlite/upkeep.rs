@@ -1,3 +1,5 @@
+//! Checks and sweeps.
+
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
 use crate::store::repository::Upkeep;
 
-/// Jobs a transaction, so that a sweep never keeps other writers waiting for long.
+/// How many jobs one transaction deletes, so that a sweep does not block other writers for long.
 const BATCH: i64 = 100;
 
 /// Deletes one finished job and what it learned; returns the keys of its files.
@@ -85,8 +87,8 @@ impl Upkeep for Sqlite {
     }
 
     async fn unnamed_blobs(&self, keys: &[String]) -> Result<Vec<String>> {
-        let rows = sqlx::query("SELECT key FROM blobs").fetch_all(&self.readers).await?;
-        let named = rows.iter().map(|row| Ok(row.try_get("key")?)).collect::<Result<HashSet<String>>>()?;
+        let named: Vec<(String,)> = sqlx::query_as("SELECT key FROM blobs").fetch_all(&self.readers).await?;
+        let named: HashSet<String> = named.into_iter().map(|(key,)| key).collect();
         Ok(keys.iter().filter(|key| !named.contains(*key)).cloned().collect())
     }
 }

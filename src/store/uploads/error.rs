@@ -4,35 +4,40 @@ use guarantor_ingest::IngestError;
 
 use crate::store::StoreError;
 
-/// Why the body ended before its end.
+/// Why the body could not be read to its end.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
+    /// The body exceeds the limit.
     #[error("the body is larger than {limit} bytes")]
     TooLarge { limit: u64 },
-    #[error("the body broke off: {0}")]
+    /// The connection failed.
+    #[error("the body ended early: {0}")]
     Broken(String),
-    /// The form around the data is not one.
+    /// The multipart form around the data is not valid.
     #[error("{0}")]
     Form(String),
-    /// The bytes are not those that the sender took the digest of.
+    /// The bytes do not have the digest that the sender stated.
     #[error("{0}")]
     Digest(String),
 }
 
-/// Why an upload or an append did not happen.
+/// Why an upload or an append stored nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     /// The log itself was rejected.
     #[error(transparent)]
     Log(IngestError),
+    /// The body could not be read.
     #[error(transparent)]
     Body(#[from] BodyError),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An earlier attempt with the same idempotency key stored other rows.
-    #[error("the request was sent before with another body")]
+    #[error("the request was sent before with a different body")]
     AnotherBody,
-    #[error("the upload could not be decoded because of an internal error")]
+    /// A thread panicked, or the rows could not be encoded.
+    #[error("the upload failed because of an internal error")]
     Crashed,
 }
 
@@ -43,7 +48,7 @@ impl UploadError {
     }
 }
 
-/// Temporary files are on the store's disk.
+/// Temporary files are on the store's disk, so a failure of theirs is the store's.
 impl From<IngestError> for UploadError {
     fn from(error: IngestError) -> Self {
         match error {

@@ -1,5 +1,5 @@
-//! Uploads: the bytes arrive on an async thread and are decoded on a blocking one, with a bounded channel
-//! between them, so that a large upload neither fills the memory nor holds up other requests.
+//! Uploads. The bytes arrive on an async thread and are decoded on a blocking one, with a bounded channel in
+//! between, so that a large upload neither fills the memory nor holds up other requests.
 
 mod error;
 mod part;
@@ -16,37 +16,53 @@ use super::{
     BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Resource, Store, StoreError,
     StoredLog, Workspace, dataset_part_key,
 };
-use part::Part;
+use part::UploadPart;
 
 pub use error::{BodyError, UploadError};
 
+/// A log to be stored as a new dataset.
 pub struct Upload {
+    /// The id of the dataset, which is also that of the request: the same if the request is repeated.
     pub id: DatasetId,
+    /// Its workspace.
     pub workspace: Workspace,
+    /// A name for people.
     pub name: Option<String>,
+    /// The format of the body.
     pub format: Format,
+    /// The compression of the body.
     pub encoding: Encoding,
+    /// K, if the caller states it.
     pub n_actions: Option<usize>,
+    /// The kind and range of the outcome.
     pub outcome: Outcome,
-    /// The policy that logged, where it is stored.
+    /// The policy that logged, if it is stored.
     pub logging_policy: Option<(PolicyId, PolicyParams)>,
+    /// What an upload may use.
     pub limits: IngestLimits,
 }
 
-/// Rows to be added to a dataset, as `dataset` is now.
+/// Rows to be appended to a dataset.
 pub struct Append {
+    /// The dataset at its newest version.
     pub dataset: Dataset,
-    /// The same when the request is repeated: `Store::appended` finds what it made.
+    /// The id of the request, the same if it is repeated: `Store::appended` finds what it stored.
     pub request: Uuid,
+    /// The format of the body.
     pub format: Format,
+    /// The compression of the body.
     pub encoding: Encoding,
-    /// The dataset's own, where it has one.
+    /// The dataset's logging policy, if it has one.
     pub logging_policy: Option<PolicyParams>,
+    /// What an upload may use.
     pub limits: IngestLimits,
 }
 
-/// Reads `body` to its end and stores the dataset, or refuses it and stores nothing. Where an attempt of
-/// the same request has stored it already, and died before it could answer, that is what it stored.
+/// Reads `body` to its end and stores the dataset, or rejects it and stores nothing. If an earlier attempt of the
+/// same request has stored the dataset already, but could not respond, the dataset of that attempt is returned.
+///
+/// # Errors
+/// `AnotherBody` if that attempt stored other rows.
 pub async fn upload<S>(store: &Store, upload: Upload, body: S) -> Result<Dataset, UploadError>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
@@ -56,7 +72,7 @@ where
     let coded = (upload.format, upload.encoding);
     let part = dataset_part_key(upload.id, upload.id.into());
     let content = match receive(store, part, coded, Checker::new(rules), Vec::new(), body).await {
-        // What the first attempt stored was no such thing.
+        // The first attempt stored a body that was accepted, so this is a different one.
         Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
             return Err(UploadError::AnotherBody);
         }
@@ -81,6 +97,7 @@ where
     }
 }
 
+/// Whether the dataset exists already.
 async fn is_stored(store: &Store, workspace: &Workspace, id: DatasetId) -> Result<bool, StoreError> {
     match store.repository().dataset(workspace, id).await {
         Ok(_) => Ok(true),
@@ -89,12 +106,12 @@ async fn is_stored(store: &Store, workspace: &Workspace, id: DatasetId) -> Resul
     }
 }
 
-/// What the first attempt stored, if it was this.
+/// What the first attempt stored, if it has this digest.
 fn the_same(stored: Dataset, digest: &str) -> Result<Dataset, UploadError> {
     if stored.content.digest == digest { Ok(stored) } else { Err(UploadError::AnotherBody) }
 }
 
-/// The same for rows that follow those of an earlier version.
+/// The same for rows that are appended to a dataset.
 pub async fn append<S>(store: &Store, append: Append, body: S) -> Result<Dataset, UploadError>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
@@ -128,25 +145,27 @@ where
         return the_same(done, &digest);
     }
     let added = store.repository().add_dataset_version(&workspace, id, before.version, content).await;
-    if let Err(StoreError::InUse { .. }) = &added
-        // Another append came first; it may be one of this very request that was given up.
-        && let Some(done) = store.appended(&workspace, id, request).await?
-    {
-        store.blobs().delete(&parts).await;
-        // Behind still others its rows have another digest than these here, whatever they are.
-        let comparable = done.version == before.version + 1;
-        return if comparable { the_same(done, &digest) } else { Ok(done) };
+    let Err(StoreError::InUse { .. }) = &added else {
+        return keep_or_delete(store, &parts, added).await;
+    };
+    store.blobs().delete(&parts).await;
+    // Another append came first. It may have been an attempt of this request that was given up.
+    match store.appended(&workspace, id, request).await? {
+        // Its digest covers all rows before it, so it can be compared only if these are the same.
+        Some(done) if done.version == before.version + 1 => the_same(done, &digest),
+        Some(done) => Ok(done),
+        None => Ok(added?),
     }
-    keep_or_delete(store, &parts, added).await
 }
 
+/// A checker that has seen the stored rows.
 fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Result<Checker, UploadError> {
     let digest = stored.each_batch(|layout, rows| Ok::<_, UploadError>(checker.remember(layout, rows)?))?;
     checker.follow(digest, health);
     Ok(checker)
 }
 
-/// Decodes the body through the checker into a part of its own.
+/// Decodes the body through the checker into a new part, after those in `kept`.
 async fn receive<S>(
     store: &Store,
     part: String,
@@ -159,13 +178,13 @@ where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
     let (sender, reader) = pipe::pipe();
-    let part = Part::new(store.blobs().clone(), part);
+    let part = UploadPart::new(store.blobs().clone(), part);
     let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, part, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| UploadError::Crashed)?;
     match (fed, decoded) {
         (Ok(()), decoded) => decoded,
-        // A body that broke off is the reason for whatever the decoder made of its first half.
+        // The body ended early, which explains whatever the decoder made of its beginning.
         (Err(error), decoded) => {
             if let Some(part) = decoded.ok().and_then(|mut content| content.parts.pop()) {
                 store.blobs().delete(&[part.key]).await;
@@ -179,7 +198,7 @@ fn decode(
     coded: (Format, Encoding),
     reader: pipe::PipeReader,
     checker: Checker,
-    mut part: Part,
+    mut part: UploadPart,
     mut parts: Vec<BlobRef>,
 ) -> Result<DatasetContent, UploadError> {
     let summary = match guarantor_ingest::read(coded, reader, checker, &mut part) {
@@ -192,7 +211,7 @@ fn decode(
 
 fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<DatasetContent, UploadError> {
     let health = serde_json::to_value(summary.health)
-        .map_err(|error| StoreError::Damaged(format!("the health report: {error}")))?;
+        .map_err(|error| StoreError::damaged("a health report to be stored", error))?;
     Ok(DatasetContent {
         rows: summary.rows,
         contexts: summary.contexts,
@@ -206,6 +225,7 @@ fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<DatasetContent, U
     })
 }
 
+/// Deletes the new parts if no row names them.
 async fn keep_or_delete(
     store: &Store,
     parts: &[String],

@@ -11,24 +11,25 @@ use guarantor_ingest::{LogDigest, LogLayout, LogRows, Sink, SinkFailed};
 use super::UploadError;
 use crate::store::{BlobRef, BlobWriter, Blobs, LogEncoder, StoreError};
 
-/// A sink for one upload.
-pub struct Part {
+/// The sink of one upload.
+pub struct UploadPart {
     blobs: Blobs,
     key: String,
     runtime: Handle,
-    open: Option<Encoding>,
+    /// The thread, from the first batch until the end.
+    open: Option<EncodingThread>,
     blob: Option<BlobRef>,
     /// Why the sink failed.
     error: Option<UploadError>,
 }
 
-impl Part {
-    /// Call this on an async thread; everything else here is for a blocking one.
+impl UploadPart {
+    /// A sink that writes under this key. Call this on an async thread, and everything else on a blocking one.
     pub fn new(blobs: Blobs, key: String) -> Self {
-        Part { blobs, key, runtime: Handle::current(), open: None, blob: None, error: None }
+        UploadPart { blobs, key, runtime: Handle::current(), open: None, blob: None, error: None }
     }
 
-    /// The finished blob.
+    /// The finished blob, if there is one.
     pub fn into_blob(self) -> Option<BlobRef> {
         self.blob
     }
@@ -54,7 +55,7 @@ impl Part {
                 layout: layout.clone(),
                 digest: before.clone(),
             };
-            self.open = Some(Encoding::start(task)?);
+            self.open = Some(EncodingThread::start(task)?);
         }
         let Some(encoding) = &mut self.open else { return Err(UploadError::Crashed) };
         encoding.send(Message::Rows(rows))
@@ -69,7 +70,7 @@ impl Part {
     }
 }
 
-impl Sink for Part {
+impl Sink for UploadPart {
     fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed> {
         let sent = self.send(layout, before, rows);
         self.or_fail(sent)
@@ -86,7 +87,7 @@ impl Sink for Part {
     }
 }
 
-/// The blob, and the digest of its rows and of the rows before them.
+/// The blob, and the digest of its rows and of all rows before them.
 struct Written {
     blob: BlobRef,
     digest: LogDigest,
@@ -97,41 +98,43 @@ enum Message {
     Finish,
 }
 
-/// The thread. When its sender is dropped before `Finish`, what it wrote is not kept.
-struct Encoding {
+/// The thread that encodes. If its sender is dropped before `Finish`, what it wrote is removed.
+struct EncodingThread {
     messages: Option<SyncSender<Message>>,
     thread: Option<JoinHandle<Result<Option<Written>, UploadError>>>,
 }
 
-impl Encoding {
+impl EncodingThread {
     fn start(task: Task) -> Result<Self, UploadError> {
         let (sender, messages) = sync_channel(1);
         let thread = Builder::new().name("encode".into()).spawn(move || task.run(messages));
         let thread = thread.map_err(StoreError::from)?;
-        Ok(Encoding { messages: Some(sender), thread: Some(thread) })
+        Ok(EncodingThread { messages: Some(sender), thread: Some(thread) })
     }
 
     fn send(&mut self, message: Message) -> Result<(), UploadError> {
         if self.messages.as_ref().is_some_and(|messages| messages.send(message).is_ok()) {
             return Ok(());
         }
-        // It stopped listening, and its end says why.
+        // The thread has ended, and its result says why.
         Err(self.end().err().unwrap_or(UploadError::Crashed))
     }
 
     fn end(&mut self) -> Result<Option<Written>, UploadError> {
         self.messages = None;
+        // A thread that panicked, or that was joined before, has no result.
         let ended = self.thread.take().map(JoinHandle::join);
         ended.and_then(Result::ok).unwrap_or(Err(UploadError::Crashed))
     }
 }
 
-impl Drop for Encoding {
+impl Drop for EncodingThread {
     fn drop(&mut self) {
         let _ = self.end();
     }
 }
 
+/// What the thread does.
 struct Task {
     blobs: Blobs,
     key: String,
@@ -155,18 +158,18 @@ impl Task {
         }
     }
 
-    /// Whether it was told to finish.
+    /// Writes batch after batch. Returns whether it was told to finish.
     fn write(&mut self, writer: &mut BlobWriter, messages: Receiver<Message>) -> Result<bool, UploadError> {
         let mut encoder = LogEncoder::new(self.layout.clone());
         for message in messages {
             match message {
                 Message::Rows(rows) => {
                     self.digest.update(&self.layout, &rows);
-                    encoder.write(rows).map_err(encoding)?;
+                    encoder.write(rows).map_err(not_encoded)?;
                     self.runtime.block_on(writer.write(encoder.take_bytes()))?;
                 }
                 Message::Finish => {
-                    let rest = encoder.finish().map_err(encoding)?;
+                    let rest = encoder.finish().map_err(not_encoded)?;
                     self.runtime.block_on(writer.write(rest))?;
                     return Ok(true);
                 }
@@ -176,6 +179,8 @@ impl Task {
     }
 }
 
-fn encoding(error: parquet::errors::ParquetError) -> UploadError {
-    UploadError::Store(StoreError::Damaged(format!("the log could not be encoded: {error}")))
+/// Checked rows can always be encoded; that they could not is a fault of ours.
+fn not_encoded(error: parquet::errors::ParquetError) -> UploadError {
+    tracing::error!(%error, "the rows of an upload could not be encoded");
+    UploadError::Crashed
 }

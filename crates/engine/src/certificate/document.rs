@@ -1,13 +1,12 @@
-//! The document that is handed out: the engine's certificate and, outside of its digest, what only the
+//! The document that callers receive: the engine's certificate and, outside of its digest, what only the
 //! service knows. The signature covers all of it.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Certificate, Signature};
-use crate::spec::Family;
 
-/// A certificate with its circumstances. `issued` and `ledger` are absent if the command line certified
-/// without a service, and `signature` is absent if nobody signed.
+/// A certificate with the job that issued it, its ledger entry and its signature. `issued` and `ledger` are
+/// absent if the command line certified without a service, `signature` if there was no signing key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = IssuedCertificate))]
@@ -23,7 +22,7 @@ pub struct Document {
     pub signature: Option<Signature>,
 }
 
-/// The job that issued the certificate. It is not part of the digest, so equal inputs give equal digests.
+/// The job that issued a certificate. It is not part of the digest: the same inputs give the same digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -43,94 +42,74 @@ pub struct Issued {
     pub finished_at: Option<String>,
 }
 
-/// Where the certificate stands among all that were drawn from the dataset's rows. It is a part of
-/// the service's state at that moment, like ids and times, and so not under the digest. Members that it
-/// does not know are the signature's to refuse: the ledger's own list adds some to it.
+/// The ledger entry of a look: its number, its cost, and the total so far. Like ids and times it depends on
+/// the state of the service, so it is not part of the certificate's digest. Unknown members are accepted
+/// here, because the ledger's list adds some; the signature covers them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LedgerPlace {
-    /// Counts the certificates from these rows, whatever version of the dataset they saw.
+    /// The number of the look, counted from 1 over all versions of the dataset.
     pub look: u64,
-    /// δ of this certificate.
+    /// The δ of this look.
     pub delta: f64,
-    /// What it added to `spent`: δ, or nothing where it rests on an earlier look's event.
+    /// What the look added to `spent`: δ, or 0 if it rests on the event of an earlier look.
     pub cost: f64,
+    /// The earlier look that a free look rests on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shares: Option<SharedLook>,
+    /// The sum of the costs of all earlier looks.
     pub spent_before: f64,
+    /// The sum of the costs of all looks up to and including this one.
     pub spent: f64,
-    /// The probability, at least, that all certificates up to this one hold together: 1 − `spent`.
+    /// The probability, at least, that all looks up to this one hold together: 1 − `spent`.
     pub family_wise_confidence: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<FamilyPlace>,
+    /// The entry in words.
     pub statement: String,
 }
 
-/// The earlier look that a free one rests on.
+/// The earlier look that a free look rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SharedLook {
+    /// The number of the earlier look.
     pub look: u64,
+    /// Why the two share an event.
     pub why: SharedWhy,
 }
 
+/// Why a look is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SharedWhy {
-    /// The very same certificate, computed again.
+    /// The same certificate, recomputed.
     Repeat,
-    /// The same bound, which holds at every number of rows at once.
+    /// The same event, which holds at every number of rows at once.
     Anytime,
-    /// The same question to the same rows, whose bound one of the two jobs showed while it ran.
+    /// The same question about the same rows, and one of the two jobs showed its bound without a certificate.
     Asked,
 }
 
-/// The place in a family that was announced beforehand.
+/// The family of a look, and how many of its looks are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FamilyPlace {
+    /// The δ of all looks of the family together.
     pub delta: f64,
+    /// How many looks the family has.
     pub looks: u64,
-    /// How many of its looks were taken, this one included if it cost anything.
+    /// How many of them are taken, including this one if it was not free.
     pub taken: u64,
 }
 
 impl LedgerPlace {
-    /// The place of look number `look` after looks that cost `spent_before` in all.
-    pub fn new(
-        look: u64,
-        delta: f64,
-        shares: Option<SharedLook>,
-        spent_before: f64,
-        family: Option<(Family, u64)>,
-    ) -> Self {
-        let cost = if shares.is_some() { 0.0 } else { delta };
-        let spent = spent_before + cost;
-        let family = family.map(|(Family { delta, looks }, before)| FamilyPlace {
-            delta,
-            looks,
-            taken: before + u64::from(shares.is_none()),
-        });
-        let mut place = LedgerPlace {
-            look,
-            delta,
-            cost,
-            shares,
-            spent_before,
-            spent,
-            family_wise_confidence: family_wise_confidence(spent),
-            family,
-            statement: String::new(),
-        };
-        place.statement = super::statement::ledger(&place);
-        place
+    /// Sets `statement` to the entry in words.
+    pub(crate) fn worded(mut self) -> Self {
+        self.statement = super::statement::ledger(&self);
+        self
     }
-}
-
-/// By the union bound; nothing is left when the parts exceed 1.
-pub fn family_wise_confidence(spent: f64) -> f64 {
-    (1.0 - spent).clamp(0.0, 1.0)
 }

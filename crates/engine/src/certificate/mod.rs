@@ -1,7 +1,6 @@
 //! The certificate as a document: its fields, its wording, its signature, and the checks that need only
 //! the document. The numbers come from `certify`.
 
-mod anytime;
 mod check;
 mod document;
 mod evidence;
@@ -10,7 +9,6 @@ mod statement;
 mod strict;
 mod types;
 
-pub use anytime::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
 pub use check::{Check, CheckCode, Verification, check_digest, check_method, differing_fields, fields};
 pub use document::*;
 pub use evidence::{AutoEvidence, AutoPolicy, DirectEvidence, Evidence, LearnedEvidence, PriorEvidence};

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use guarantor_engine::bound::{Betting, Bound, Choice, ControlVariate, Sample, lambda_grid};
-use guarantor_engine::certificate::anytime_event;
+use guarantor_engine::ledger::anytime_event;
 use guarantor_engine::log::MemoryLog;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{BoundKind, Candidate, OptimizerRequest, SpecRequest};

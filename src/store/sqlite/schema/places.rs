@@ -1,16 +1,32 @@
-//! The step from schema 2 to 3 that is no SQL: schema 2 kept the numbers of a look's place and worded
-//! them at each reading. What was signed then had the words below, which never change.
+//! The step from schema 2 to 3 that SQL alone cannot do. Schema 2 stored the numbers of a ledger entry and put
+//! them into words at each reading. What was signed then had the wording below, which never changes.
 
-use sqlx::{Row, SqliteConnection};
+use sqlx::types::Json;
+use sqlx::{FromRow, SqliteConnection};
 
 use crate::store::error::{Result, StoreError};
-use crate::store::sqlite::rows::{count, json_option, to_json};
+use crate::store::records::LedgerSummary;
+use crate::store::sqlite::rows::to_json;
 use guarantor_engine::certificate::{LedgerPlace, SharedLook, SharedWhy};
+use guarantor_engine::ledger;
 use guarantor_engine::spec::Family;
+
+/// What an entry's document depends on.
+#[derive(FromRow)]
+struct OldRow {
+    job_id: String,
+    look: u64,
+    delta: f64,
+    spent_before: f64,
+    shares_look: Option<u64>,
+    shares_why: Option<String>,
+    family: Option<Json<Family>>,
+    family_taken: Option<u64>,
+}
 
 /// Copies `ledger_2` into `ledger` and drops it.
 pub async fn move_ledger(connection: &mut SqliteConnection) -> Result<()> {
-    let rows = sqlx::query("SELECT * FROM ledger_2").fetch_all(&mut *connection).await?;
+    let rows: Vec<OldRow> = sqlx::query_as("SELECT * FROM ledger_2").fetch_all(&mut *connection).await?;
     for row in &rows {
         let place = place(row)?;
         sqlx::query(
@@ -20,7 +36,7 @@ pub async fn move_ledger(connection: &mut SqliteConnection) -> Result<()> {
              decision, cost, spent_before + cost, family, digest, event, event IS NOT NULL, $2, signature \
              FROM ledger_2 WHERE job_id = $1",
         )
-        .bind(row.try_get::<String, _>("job_id")?)
+        .bind(&row.job_id)
         .bind(to_json(&place)?)
         .execute(&mut *connection)
         .await?;
@@ -29,27 +45,27 @@ pub async fn move_ledger(connection: &mut SqliteConnection) -> Result<()> {
     Ok(())
 }
 
-fn place(row: &sqlx::sqlite::SqliteRow) -> Result<LedgerPlace> {
-    let why = match row.try_get::<Option<&str>, _>("shares_why")? {
+fn place(row: &OldRow) -> Result<LedgerPlace> {
+    let why = match row.shares_why.as_deref() {
         None => None,
         Some("repeat") => Some(SharedWhy::Repeat),
         Some("anytime") => Some(SharedWhy::Anytime),
         Some(other) => return Err(StoreError::damaged("shares_why", other)),
     };
+    let absent = |column: &str| StoreError::damaged(column, "it is absent");
     let shares = match why {
-        Some(why) => Some(SharedLook { look: count(row, "shares_look")?, why }),
+        Some(why) => Some(SharedLook { look: row.shares_look.ok_or_else(|| absent("shares_look"))?, why }),
         None => None,
     };
-    let family = match json_option::<Family>(row, "family")? {
-        Some(family) => {
-            let taken: u64 = count(row, "family_taken")?;
-            Some((family, taken.saturating_sub(u64::from(shares.is_none()))))
+    let family = match &row.family {
+        Some(Json(family)) => {
+            let taken = row.family_taken.ok_or_else(|| absent("family_taken"))?;
+            Some((*family, taken.saturating_sub(u64::from(shares.is_none()))))
         }
         None => None,
     };
-    let (look, delta, spent_before) =
-        (count(row, "look")?, row.try_get("delta")?, row.try_get("spent_before")?);
-    let place = LedgerPlace::new(look, delta, shares, spent_before, family);
+    let before = LedgerSummary { looks: row.look.saturating_sub(1), spent: row.spent_before };
+    let place = ledger::entry(before, row.delta, shares, family);
     let statement = statement(&place);
     Ok(LedgerPlace { statement, ..place })
 }

@@ -1,0 +1,32 @@
+//! The store's records: what callers pass in and get back. `revision` grows with every change of a record,
+//! so it can serve as an ETag.
+
+mod datasets;
+mod jobs;
+mod keys;
+mod leases;
+mod ledger;
+mod policies;
+mod requests;
+
+use serde::{Deserialize, Serialize};
+
+pub use datasets::{Dataset, DatasetContent, NewDataset};
+pub use jobs::{
+    Job, JobEvent, JobFailure, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
+};
+pub use keys::{ApiKey, KeyHash, NewKey};
+pub use leases::{Claim, Finish, LeaseTerms, Success};
+pub use ledger::{LedgerEntry, LedgerSummary};
+pub use policies::{NewPolicy, Policy};
+pub use requests::{Begun, IdempotentRequest, StoredAnswer};
+
+/// A stored file and its length. A blob is written before the row that names it; a blob that no row names
+/// is swept.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlobRef {
+    /// Its key in the blob store.
+    pub key: String,
+    /// Its length.
+    pub bytes: u64,
+}

@@ -1,0 +1,69 @@
+//! Policies.
+
+use std::collections::BTreeSet;
+
+use super::BlobRef;
+use crate::store::ids::{DatasetId, JobId, PolicyId, Timestamp, Workspace};
+use guarantor_engine::policy::PolicyKind;
+use guarantor_engine::spec::PolicyShape;
+
+/// A policy to be stored.
+#[derive(Debug, Clone)]
+pub struct NewPolicy {
+    /// Its id.
+    pub id: PolicyId,
+    /// Its workspace.
+    pub workspace: Workspace,
+    /// Its kind.
+    pub kind: PolicyKind,
+    /// K.
+    pub n_actions: usize,
+    /// The number of features.
+    pub dim: usize,
+    /// The digest of its parameters.
+    pub digest: String,
+    /// The job that learned it.
+    pub source_job_id: Option<JobId>,
+    /// Its parameters: `PolicyParams` as JSON.
+    pub params: BlobRef,
+}
+
+/// A stored policy.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct Policy {
+    /// Its id.
+    pub id: PolicyId,
+    /// Its workspace.
+    pub workspace: Workspace,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// Grows with every change.
+    pub revision: u64,
+    /// Its kind.
+    #[sqlx(json)]
+    pub kind: PolicyKind,
+    /// K.
+    #[sqlx(try_from = "i64")]
+    pub n_actions: usize,
+    /// The number of features.
+    #[sqlx(try_from = "i64")]
+    pub dim: usize,
+    /// The digest of its parameters.
+    pub digest: String,
+    /// The job that learned it.
+    pub source_job_id: Option<JobId>,
+    /// The datasets whose rows the policy depends on, as far as the store knows: the one of the job that
+    /// learned it, and those behind every policy that this job read.
+    #[sqlx(json)]
+    pub origins: BTreeSet<DatasetId>,
+    /// Its parameters: `PolicyParams` as JSON.
+    #[sqlx(json)]
+    pub params: BlobRef,
+}
+
+impl Policy {
+    /// The shape that specs are resolved against.
+    pub fn shape(&self) -> PolicyShape {
+        PolicyShape { kind: self.kind, n_actions: self.n_actions, dim: self.dim }
+    }
+}
