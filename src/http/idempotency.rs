@@ -19,8 +19,8 @@ use uuid::Uuid;
 use super::App;
 use super::codes::Code;
 use super::extract::header_text;
+use super::layers::panics;
 use super::problem::Problem;
-use super::request::panic_message;
 use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace};
 use guarantor_engine::certificate::hex;
 
@@ -124,7 +124,7 @@ impl Creation {
         let task = async move {
             let done = match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => done,
-                Err(panic) => Err(Problem::internal(panic_message(&*panic))),
+                Err(panic) => Err(Problem::internal(panics::message(&*panic))),
             };
             let ours = !matches!(&done, Err(problem) if problem.code == Code::IdempotencyMismatch);
             if let Some(key) = self.key.filter(|_| ours) {

@@ -1,5 +1,5 @@
-//! Errors as `application/problem+json` (RFC 9457). Handlers return a `Problem`; the outermost
-//! layer (`request.rs`) adds what only it knows and writes the body.
+//! Errors as `application/problem+json` (RFC 9457). Handlers and layers return a `Problem`; the layer
+//! `layers/problems.rs` adds the path of the request and writes the body.
 
 use std::time::Duration;
 

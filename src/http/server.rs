@@ -8,15 +8,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
-use axum::middleware;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::codes::Code;
 use super::connections::Connections;
+use super::envelope::{Access, enclose};
 use super::problem::Problem;
-use super::request::{Door, envelope};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
 use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
@@ -154,13 +153,10 @@ async fn sweep(app: App) {
 
 fn router(app: App) -> Router {
     let (open, guarded, api) = openapi::assemble(app.config.metrics_need_key);
-    let enclose = |routes: Router<App>, guarded: bool| {
-        let door = Door { app: app.clone(), guarded };
-        let routes = routes.method_not_allowed_fallback(method_not_allowed);
-        routes.layer(middleware::from_fn_with_state(door, envelope))
-    };
     let open = open.merge(openapi::pages(api)).fallback(no_such_route);
-    enclose(open, false).merge(enclose(guarded, true)).with_state(app.clone())
+    let open = enclose(open.method_not_allowed_fallback(method_not_allowed), &app, Access::Open);
+    let guarded = enclose(guarded.method_not_allowed_fallback(method_not_allowed), &app, Access::Guarded);
+    open.merge(guarded).with_state(app)
 }
 
 async fn no_such_route(request: Request) -> Problem {

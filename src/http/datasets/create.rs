@@ -16,8 +16,8 @@ use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
+use crate::http::layers::uploads::UploadPermit;
 use crate::http::problem::{Fault, Problem};
-use crate::http::request::UploadPermit;
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
 use guarantor_ingest::{Encoding, Format, IngestError};
 
