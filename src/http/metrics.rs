@@ -1,4 +1,4 @@
-//! `/metrics`: what operators watch, in Prometheus' words. The names are listed in docs/operations.md.
+//! `/metrics` in the format of Prometheus. docs/operations.md lists the names.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -16,7 +16,7 @@ use guarantor_engine::certificate::Decision;
 
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0];
 
-/// Installs the recorder. A process has one: later calls share the first.
+/// Installs the recorder. A process has one; later calls return the first.
 pub fn install() -> PrometheusHandle {
     static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
     let build = || {
@@ -35,8 +35,8 @@ pub fn install() -> PrometheusHandle {
     HANDLE.get_or_init(build).clone()
 }
 
-/// The counters of one method, route and status, found once and kept: finding them takes longer than
-/// many an answer.
+/// The counters of one method, route and status. Looking them up costs more than many a response, so
+/// they are looked up once.
 struct Counted {
     method: &'static str,
     status: u16,
@@ -61,6 +61,7 @@ impl Counted {
     }
 }
 
+/// Counts a request.
 pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     static COUNTED: RwLock<Option<HashMap<String, Vec<Counted>>>> = RwLock::new(None);
     let method = method_label(method);
@@ -77,7 +78,7 @@ pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     counted.get_or_insert_default().entry(route.to_owned()).or_default().push(new);
 }
 
-/// Clients may make methods up; what they make up must not fill the memory.
+/// Clients can invent methods, and invented ones must not fill the memory with counters.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -91,13 +92,14 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
+/// Counts an upload.
 pub fn upload(bytes: u64, rows: u64) {
     counter!("guarantor_uploads_total").increment(1);
     counter!("guarantor_uploaded_bytes_total").increment(bytes);
     counter!("guarantor_uploaded_rows_total").increment(rows);
 }
 
-/// Wait, compute time, how it ended and what was decided.
+/// Counts a job that ended: its wait, its compute time, how it ended and what was decided.
 pub fn job_ended(job: &Job) {
     counter!("guarantor_jobs_total", "status" => job.status.name()).increment(1);
     if let (Some(started), Some(waited)) = (job.started_at, job.wait_seconds()) {
@@ -119,10 +121,10 @@ pub fn job_ended(job: &Job) {
     }
 }
 
-/// Metrics in Prometheus' text format.
+/// Get metrics in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "Operations",
     responses((status = 200, description = "Metrics", body = String, content_type = "text/plain"),
-              (status = 503, description = "`unavailable`: the store is away")))]
+              (status = 503, description = "`unavailable`: the store is unreachable")))]
 pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let depth = app.store.repository().queue_depth().await?;
     gauge!("guarantor_queue_depth").set(depth.queued as f64);

@@ -14,7 +14,7 @@ use super::certify::{
 };
 use super::claims::{Quantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
-use super::error::{EngineError, Result, SpecError};
+use super::error::{EngineError, Result, SpecCode, SpecError};
 use super::learn::bound_learner::{Gaussian, Learned, Problem, minimise};
 use super::log::{Guarded, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
@@ -94,7 +94,7 @@ fn settle(spec: &JobSpec, evidence: &mut Evidence, certificate: &Certificate) ->
 }
 
 fn optimizer_of(spec: &JobSpec) -> Result<&Optimizer> {
-    let missing = || SpecError::new("invalid_value", "optimizer", "is missing").into();
+    let missing = || SpecError::new(SpecCode::InvalidValue, "optimizer", "is missing").into();
     spec.optimizer.as_ref().ok_or_else(missing)
 }
 

@@ -1,16 +1,10 @@
 //! What a job is asked to do: the request as sent, its defaults, and the check against a log's
 //! capabilities that turns it into a `JobSpec`. Only a `JobSpec` runs.
-//!
-//! Codes of refusals, stable: `invalid_value`, `bound_needs_full_propensities`,
-//! `bound_needs_single_interactions`, `bound_cannot_learn_here`, `learning_needs_features`,
-//! `prior_needs_logging_policy`, `policy_required`, `unknown_policy`, `policy_shape_mismatch`,
-//! `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`,
-//! `family_delta_conflict`.
 
 use serde::{Deserialize, Serialize};
 
 use super::bound::{self, Needs};
-use super::error::SpecError;
+use super::error::{SpecCode, SpecError};
 use super::log::LogShape;
 use super::policy::PolicyKind;
 
@@ -252,7 +246,7 @@ pub const MIN_SPLIT: u64 = 20;
 type Checked<T> = Result<T, SpecError>;
 
 fn invalid<T>(field: &str, message: impl Into<String>) -> Checked<T> {
-    Err(SpecError::new("invalid_value", field, message))
+    Err(SpecError::new(SpecCode::InvalidValue, field, message))
 }
 
 fn within(field: &str, value: f64, ok: bool, range: &str) -> Checked<f64> {
@@ -300,7 +294,7 @@ impl SpecRequest {
         match (self.delta, self.family) {
             (Some(_), Some(_)) => {
                 let message = "goes without `family`, whose looks get delta/looks each; send one of the two";
-                Err(SpecError::new("family_delta_conflict", "delta", message))
+                Err(SpecError::new(SpecCode::FamilyDeltaConflict, "delta", message))
             }
             (None, Some(Family { delta, looks })) => {
                 within("family.looks", looks as f64, (1..=10_000).contains(&looks), "[1, 10000]")?;
@@ -324,12 +318,12 @@ impl SpecRequest {
         within("xi", xi, (-1.0..=0.0).contains(&xi), "[-1, 0]")?;
         if !matches!(bound, BoundKind::Cbb | BoundKind::Betting) {
             let message = format!("the bound {} has no control variate; leave xi out", bound.name());
-            return Err(SpecError::new("not_for_this_kind", "xi", message));
+            return Err(SpecError::new(SpecCode::NotForThisKind, "xi", message));
         }
         if xi < 0.0 && !context.shape.capabilities.full_propensities {
             let message = "a control variate below 0 needs π0(·|x) for all actions; use xi = 0 with \
                            betting, or log `propensities`";
-            return Err(SpecError::new("bound_needs_full_propensities", "xi", message));
+            return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "xi", message));
         }
         Ok(Some(xi + 0.0))
     }
@@ -352,16 +346,16 @@ impl SpecRequest {
         if !context.shape.capabilities.features {
             let message = "learning needs features `x`; without them, log candidates' propensities and \
                            send kind `evaluate`";
-            return Err(SpecError::new("learning_needs_features", "kind", message));
+            return Err(SpecError::new(SpecCode::LearningNeedsFeatures, "kind", message));
         }
         if self.candidates.is_some() || self.independent_of_log.is_some() {
             let field = if self.candidates.is_some() { "candidates" } else { "independent_of_log" };
-            return Err(SpecError::new("not_for_this_kind", field, "goes with kind `evaluate`"));
+            return Err(SpecError::new(SpecCode::NotForThisKind, field, "goes with kind `evaluate`"));
         }
         spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
         if spec.bound == BoundKind::Auto && spec.policy_class == Some(PolicyClass::MixedLogit) {
             let message = "`auto` learns LIG policies; name a bound to learn a mixed logit";
-            return Err(SpecError::new("not_for_this_kind", "policy_class", message));
+            return Err(SpecError::new(SpecCode::NotForThisKind, "policy_class", message));
         }
         spec.prior = Some(self.resolve_prior(spec.bound, context)?);
         spec.optimizer = Some(self.resolve_optimizer()?);
@@ -382,7 +376,7 @@ impl SpecRequest {
         within("prior.scale", scale, (1e-6..=1e6).contains(&scale), "[1e-6, 1e6]")?;
         match (kind, &sent.policy_id) {
             (PriorKind::Policy, None) => {
-                return Err(SpecError::new("policy_required", "prior.policy_id", "kind `policy` needs it"));
+                return Err(SpecError::new(SpecCode::PolicyRequired, "prior.policy_id", "kind `policy` needs it"));
             }
             (PriorKind::Policy, Some(id)) => check_policy("prior.policy_id", id, true, context)?,
             (_, Some(_)) => return invalid("prior.policy_id", "goes with the kind `policy` only"),
@@ -391,11 +385,11 @@ impl SpecRequest {
         if kind == PriorKind::LoggingPolicy && !parametric {
             let message = "the dataset has no softmax or LIG logging policy with features; use `split`, or \
                            attach one with `logging_policy_id` when uploading";
-            return Err(SpecError::new("prior_needs_logging_policy", "prior.kind", message));
+            return Err(SpecError::new(SpecCode::PriorNeedsLoggingPolicy, "prior.kind", message));
         }
         if bound == BoundKind::Auto && sent.kind.is_some_and(|kind| kind != PriorKind::Split) {
             let message = "`auto` is the split; name a bound to learn from another prior";
-            return Err(SpecError::new("not_for_this_kind", "prior.kind", message));
+            return Err(SpecError::new(SpecCode::NotForThisKind, "prior.kind", message));
         }
         let fraction = match (kind, sent.fraction) {
             (PriorKind::Split, f) => {
@@ -407,7 +401,7 @@ impl SpecRequest {
         };
         if kind == PriorKind::Split && context.shape.contexts < 2 {
             let message = "a split needs at least two contexts; use another prior";
-            return Err(SpecError::new("bound_cannot_learn_here", "prior.kind", message));
+            return Err(SpecError::new(SpecCode::BoundCannotLearnHere, "prior.kind", message));
         }
         Ok(Prior { kind, policy_id: sent.policy_id, fraction, scale })
     }
@@ -442,14 +436,14 @@ impl SpecRequest {
             ("optimizer", self.optimizer.is_some()),
         ] {
             if sent {
-                return Err(SpecError::new("not_for_this_kind", field, "goes with kind `learn`"));
+                return Err(SpecError::new(SpecCode::NotForThisKind, field, "goes with kind `learn`"));
             }
         }
         let candidates = self.candidates.clone().unwrap_or_default();
         if candidates.is_empty() || candidates.len() > 1000 {
             let message = "name between 1 and 1000 candidates: {\"kind\": \"logged\", \"name\"} or \
                            {\"kind\": \"policy\", \"policy_id\"}";
-            return Err(SpecError::new("candidates_required", "candidates", message));
+            return Err(SpecError::new(SpecCode::CandidatesRequired, "candidates", message));
         }
         for (i, candidate) in candidates.iter().enumerate() {
             check_candidate(i, candidate, &spec, context)?;
@@ -460,7 +454,7 @@ impl SpecRequest {
         if self.independent_of_log != Some(true) {
             let message = "must be true: your word that no candidate was learned from these rows, printed \
                            on the certificate; where one was, send kind `learn` or other rows";
-            return Err(SpecError::new("attestation_required", "independent_of_log", message));
+            return Err(SpecError::new(SpecCode::AttestationRequired, "independent_of_log", message));
         }
         spec.candidates = candidates;
         spec.independent_of_log = Some(true);
@@ -483,18 +477,18 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
     let (name, instead) = (bound.name(), needs.instead);
     if needs.full_propensities && !has.full_propensities {
         let message = format!("{name} needs π0(·|x) for all actions; use {instead}");
-        return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
+        return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
     }
     if needs.single_interactions && has.multiple_interactions {
         let message = format!("{name} holds only where every context was logged once; use {instead}");
-        return Err(SpecError::new("bound_needs_single_interactions", "bound", message));
+        return Err(SpecError::new(SpecCode::BoundNeedsSingleInteractions, "bound", message));
     }
     Ok(())
 }
 
 fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) -> Checked<()> {
     let Some(policy) = (context.policy)(id) else {
-        return Err(SpecError::new("unknown_policy", field, format!("there is no policy {id}")));
+        return Err(SpecError::new(SpecCode::UnknownPolicy, field, format!("there is no policy {id}")));
     };
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {
@@ -502,11 +496,11 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
             "the policy has {} actions and {} features, the dataset {k} and {p}",
             policy.n_actions, policy.dim
         );
-        return Err(SpecError::new("policy_shape_mismatch", field, message));
+        return Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
     }
     if needs_mean && policy.kind == PolicyKind::Uniform {
         let message = "the uniform policy is no Gaussian; use the prior `zero`, which plays uniformly";
-        return Err(SpecError::new("policy_shape_mismatch", field, message));
+        return Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
     }
     Ok(())
 }
@@ -521,12 +515,12 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
             if !capabilities.candidates.contains(name) {
                 let known = capabilities.candidates.join(", ");
                 let message = format!("the dataset has no candidate {name}; it has: {known}");
-                return Err(SpecError::new("unknown_candidate", format!("candidates[{i}].name"), message));
+                return Err(SpecError::new(SpecCode::UnknownCandidate, format!("candidates[{i}].name"), message));
             }
             if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
                 let message = "a logged candidate has only the logged action's probability; this bound needs \
                                all of them: use auto, log_smoothing or betting with xi = 0, or send a policy";
-                return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
+                return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
             }
             Ok(())
         }
