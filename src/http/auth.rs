@@ -2,12 +2,12 @@
 //! key. As long as no key was ever created, everything is in the default workspace.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
+use parking_lot::Mutex;
 
 use super::App;
 use super::codes::Code;
@@ -36,7 +36,7 @@ impl Auth {
             return Ok(true);
         }
         let stale = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.asked.lock();
             let stale = asked.elapsed() > RECHECK;
             if stale {
                 *asked = Instant::now();

@@ -269,7 +269,7 @@ fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureV
     let name = "signature".to_owned();
     match state {
         SignatureState::Valid { key_id } => {
-            let detail = format!("the whole document is signed with key {key_id}");
+            let detail = format!("the whole document is signed by the key {key_id}");
             (SignatureView::Valid, Some(Check { name, ok: true, detail }))
         }
         SignatureState::Unsigned if stored.is_none() => (SignatureView::Unsigned, None),

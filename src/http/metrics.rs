@@ -1,13 +1,13 @@
 //! `/metrics` in the format of Prometheus. docs/operations.md lists the names.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
 use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::RwLock;
 
 use super::App;
 use super::problem::Problem;
@@ -66,7 +66,7 @@ pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     static COUNTED: RwLock<Option<HashMap<String, Vec<Counted>>>> = RwLock::new(None);
     let method = method_label(method);
     {
-        let counted = COUNTED.read().unwrap_or_else(PoisonError::into_inner);
+        let counted = COUNTED.read();
         let of_route = counted.as_ref().and_then(|routes| routes.get(route)).map_or(&[][..], Vec::as_slice);
         if let Some(found) = of_route.iter().find(|c| c.method == method && c.status == status) {
             return found.count(seconds);
@@ -74,7 +74,7 @@ pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     }
     let new = Counted::new(method, route, status);
     new.count(seconds);
-    let mut counted = COUNTED.write().unwrap_or_else(PoisonError::into_inner);
+    let mut counted = COUNTED.write();
     counted.get_or_insert_default().entry(route.to_owned()).or_default().push(new);
 }
 

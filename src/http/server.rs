@@ -97,6 +97,11 @@ impl Server {
         Ok(Server { app, listener, tls, workers, drain, _lock: lock })
     }
 
+    #[cfg(test)]
+    pub(super) fn app(&self) -> &App {
+        &self.app
+    }
+
     /// The base URL.
     pub fn url(&self) -> std::io::Result<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };

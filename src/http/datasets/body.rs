@@ -1,10 +1,11 @@
 //! The body of an upload on its way to ingest: counted against the limit, and hashed if the request has an
 //! idempotency key.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use futures_util::{Stream, StreamExt};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::store::BodyError;
@@ -42,7 +43,7 @@ impl Passed {
     }
 
     fn add(&self, bytes: &[u8]) -> u64 {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(hash) = &mut state.0 {
             hash.update(bytes);
         }
@@ -52,12 +53,12 @@ impl Passed {
 
     /// The number of bytes.
     pub fn bytes(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.state.lock().1
     }
 
     /// The digest, or `None` if the body is not hashed.
     pub fn digest(&self) -> Option<String> {
-        let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
+        let hash = self.state.lock().0.clone();
         hash.map(|hash| hex::encode(hash.finalize()))
     }
 }

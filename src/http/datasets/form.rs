@@ -2,12 +2,13 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use futures_util::{Stream, StreamExt, stream};
+use parking_lot::Mutex;
 
 use super::body::Chunks;
 use crate::store::BodyError;
@@ -118,7 +119,7 @@ impl Stream for Rest {
     type Item = Result<Bytes, BodyError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut body = self.0.lock();
         body.as_mut().poll_next(context)
     }
 }

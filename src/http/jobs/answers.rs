@@ -3,9 +3,9 @@
 //! only the serialization.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
+use parking_lot::Mutex;
 
 use super::view::JobView;
 use crate::http::problem::Problem;
@@ -22,14 +22,10 @@ pub struct Answers {
 }
 
 impl Answers {
-    fn written(&self) -> MutexGuard<'_, HashMap<JobId, (u64, Bytes)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The JSON of a job. Every change of a job increases its revision, so equal revisions have equal
     /// JSON.
     pub fn of(&self, job: &Job) -> Result<Bytes, Problem> {
-        if let Some((revision, bytes)) = self.written().get(&job.id)
+        if let Some((revision, bytes)) = self.written.lock().get(&job.id)
             && *revision == job.revision
         {
             return Ok(bytes.clone());
@@ -37,7 +33,7 @@ impl Answers {
         let bytes = serde_json::to_vec(&JobView::from(job.clone())).map_err(Problem::internal)?;
         let bytes = Bytes::from(bytes);
         if bytes.len() <= LARGEST {
-            let mut written = self.written();
+            let mut written = self.written.lock();
             if written.len() >= MOST {
                 written.clear();
             }

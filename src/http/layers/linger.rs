@@ -7,7 +7,7 @@
 //! limits.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 use tower::{Layer, Service};
 
@@ -125,7 +126,7 @@ impl Lingering {
     }
 
     fn has_stalled(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).stalled
+        self.held.lock().stalled
     }
 
     /// Reads and discards what is left, within the limits.
@@ -182,14 +183,14 @@ impl HttpBody for Handed {
     type Error = axum::Error;
 
     fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Frame> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).poll(context)
+        self.0.lock().poll(context)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).body.is_end_stream()
+        self.0.lock().body.is_end_stream()
     }
 
     fn size_hint(&self) -> http_body::SizeHint {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).body.size_hint()
+        self.0.lock().body.size_hint()
     }
 }
