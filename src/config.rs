@@ -134,10 +134,7 @@ impl Config {
             return reject(format!("{name} is 0; it must be at least 1"));
         }
         if self.max_actions < 2 {
-            return reject(format!(
-                "max_actions is {}; it must be at least 2",
-                self.max_actions
-            ));
+            return reject(format!("max_actions is {}; it must be at least 2", self.max_actions));
         }
         if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
             let missing = if self.tls_key.as_os_str().is_empty() { "tls_key" } else { "tls_cert" };
@@ -158,10 +155,7 @@ impl Config {
             ));
         }
         if self.max_wait_seconds > 60 {
-            return reject(format!(
-                "max_wait_seconds is {}; it must be at most 60",
-                self.max_wait_seconds
-            ));
+            return reject(format!("max_wait_seconds is {}; it must be at most 60", self.max_wait_seconds));
         }
         if self.request_seconds <= self.max_wait_seconds {
             return reject(format!(

@@ -106,12 +106,11 @@ enum SignatureView {
 /// a document that differs is not recomputed.
 #[utoipa::path(post, path = "/v1/certificates/verify", tag = "Certificates", operation_id = "verify_certificate",
     request_body(content = Document),
-    responses((status = 200, description = "The checks; `valid` is true only if all of them passed", body = VerificationView),
+    responses((status = 200, description = "The checks; `valid` is true only if all of them passed. The numbers of a certificate of an older method are not recomputed: its check `recomputation` fails with the code `method_not_supported`, and `detail` names a release that can", body = VerificationView),
               (status = 409, description = "`job_unfinished`: the job has not issued a certificate yet",
                headers(("retry-after" = u32, description = "Seconds"))),
               (status = 429, description = "`too_many_verifications`: too many concurrent verifications",
                headers(("retry-after" = u32, description = "Seconds"))),
-              (status = 422, description = "`unknown_field`, `invalid_value`, `unknown_job`; `method_not_supported`: the certificate was issued by an older method, and `detail` names the release that can recompute it"),
               (status = 424, description = "`job_failed` or `job_cancelled`: the job issued no certificate")))]
 async fn verify(
     State(app): State<App>,
@@ -154,9 +153,9 @@ fn differing(sent: &Certificate, stored: &Certificate) -> Result<Option<Verifica
     checks.extend(fields.into_iter().map(|name| Check {
         name,
         ok: false,
-        detail: "differs from what the job issued".into(),
+        detail: "is not what the job issued".into(),
     }));
-    let detail = "only the certificate that the job issued is recomputed".into();
+    let detail = "only what the job issued is computed again".into();
     checks.push(Check { name: "recomputation".into(), ok: false, detail });
     Ok(Some(Verification { valid: false, checks }))
 }
@@ -201,7 +200,10 @@ struct Parts {
 
 fn read(document: Value) -> Result<Parts, Problem> {
     let Value::Object(mut document) = document else {
-        return Err(Problem::new(Code::InvalidValue, "The body must be a certificate, which is a JSON object."));
+        return Err(Problem::new(
+            Code::InvalidValue,
+            "The body must be a certificate, which is a JSON object.",
+        ));
     };
     let Some(issued) = document.remove("issued") else {
         let message = "is missing; send the whole document that /v1/jobs/{id}/certificate returned";
@@ -236,8 +238,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value, prefix: &str) -> Result<T
 }
 
 async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Problem> {
-    let unknown =
-        || Problem::field(Code::UnknownJob, "issued.job_id", format!("no job has the id {id:?}"));
+    let unknown = || Problem::field(Code::UnknownJob, "issued.job_id", format!("no job has the id {id:?}"));
     let id: JobId = id.parse().map_err(|_| unknown())?;
     match app.store.repository().job(workspace, id).await {
         Err(StoreError::NotFound(..)) => Err(unknown()),
@@ -264,7 +265,7 @@ fn check(ok: bool, name: &str, what: &str, yes: &str, no: &str) -> Check {
     Check { name: name.into(), ok, detail: format!("{what} {}", if ok { yes } else { no }) }
 }
 
-/// A document without a signature is valid only if the stored one has none.
+/// A document without a signature is sound only where the job's own has none.
 fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureView, Option<Check>) {
     let name = "signature".to_owned();
     match state {
@@ -274,7 +275,7 @@ fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureV
         }
         SignatureState::Unsigned if stored.is_none() => (SignatureView::Unsigned, None),
         SignatureState::Unsigned => {
-            let detail = "the signature of the document is missing".into();
+            let detail = "the document has lost its signature".into();
             (SignatureView::Invalid, Some(Check { name, ok: false, detail }))
         }
         SignatureState::Invalid(detail) => (SignatureView::Invalid, Some(Check { name, ok: false, detail })),
@@ -282,6 +283,6 @@ fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureV
 }
 
 fn gone(name: &str, why: &str) -> Verification {
-    let detail = format!("{why}, so nothing can be recomputed");
+    let detail = format!("{why}, so nothing can be computed again");
     Verification { valid: false, checks: vec![Check { name: name.into(), ok: false, detail }] }
 }

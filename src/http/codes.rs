@@ -82,7 +82,6 @@ codes! {
     FamilyDeltaConflict 422 "family_delta_conflict" "`delta` and `family` are mutually exclusive";
     FamilyExhausted 422 "family_exhausted" "All looks of the family are taken";
     IdempotencyMismatch 422 "idempotency_mismatch" "The key was used with another request";
-    MethodNotSupported 422 "method_not_supported" "The certificate was issued by an older method";
     JobFailed 424 "job_failed" "The job failed";
     JobCancelled 424 "job_cancelled" "The job was canceled";
     TooManyUploads 429 "too_many_uploads" "Too many concurrent uploads";

@@ -27,7 +27,8 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Contexts to decide in.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Contexts {
+#[schema(as = Contexts)]
+pub struct ContextsRequest {
     /// A list of p numbers per context.
     contexts: Vec<Vec<f64>>,
 }
@@ -68,7 +69,7 @@ pub struct Actions {
 /// Get the propensities of all actions in each context.
 #[utoipa::path(post, path = "/v1/policies/{id}/propensities", tag = "Policies", operation_id = "propensities",
     params(("id" = String, Path, format = "uuid")),
-    request_body(content = Contexts, example = json!({"contexts": [[0.2, 1.0], [0.7, 0.1]]})),
+    request_body(content = ContextsRequest, example = json!({"contexts": [[0.2, 1.0], [0.7, 0.1]]})),
     responses((status = 200, description = "K propensities per context", body = Propensities),
               (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152")))]
 async fn propensities(
@@ -76,7 +77,7 @@ async fn propensities(
     Caller(workspace): Caller,
     Id(id): Id<PolicyId>,
     Params(_): Params<Nothing>,
-    body: JsonBody<Contexts>,
+    body: JsonBody<ContextsRequest>,
 ) -> Result<Json<Propensities>, Problem> {
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
     let pi = app.compute(move || params.propensities(x.view())).await?.map_err(unfit)?;
@@ -116,7 +117,8 @@ async fn prepare(
     let (n, k) = (contexts.len(), policy.n_actions);
     if n.saturating_mul(k) > MOST_PAIRS {
         let most = MOST_PAIRS / k.max(1);
-        let message = format!("{n} contexts; the maximum for a policy with {k} actions is {most} per request");
+        let message =
+            format!("{n} contexts; the maximum for a policy with {k} actions is {most} per request");
         return Err(Problem::field(Code::TooLarge, "contexts", message));
     }
     for (i, x) in contexts.iter().enumerate() {

@@ -93,7 +93,8 @@ mod tests {
     #[tokio::test]
     async fn a_panic_becomes_a_problem_that_reveals_nothing() {
         for access in [Access::Open, Access::Guarded] {
-            let response = send(Router::new().route("/panics", get(panics)), access, request("/panics")).await;
+            let response =
+                send(Router::new().route("/panics", get(panics)), access, request("/panics")).await;
             assert_eq!(response.status(), 500);
             assert_eq!(response.headers()["content-type"], "application/problem+json");
             assert_eq!(response.headers()["x-request-id"], "mine");

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::App;
 use super::codes::Code;
-use super::problem::{Fault, Problem};
+use super::problem::{FieldError, Problem};
 
 /// A JSON body, and its bytes, which idempotency fingerprints.
 pub struct JsonBody<T> {
@@ -60,7 +60,10 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
 
 /// A body of more than `limit` bytes.
 pub fn too_large(limit: u64) -> Problem {
-    Problem::new(Code::BodyTooLarge, format!("The body is larger than {limit} bytes, the limit of this server."))
+    Problem::new(
+        Code::BodyTooLarge,
+        format!("The body is larger than {limit} bytes, the limit of this server."),
+    )
 }
 
 /// Reads JSON.
@@ -97,7 +100,7 @@ pub fn field_problem(code: Code, path: &str, message: &str) -> Problem {
     };
     let code = if unknown.is_some() && code == Code::InvalidValue { Code::UnknownField } else { code };
     if field.is_empty() {
-        let fault = Fault { row: None, field: None, message: message.into() };
+        let fault = FieldError { row: None, field: None, message: message.into() };
         return Problem::new(code, sentence(message)).with_fault(fault);
     }
     Problem::field(code, field, message)

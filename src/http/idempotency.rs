@@ -117,8 +117,7 @@ impl Creation {
             Begun::Replay(answer) => Ok(Start::Replay(answer)),
             Begun::Mismatch => Err(mismatch()),
             Begun::InProgress => {
-                let detail =
-                    "The first request with this Idempotency-Key is still in progress; try again.";
+                let detail = "The first request with this Idempotency-Key is still in progress; try again.";
                 Err(Problem::new(Code::IdempotencyInProgress, detail).retry_after(Duration::from_secs(1)))
             }
         }

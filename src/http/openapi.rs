@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::codes::Code;
-use super::problem::{Fault, ProblemBody};
+use super::problem::{FieldError, ProblemBody};
 use super::{App, certificates, datasets, decisions, health, jobs, metrics, policies};
 
 #[derive(utoipa::OpenApi)]
@@ -23,7 +23,7 @@ use super::{App, certificates, datasets, decisions, health, jobs, metrics, polic
     info(title = "Guarantor", description = "Certifies policy improvements before they are rolled out. \
         Upload the log of the deployed policy, submit a job, and ask the gate.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    components(schemas(ProblemBody, Fault, Code)),
+    components(schemas(ProblemBody, FieldError, Code)),
     tags((name = "Datasets", description = "Logs of the deployed policy"),
          (name = "Policies", description = "Uploaded and learned policies, and their decisions"),
          (name = "Jobs", description = "Learn or evaluate policies, and decide about deployment"),
@@ -139,7 +139,9 @@ fn complete_response(status: &str, response: &mut Response) {
         response.content.insert("application/problem+json".into(), content.into());
     }
     let id = schema::ObjectBuilder::new().schema_type(Type::String).build();
-    let header =
-        HeaderBuilder::new().schema(Some(id)).description(Some("Identifies this request in the logs")).build();
+    let header = HeaderBuilder::new()
+        .schema(Some(id))
+        .description(Some("Identifies this request in the logs"))
+        .build();
     response.headers.insert("x-request-id".into(), header.into());
 }

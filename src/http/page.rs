@@ -12,7 +12,8 @@ const MAX_LIMIT: u32 = 100;
 
 /// One page of a list.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct List<T> {
+#[schema(as = List)]
+pub struct ListView<T> {
     pub data: Vec<T>,
     /// Whether there is another page.
     pub has_more: bool,
@@ -21,9 +22,9 @@ pub struct List<T> {
     pub next: Option<String>,
 }
 
-impl<R, T: From<R>> From<Page<R>> for List<T> {
-    fn from(page: Page<R>) -> List<T> {
-        List {
+impl<R, T: From<R>> From<Page<R>> for ListView<T> {
+    fn from(page: Page<R>) -> ListView<T> {
+        ListView {
             has_more: page.next.is_some(),
             next: page.next,
             data: page.data.into_iter().map(T::from).collect(),
@@ -32,8 +33,8 @@ impl<R, T: From<R>> From<Page<R>> for List<T> {
 }
 
 /// A page of the store as the response to a list request.
-pub fn listed<R, T: From<R>>(page: Page<R>) -> Json<List<T>> {
-    Json(List::from(page))
+pub fn listed<R, T: From<R>>(page: Page<R>) -> Json<ListView<T>> {
+    Json(ListView::from(page))
 }
 
 /// The query parameters of a list without filters.

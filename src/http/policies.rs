@@ -14,7 +14,7 @@ use super::codes::Code;
 use super::etag::{json, tagged};
 use super::extract::{Id, JsonBody, Nothing, Params};
 use super::idempotency::{Created, Creation, Start, replay};
-use super::page::{List, ListParams, listed};
+use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
 use crate::store::{JobId, Policy, PolicyId, Resource, StoreError, Timestamp, Workspace};
 use guarantor_engine::policy::{PolicyKind, PolicyParams};
@@ -139,21 +139,22 @@ async fn store_policy(
 pub fn check_size(app: &App, n_actions: usize, dim: usize) -> Result<(), Problem> {
     let sizes = [("actions", n_actions, app.config.max_actions), ("features", dim, app.config.max_features)];
     match sizes.into_iter().find(|(_, size, limit)| size > limit) {
-        Some((what, size, limit)) => {
-            Err(Problem::new(Code::TooLarge, format!("{size} {what}; the maximum of this server is {limit}.")))
-        }
+        Some((what, size, limit)) => Err(Problem::new(
+            Code::TooLarge,
+            format!("{size} {what}; the maximum of this server is {limit}."),
+        )),
         None => Ok(()),
     }
 }
 
 /// List policies, newest first.
 #[utoipa::path(get, path = "/v1/policies", tag = "Policies", operation_id = "list_policies", params(ListParams),
-    responses((status = 200, description = "A page of policies", body = List<PolicyView>)))]
+    responses((status = 200, description = "A page of policies", body = ListView<PolicyView>)))]
 async fn list(
     State(app): State<App>,
     Caller(workspace): Caller,
     Params(params): Params<ListParams>,
-) -> Result<Json<List<PolicyView>>, Problem> {
+) -> Result<Json<ListView<PolicyView>>, Problem> {
     Ok(listed(app.store.repository().policies(&workspace, &params.page()?).await?))
 }
 

@@ -17,7 +17,8 @@ use guarantor_engine::error::SpecError;
 
 /// One error in a request.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct Fault {
+#[schema(as = Fault)]
+pub struct FieldError {
     /// The row, 1-based, as in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
@@ -36,7 +37,7 @@ pub struct Problem {
     /// What happened, and what to do.
     pub detail: String,
     /// The rows or fields that are wrong.
-    pub errors: Vec<Fault>,
+    pub errors: Vec<FieldError>,
     /// Headers of the response, such as `Retry-After`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Members of the body in addition to the standard ones.
@@ -65,7 +66,7 @@ pub struct ProblemBody {
     #[schema(value_type = Code)]
     code: &'static str,
     /// The rows or fields that are wrong; empty if the error is not about rows or fields.
-    errors: Vec<Fault>,
+    errors: Vec<FieldError>,
     #[serde(flatten)]
     #[schema(ignore)]
     more: Map<String, Value>,
@@ -81,20 +82,17 @@ impl Problem {
     pub fn field(code: Code, field: impl Into<String>, message: impl Into<String>) -> Self {
         let (field, message) = (field.into(), message.into());
         let problem = Problem::new(code, format!("{field}: {message}"));
-        problem.with_fault(Fault { row: None, field: Some(field), message })
+        problem.with_fault(FieldError { row: None, field: Some(field), message })
     }
 
     /// A failure of the service: logged here in full, shown to the client as a code only.
     pub fn internal(what: impl std::fmt::Display) -> Self {
         tracing::error!(error = %what, "internal error");
-        Problem::new(
-            Code::Internal,
-            "Look for the request id from x-request-id in the server's logs.",
-        )
+        Problem::new(Code::Internal, "Look for the request id from x-request-id in the server's logs.")
     }
 
     /// Adds an error in a row or field.
-    pub fn with_fault(mut self, fault: Fault) -> Self {
+    pub fn with_fault(mut self, fault: FieldError) -> Self {
         self.errors.push(fault);
         self
     }

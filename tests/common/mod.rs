@@ -1,6 +1,6 @@
 //! The real binary on a free port, and a client for it.
 
-#![allow(dead_code)] // no test binary uses all of it
+#![allow(dead_code, unused_imports)] // no test binary uses all of it
 
 mod client;
 

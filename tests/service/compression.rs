@@ -31,7 +31,8 @@ fn gunzip(bytes: &[u8]) -> Vec<u8> {
 fn large_json_is_compressed_and_decodes_to_the_same_bytes() {
     let server = Server::start();
     let (client, directory) = (server.client(), tempfile::tempdir().unwrap());
-    let job = client.submit(json!({"dataset_id": client.dataset(500), "metadata": {"notes": "n".repeat(9000)}}));
+    let job =
+        client.submit(json!({"dataset_id": client.dataset(500), "metadata": {"notes": "n".repeat(9000)}}));
     client.finish(&job);
     let certificate = format!("/v1/jobs/{job}/certificate");
     for path in [format!("/v1/jobs/{job}"), certificate.clone(), "/openapi.json".to_owned()] {

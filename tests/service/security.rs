@@ -131,7 +131,11 @@ fn no_route_shows_another_workspace() {
         "candidates": [{"kind": "policy", "policy_id": owned.policy}]});
     b.post("/v1/jobs", &spec).problem(422, "unknown_policy");
     for path in deletes {
-        assert_eq!(a.delete(&path).status, 204, "{path}: the requests of the other workspace changed nothing");
+        assert_eq!(
+            a.delete(&path).status,
+            204,
+            "{path}: the requests of the other workspace changed nothing"
+        );
     }
 }
 

@@ -34,9 +34,7 @@ fn works(tool: &Path) -> bool {
 #[test]
 fn generated_requests_find_nothing_undocumented() {
     let Some(tool) = install() else {
-        eprintln!(
-            "\n*** SKIPPED: schemathesis cannot be installed from PyPI; the API was NOT fuzzed. ***\n"
-        );
+        eprintln!("\n*** SKIPPED: schemathesis cannot be installed from PyPI; the API was NOT fuzzed. ***\n");
         return;
     };
     let server =
@@ -60,7 +58,11 @@ fn generated_requests_find_nothing_undocumented() {
         .unwrap();
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_ne!(output.status.code(), Some(124), "schemathesis did not finish within {SECONDS} seconds:\n{text}");
+    assert_ne!(
+        output.status.code(),
+        Some(124),
+        "schemathesis did not finish within {SECONDS} seconds:\n{text}"
+    );
     assert!(output.status.success(), "{text}");
     assert_eq!(client.get("/readyz").status, 200);
 }

@@ -376,7 +376,11 @@ impl SpecRequest {
         within("prior.scale", scale, (1e-6..=1e6).contains(&scale), "[1e-6, 1e6]")?;
         match (kind, &sent.policy_id) {
             (PriorKind::Policy, None) => {
-                return Err(SpecError::new(SpecCode::PolicyRequired, "prior.policy_id", "kind `policy` needs it"));
+                return Err(SpecError::new(
+                    SpecCode::PolicyRequired,
+                    "prior.policy_id",
+                    "kind `policy` needs it",
+                ));
             }
             (PriorKind::Policy, Some(id)) => check_policy("prior.policy_id", id, true, context)?,
             (_, Some(_)) => return invalid("prior.policy_id", "goes with the kind `policy` only"),
@@ -515,7 +519,11 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
             if !capabilities.candidates.contains(name) {
                 let known = capabilities.candidates.join(", ");
                 let message = format!("the dataset has no candidate {name}; it has: {known}");
-                return Err(SpecError::new(SpecCode::UnknownCandidate, format!("candidates[{i}].name"), message));
+                return Err(SpecError::new(
+                    SpecCode::UnknownCandidate,
+                    format!("candidates[{i}].name"),
+                    message,
+                ));
             }
             if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
                 let message = "a logged candidate has only the logged action's probability; this bound needs \

@@ -41,8 +41,6 @@ pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
             let names = Encoding::NAMES;
             reject(format!("The content encoding {name:?} is not supported; use {names}, or none."))
         }),
-        _ => {
-            Err(reject("The body has more than one content encoding; use at most one.".into()))
-        }
+        _ => Err(reject("The body has more than one content encoding; use at most one.".into())),
     }
 }

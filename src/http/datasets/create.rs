@@ -9,7 +9,7 @@ use super::DatasetView;
 use super::body::{Chunks, Passed, chunks, drain, limited, metered};
 use super::content::encoding_of;
 use super::digest::{Expected, verified};
-use super::form::{Form, Part};
+use super::form::{Form, FormPart};
 use super::options::{AppendOptions, UploadOptions, limits};
 use crate::http::App;
 use crate::http::auth::Caller;
@@ -17,7 +17,7 @@ use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
 use crate::http::layers::uploads::UploadPermit;
-use crate::http::problem::{Fault, Problem};
+use crate::http::problem::{FieldError, Problem};
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
 use guarantor_ingest::{Encoding, Format, IngestError};
 
@@ -223,7 +223,7 @@ async fn receive_form(app: &App, request: Request, expected: Expected) -> Result
 }
 
 /// A manifest without a content type is read as JSON, because that is how most tools send form fields.
-fn check_manifest(part: &Part) -> Result<(), Problem> {
+fn check_manifest(part: &FormPart) -> Result<(), Problem> {
     let kind = content_type(&part.headers);
     let essence = kind.split(';').next().unwrap_or("").trim();
     if !essence.is_empty() && !essence.eq_ignore_ascii_case("application/json") {
@@ -233,7 +233,10 @@ fn check_manifest(part: &Part) -> Result<(), Problem> {
     }
     match encoding_of(&part.headers)? {
         Encoding::Identity => Ok(()),
-        _ => Err(Problem::new(Code::UnsupportedEncoding, "The part `manifest` must not have a content encoding.")),
+        _ => Err(Problem::new(
+            Code::UnsupportedEncoding,
+            "The part `manifest` must not have a content encoding.",
+        )),
     }
 }
 
@@ -282,7 +285,7 @@ fn log_problem(error: IngestError) -> Problem {
             let detail = format!("{what}; {listed}. Nothing was stored.");
             let mut problem = Problem::new(Code::InvalidRows, detail).member("invalid_rows", rows.total);
             problem.errors = (rows.first.into_iter())
-                .map(|e| Fault {
+                .map(|e| FieldError {
                     row: (e.row > 0).then_some(e.row),
                     field: Some(e.field),
                     message: e.message,

@@ -46,7 +46,9 @@ impl Expected {
             }
         }
         match others.first().filter(|_| expected.is_empty()) {
-            Some(name) => Err(reject(format!("has the unsupported algorithm {name}; use sha-256 or sha-512"))),
+            Some(name) => {
+                Err(reject(format!("has the unsupported algorithm {name}; use sha-256 or sha-512")))
+            }
             None => Ok(expected),
         }
     }

@@ -1,8 +1,8 @@
 //! Uploads as `multipart/form-data`: a part `manifest`, then a part `data`, and no other.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
@@ -24,7 +24,7 @@ pub struct Form {
 }
 
 /// A part that is read as it arrives.
-pub struct Part {
+pub struct FormPart {
     pub headers: HeaderMap,
     field: multer::Field<'static>,
 }
@@ -42,12 +42,14 @@ impl Form {
     }
 
     /// The next part, which must have this name.
-    pub async fn part(&mut self, name: &str) -> Result<Part, BodyError> {
+    pub async fn part(&mut self, name: &str) -> Result<FormPart, BodyError> {
         let field = self.parts.next_field().await.map_err(broken)?;
         self.held.store(0, Ordering::Relaxed);
         let wanted = "it must have the part `manifest`, then the part `data`, and no other";
         match field {
-            Some(field) if field.name() == Some(name) => Ok(Part { headers: field.headers().clone(), field }),
+            Some(field) if field.name() == Some(name) => {
+                Ok(FormPart { headers: field.headers().clone(), field })
+            }
             Some(field) => {
                 let found = field.name().unwrap_or("");
                 Err(BodyError::Form(format!("{wanted}; found `{found}` instead of `{name}`")))
@@ -57,7 +59,7 @@ impl Form {
     }
 
     /// A whole part of at most `limit` bytes.
-    pub async fn whole(&self, mut part: Part, limit: usize) -> Result<Vec<u8>, BodyError> {
+    pub async fn whole(&self, mut part: FormPart, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = part.field.chunk().await.map_err(broken)? {
             self.held.store(0, Ordering::Relaxed);
@@ -70,7 +72,7 @@ impl Form {
     }
 
     /// The last part as it arrives. It ends with the whole form; another part is an error.
-    pub fn last(self, part: Part) -> Chunks {
+    pub fn last(self, part: FormPart) -> Chunks {
         stream::unfold((self, Some(part)), |(mut form, part)| async move {
             if let Some(mut part) = part {
                 match part.field.chunk().await {

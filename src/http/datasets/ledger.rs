@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::extract::{Id, Params};
-use crate::http::page::{List, ListParams};
+use crate::http::page::{ListParams, ListView};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, JobId, LedgerEntry, LedgerSummary, Timestamp};
 use guarantor_engine::certificate::{Decision, LedgerPlace, family_wise_confidence};
@@ -24,7 +24,7 @@ pub struct LedgerView {
     /// The probability, at least, that all of them hold together.
     family_wise_confidence: f64,
     #[serde(flatten)]
-    page: List<LookView>,
+    page: ListView<LookView>,
 }
 
 /// One look: a certificate, or a bound that was shown. It remains when its job is deleted.
@@ -79,5 +79,5 @@ pub async fn ledger(
     let (summary, page) = app.store.repository().ledger(&workspace, id, &params.page()?).await?;
     let LedgerSummary { looks, spent } = summary;
     let family_wise_confidence = family_wise_confidence(spent);
-    Ok(Json(LedgerView { looks, spent, family_wise_confidence, page: List::from(page) }))
+    Ok(Json(LedgerView { looks, spent, family_wise_confidence, page: ListView::from(page) }))
 }

@@ -20,7 +20,7 @@ use super::App;
 use super::auth::Caller;
 use super::etag::{json, tagged};
 use super::extract::{Id, Nothing, Params};
-use super::page::{List, ListParams, listed};
+use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
 use guarantor_engine::log::{Capabilities, Outcome};
@@ -89,12 +89,12 @@ impl From<Dataset> for DatasetView {
 
 /// List datasets, newest first.
 #[utoipa::path(get, path = "/v1/datasets", tag = "Datasets", operation_id = "list_datasets", params(ListParams),
-    responses((status = 200, description = "A page of datasets", body = List<DatasetView>)))]
+    responses((status = 200, description = "A page of datasets", body = ListView<DatasetView>)))]
 async fn list(
     State(app): State<App>,
     Caller(workspace): Caller,
     Params(params): Params<ListParams>,
-) -> Result<Json<List<DatasetView>>, Problem> {
+) -> Result<Json<ListView<DatasetView>>, Problem> {
     Ok(listed(app.store.repository().datasets(&workspace, &params.page()?).await?))
 }
 

@@ -93,7 +93,9 @@ impl UploadOptions {
     /// If the range is empty or not finite.
     pub fn outcome(&self, format: Format) -> Result<Outcome, Problem> {
         format.outcome(self.outcome, self.outcome_min, self.outcome_max).map_err(|(min, max)| {
-            let message = format!("[{min}, {max}] is not a valid range; it must be finite, with the minimum below the maximum");
+            let message = format!(
+                "[{min}, {max}] is not a valid range; it must be finite, with the minimum below the maximum"
+            );
             Problem::field(Code::InvalidValue, "outcome_min", message)
         })
     }
@@ -148,15 +150,17 @@ fn named(content_type: &str, name: Option<FormatName>) -> Result<Format, Problem
         let found = all.into_iter().find(|name| name.content_types()[0] == essence);
         return found.map(FormatName::format).ok_or_else(|| {
             let types: Vec<&str> = all.iter().map(|name| name.content_types()[0]).collect();
-            let what =
-                format!("it must be one of {}, or have format=dsjson or format=obd", types.join(", "));
+            let what = format!("it must be one of {}, or have format=dsjson or format=obd", types.join(", "));
             unsupported(&what, &essence)
         });
     };
     match essence.as_str() {
         "" | "application/octet-stream" | "text/plain" => Ok(name.format()),
         other if name.content_types().contains(&other) => Ok(name.format()),
-        other => Err(unsupported(&format!("for this format it must be {}", name.content_types().join(" or ")), other)),
+        other => Err(unsupported(
+            &format!("for this format it must be {}", name.content_types().join(" or ")),
+            other,
+        )),
     }
 }
 

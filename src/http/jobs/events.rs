@@ -16,7 +16,7 @@ use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Params, header_text};
-use crate::http::page::{List, page_request};
+use crate::http::page::{ListView, page_request};
 use crate::http::problem::Problem;
 use crate::queue::Subscription;
 use crate::store::{JobEvent, JobId, JobStatus, Timestamp, Workspace};
@@ -63,7 +63,7 @@ pub struct EventParams {
     params(("id" = String, Path, format = "uuid"), EventParams,
            ("last-event-id" = Option<u64>, Header, description = "Return only events after this one")),
     responses((status = 200, description = "Events", content(
-        (List<EventView> = "application/json"), (String = "text/event-stream")))))]
+        (ListView<EventView> = "application/json"), (String = "text/event-stream")))))]
 pub async fn events(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -86,7 +86,7 @@ pub async fn events(
     found.truncate(page.limit as usize);
     let next = found.last().filter(|_| has_more).map(|event| event.id.to_string());
     let data = found.into_iter().map(EventView::from).collect();
-    Ok(Json(List { data, has_more, next }).into_response())
+    Ok(Json(ListView { data, has_more, next }).into_response())
 }
 
 /// The id to continue after: the one in the header, with which clients resume, or the one in the query.

@@ -60,7 +60,10 @@ pub async fn gate(
 fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
     let row = job.result.as_ref().map(|result| result.decision);
     if row != Some(certificate.decision) {
-        return Err(Problem::internal(format!("job {} and its certificate have different decisions", job.id)));
+        return Err(Problem::internal(format!(
+            "job {} and its certificate have different decisions",
+            job.id
+        )));
     }
     Ok(Gate {
         ok: certificate.decision == Decision::Deploy,

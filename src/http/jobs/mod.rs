@@ -43,8 +43,10 @@ pub fn require_success(job: &Job) -> Result<(), Problem> {
     match job.status {
         JobStatus::Succeeded => Ok(()),
         JobStatus::Queued | JobStatus::Running => {
-            let detail =
-                format!("The job is {}; try again later, or wait with GET /v1/jobs/{{id}}?wait=.", job.status.name());
+            let detail = format!(
+                "The job is {}; try again later, or wait with GET /v1/jobs/{{id}}?wait=.",
+                job.status.name()
+            );
             Err(Problem::new(Code::JobUnfinished, detail).retry_after(POLL_AGAIN))
         }
         JobStatus::Failed => {

@@ -16,7 +16,7 @@ use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::etag::tagged;
 use crate::http::extract::{Id, Params};
-use crate::http::page::{List, listed, page_request};
+use crate::http::page::{ListView, listed, page_request};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, Job, JobFilter, JobId, JobStatus, Workspace};
 
@@ -40,12 +40,12 @@ pub struct JobListParams {
 
 /// List jobs, newest first.
 #[utoipa::path(get, path = "/v1/jobs", tag = "Jobs", operation_id = "list_jobs", params(JobListParams),
-    responses((status = 200, description = "A page of jobs", body = List<JobView>)))]
+    responses((status = 200, description = "A page of jobs", body = ListView<JobView>)))]
 pub async fn list(
     State(app): State<App>,
     Caller(workspace): Caller,
     Params(params): Params<JobListParams>,
-) -> Result<Json<List<JobView>>, Problem> {
+) -> Result<Json<ListView<JobView>>, Problem> {
     let filter = JobFilter { status: params.status, dataset_id: params.dataset_id };
     let page = page_request(params.limit, params.after)?;
     Ok(listed(app.store.repository().jobs(&workspace, &filter, &page).await?))

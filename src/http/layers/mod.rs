@@ -45,31 +45,31 @@ impl Route {
 }
 
 /// What a layer does with a response.
-pub trait Finish {
+pub trait OnResponse {
     /// Turns the inner response into the layer's.
-    fn finish(self, response: Response) -> Response;
+    fn on_response(self, response: Response) -> Response;
 }
 
 pin_project! {
     /// The future of a layer that has work left once the response is there.
-    pub struct Finishing<F, W> {
+    pub struct Responding<F, W> {
         #[pin]
         inner: F,
         work: Option<W>,
     }
 }
 
-impl<F, W> Finishing<F, W> {
+impl<F, W> Responding<F, W> {
     /// Awaits `inner`, then does `work` on its response.
-    pub fn new(inner: F, work: W) -> Finishing<F, W> {
-        Finishing { inner, work: Some(work) }
+    pub fn new(inner: F, work: W) -> Responding<F, W> {
+        Responding { inner, work: Some(work) }
     }
 }
 
-impl<F, W> Future for Finishing<F, W>
+impl<F, W> Future for Responding<F, W>
 where
     F: Future<Output = Result<Response, Infallible>>,
-    W: Finish,
+    W: OnResponse,
 {
     type Output = Result<Response, Infallible>;
 
@@ -77,7 +77,7 @@ where
         let this = self.project();
         let Ok(response) = ready!(this.inner.poll(context));
         Poll::Ready(Ok(match this.work.take() {
-            Some(work) => work.finish(response),
+            Some(work) => work.on_response(response),
             None => response,
         }))
     }

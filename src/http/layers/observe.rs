@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 use tracing::Span;
 use tracing::instrument::{Instrument, Instrumented};
 
-use super::{Finish, Finishing, Inner, Route, request_id};
+use super::{Inner, OnResponse, Responding, Route, request_id};
 use crate::http::metrics;
 
 /// Logs and counts every request.
@@ -34,7 +34,7 @@ pub struct Observe<S> {
 impl<S: Inner> Service<Request> for Observe<S> {
     type Response = Response;
     type Error = S::Error;
-    type Future = Finishing<Instrumented<S::Future>, Observed>;
+    type Future = Responding<Instrumented<S::Future>, Observed>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -51,7 +51,7 @@ impl<S: Inner> Service<Request> for Observe<S> {
             span: span.clone(),
         };
         let response = span.in_scope(|| self.inner.call(request));
-        Finishing::new(response.instrument(span), observed)
+        Responding::new(response.instrument(span), observed)
     }
 }
 
@@ -63,8 +63,8 @@ pub struct Observed {
     span: Span,
 }
 
-impl Finish for Observed {
-    fn finish(self, response: Response) -> Response {
+impl OnResponse for Observed {
+    fn on_response(self, response: Response) -> Response {
         let (status, seconds) = (response.status().as_u16(), self.started.elapsed().as_secs_f64());
         self.span.in_scope(|| tracing::info!(status, ms = seconds * 1e3, "answered"));
         metrics::request(&self.method, self.route.as_str(), status, seconds);

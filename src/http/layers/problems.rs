@@ -8,7 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use tower::{Layer, Service};
 
-use super::{Finish, Finishing, Inner};
+use super::{Inner, OnResponse, Responding};
 use crate::http::problem::Problem;
 
 /// Writes the bodies of problems.
@@ -32,7 +32,7 @@ pub struct Problems<S> {
 impl<S: Inner> Service<Request> for Problems<S> {
     type Response = Response;
     type Error = S::Error;
-    type Future = Finishing<S::Future, Instance>;
+    type Future = Responding<S::Future, Instance>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(context)
@@ -40,15 +40,15 @@ impl<S: Inner> Service<Request> for Problems<S> {
 
     fn call(&mut self, request: Request) -> Self::Future {
         let instance = Instance(request.uri().clone());
-        Finishing::new(self.inner.call(request), instance)
+        Responding::new(self.inner.call(request), instance)
     }
 }
 
 /// The URI whose path a problem names as its `instance`.
 pub struct Instance(Uri);
 
-impl Finish for Instance {
-    fn finish(self, mut response: Response) -> Response {
+impl OnResponse for Instance {
+    fn on_response(self, mut response: Response) -> Response {
         match response.extensions_mut().remove::<Problem>() {
             Some(problem) => problem.render(self.0.path()),
             None => response,

@@ -71,7 +71,8 @@ impl PolicyParams {
 
     /// Refuses ragged, empty and non-finite parameters; everything else here assumes that it ran.
     pub fn check(&self) -> Result<(), SpecError> {
-        let fault = |field: &str, message: String| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
+        let fault =
+            |field: &str, message: String| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
         if self.n_actions() < 2 {
             let field = if self.mean().is_some() { "mean" } else { "n_actions" };
             return fault(field, "a policy needs at least two actions".into());
