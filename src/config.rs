@@ -1,5 +1,5 @@
-//! Settings: the documented defaults in `config/default.toml`, overlaid by a file, the environment
-//! and flags, then checked against each other. Only a `Config` that passed starts a server.
+//! Settings: the defaults in `config/default.toml`, overridden by a file, the environment and flags, and then
+//! checked against each other. A server starts only with a `Config` that passed the checks.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,15 +8,19 @@ use std::time::Duration;
 use config::{Environment, File, FileFormat, Value, ValueKind};
 use serde::Deserialize;
 
+/// The defaults, with their documentation.
 pub const DEFAULTS: &str = include_str!("config/default.toml");
 
-/// Variables with the prefix that are not settings of the server.
+/// Variables with our prefix that are not settings of the server.
 const NOT_SETTINGS: [&str; 3] = ["GUARANTOR_CONFIG", "GUARANTOR_URL", "GUARANTOR_API_KEY"];
 
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum LogFormat {
+    /// For people.
     Pretty,
+    /// For machines, one object per line.
     Json,
 }
 
@@ -32,7 +36,7 @@ impl TryFrom<String> for LogFormat {
     }
 }
 
-/// Each field is documented in `config/default.toml`.
+/// The settings. Each one is documented in `config/default.toml`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -67,16 +71,19 @@ pub struct Config {
     pub shutdown_seconds: u64,
 }
 
-/// A setting that cannot be used, in a sentence.
+/// A setting that cannot be used, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigError(pub String);
 
-/// Settings given as flags, by name.
+/// Settings from flags, by name.
 pub type Overrides = Vec<(&'static str, String)>;
 
 impl Config {
-    /// The defaults overlaid by `file`, the process's environment and `flags`.
+    /// The defaults, overridden by `file`, then by the environment, then by `flags`.
+    ///
+    /// # Errors
+    /// If a setting is unknown or invalid.
     pub fn load(file: Option<&std::path::Path>, flags: &Overrides) -> Result<Config, ConfigError> {
         let environment = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
@@ -99,9 +106,9 @@ impl Config {
         for (name, value) in flags {
             let origin = format!("the flag --{}", name.replace('_', "-"));
             let value = Value::new(Some(&origin), ValueKind::String(value.clone()));
-            layers = layers.set_override(name, value).map_err(wrong)?;
+            layers = layers.set_override(name, value).map_err(invalid)?;
         }
-        let config: Config = layers.build().and_then(|all| all.try_deserialize()).map_err(wrong)?;
+        let config: Config = layers.build().and_then(|all| all.try_deserialize()).map_err(invalid)?;
         config.check()?;
         Ok(config)
     }
@@ -124,71 +131,70 @@ impl Config {
             ("upload_seconds", self.upload_seconds),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
-            return refuse(format!("{name} is 0; it must be at least 1"));
+            return reject(format!("{name} is 0; it must be at least 1"));
         }
         if self.max_actions < 2 {
-            return refuse(format!(
-                "max_actions is {}; a decision has at least two actions",
-                self.max_actions
-            ));
+            return reject(format!("max_actions is {}; it must be at least 2", self.max_actions));
         }
         if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
             let missing = if self.tls_key.as_os_str().is_empty() { "tls_key" } else { "tls_cert" };
-            return refuse(format!("{missing} is not set; TLS needs both tls_cert and tls_key"));
+            return reject(format!("{missing} is not set; TLS needs both tls_cert and tls_key"));
         }
         if self.max_queued_jobs_per_workspace > self.max_queued_jobs {
-            return refuse(format!(
+            return reject(format!(
                 "max_queued_jobs_per_workspace ({}) exceeds max_queued_jobs ({}), so one workspace could \
                  fill the queue; lower it or raise max_queued_jobs",
                 self.max_queued_jobs_per_workspace, self.max_queued_jobs
             ));
         }
         if self.max_decoded_bytes < self.max_upload_bytes {
-            return refuse(format!(
-                "max_decoded_bytes ({}) is less than max_upload_bytes ({}), so an upload could be refused \
+            return reject(format!(
+                "max_decoded_bytes ({}) is less than max_upload_bytes ({}), so an upload could be rejected \
                  for being compressed; raise it",
                 self.max_decoded_bytes, self.max_upload_bytes
             ));
         }
         if self.max_wait_seconds > 60 {
-            return refuse(format!(
-                "max_wait_seconds is {}; the API promises at most 60",
-                self.max_wait_seconds
-            ));
+            return reject(format!("max_wait_seconds is {}; it must be at most 60", self.max_wait_seconds));
         }
         if self.request_seconds <= self.max_wait_seconds {
-            return refuse(format!(
-                "request_seconds ({}) must exceed max_wait_seconds ({}), or waiting requests would be cut off",
+            return reject(format!(
+                "request_seconds ({}) must exceed max_wait_seconds ({}), otherwise requests with ?wait= would time out",
                 self.request_seconds, self.max_wait_seconds
             ));
         }
         if self.data_dir.as_os_str().is_empty() {
-            return refuse("data_dir is empty; name the directory that holds the service's data".into());
+            return reject("data_dir is empty; set it to the directory for the data of the service".into());
         }
         Ok(())
     }
 
-    /// Whether this server may listen where it is told to, given whether any API key exists.
+    /// Checks that a server without API keys listens on loopback only, unless that risk was accepted.
+    ///
+    /// # Errors
+    /// If others could reach the server without a key.
     pub fn check_exposure(&self, keys_exist: bool) -> Result<(), ConfigError> {
         if self.listen.ip().is_loopback() || keys_exist || self.insecure_no_auth {
             return Ok(());
         }
-        refuse(format!(
-            "listen is {}, which others can reach, and there are no API keys; create one with `guarantor \
-             keys create`, listen on 127.0.0.1, or accept the risk with --insecure-no-auth",
+        reject(format!(
+            "listen is {}, which other machines can reach, but there are no API keys; create one with \
+             `guarantor keys create`, listen on 127.0.0.1, or accept the risk with --insecure-no-auth",
             self.listen
         ))
     }
 
+    /// How long a claim on a job lasts.
     pub fn lease(&self) -> Duration {
         Duration::from_secs(self.lease_seconds)
     }
 
+    /// How long finished jobs are kept; `None` means forever.
     pub fn retention(&self) -> Option<Duration> {
         (self.retention_days > 0).then(|| Duration::from_secs(self.retention_days.saturating_mul(86_400)))
     }
 
-    /// Threads for arithmetic, resolved.
+    /// The number of compute threads.
     pub fn threads(&self) -> usize {
         match self.compute_threads {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -197,11 +203,11 @@ impl Config {
     }
 }
 
-fn refuse<T>(sentence: String) -> Result<T, ConfigError> {
+fn reject<T>(sentence: String) -> Result<T, ConfigError> {
     Err(ConfigError(sentence))
 }
 
-fn wrong(error: config::ConfigError) -> ConfigError {
+fn invalid(error: config::ConfigError) -> ConfigError {
     ConfigError(error.to_string())
 }
 
@@ -224,14 +230,14 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_environment_and_it_over_defaults() {
+    fn flags_override_the_environment_and_the_environment_overrides_defaults() {
         let environment = [("GUARANTOR_LISTEN", "127.0.0.1:1"), ("GUARANTOR_WORKERS", "3"), ("HOME", "/")];
         let config = load(&environment, &[("listen", "127.0.0.1:2")]).unwrap();
         assert_eq!((config.listen.port(), config.workers), (2, 3));
     }
 
     #[test]
-    fn a_file_overlays_the_defaults() {
+    fn a_file_overrides_the_defaults() {
         let file = std::env::temp_dir().join(format!("guarantor-config-{}.toml", std::process::id()));
         std::fs::write(&file, "workers = 4\nlog_format = \"json\"\n").unwrap();
         let config = Config::from_layers(Some(&file), vec![], &vec![]).unwrap();
@@ -243,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_settings_are_named() {
+    fn invalid_settings_are_named() {
         let cases: [(&str, &str, &[&str]); 11] = [
             ("GUARANTOR_LISTEN", "localhost", &["listen"]),
             ("GUARANTOR_WORKERS", "0", &["workers is 0"]),
@@ -264,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn without_keys_only_loopback_is_served() {
+    fn without_keys_only_loopback_is_allowed() {
         let open = load(&[("GUARANTOR_LISTEN", "0.0.0.0:80")], &[]).unwrap();
         let error = open.check_exposure(false).unwrap_err().0;
         assert!(error.contains("0.0.0.0:80") && error.contains("--insecure-no-auth"), "{error}");

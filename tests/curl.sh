@@ -11,7 +11,7 @@ SERVER=""
 trap 'if [ -n "$SERVER" ]; then kill -9 "$SERVER" 2>/dev/null || true; fi; rm -rf "$WORK"' EXIT
 touch "$SEEN"
 
-fail() { echo "curl.sh: $*" >&2; echo "--- last answer:" >&2; cat "$WORK/head" "$WORK/body" >&2 || true; exit 1; }
+fail() { echo "curl.sh: $*" >&2; echo "--- last response:" >&2; cat "$WORK/head" "$WORK/body" >&2 || true; exit 1; }
 
 # start [NAME=VALUE ...]: a server on $DATA with these settings.
 start() {
@@ -29,7 +29,7 @@ start() {
 }
 stop() { kill "-$1" "$SERVER"; wait "$SERVER" 2>/dev/null || true; SERVER=""; }
 
-# call STATUS[/CODE] METHOD PATH [curl options]: the answer must have this status and code.
+# call STATUS[/CODE] METHOD PATH [curl options]: the response must have this status and code.
 call() {
   local want=$1 method=$2 path=$3 status code
   shift 3
@@ -50,7 +50,7 @@ JSON=(-H 'content-type: application/json')
 ROWS=(-H 'content-type: application/x-ndjson')
 NOBODY=01890a5d-ac96-774b-bcce-b302099a8057
 
-# A log of three actions played at random, one of them right for each sign of the feature.
+# A log of three actions chosen at random; which one is right depends on the sign of the feature.
 awk 'BEGIN { srand(7); for (i = 0; i < 1500; i++) { x = 2 * rand() - 1; a = int(3 * rand());
   r = (x > 0 && a == 1) || (x <= 0 && a == 2);
   printf "{\"x\":[%.4f,1],\"action\":%d,\"propensities\":[0.3333333333333333,0.3333333333333333,0.3333333333333334],\"reward\":%d}\n", x, a, r } }' >"$WORK/log"
@@ -138,7 +138,7 @@ call 202 POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: first' -d "{\"dataset_i
 JOB=$(field .id)
 cp "$WORK/body" "$WORK/first"
 call 202 POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: first' -d "{\"dataset_id\":\"$DATASET\"}"
-cmp -s "$WORK/first" "$WORK/body" || fail "the first answer did not come again"
+cmp -s "$WORK/first" "$WORK/body" || fail "the first response was not replayed"
 [ "$(header idempotent-replayed)" = true ] || fail "not marked as a replay"
 call 422/idempotency_mismatch POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: first' -d "{\"dataset_id\":\"$FORM\"}"
 call 400/invalid_header POST /v1/jobs "${JSON[@]}" -H 'Idempotency-Key: a b' -d "{\"dataset_id\":\"$DATASET\"}"
@@ -176,7 +176,7 @@ is '.data[0].job_id' "$JOB"
 FAMILY="{\"dataset_id\":\"$DATASET\",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}],\"independent_of_log\":true,\"family\":{\"delta\":0.05,\"looks\":1}}"
 call 202 POST /v1/jobs "${JSON[@]}" -d "$FAMILY"
 is .spec.delta 0.05
-# Another question: the same one again would cost nothing.
+# With another tau, because the same spec again would be a free look.
 call 422/family_exhausted POST /v1/jobs "${JSON[@]}" -d "${FAMILY%\}},\"tau\":0.25}"
 call 409/job_finished POST "/v1/jobs/$JOB/cancel"
 
@@ -185,14 +185,14 @@ echo '{}' >"$WORK/spec.json"
 cp "$WORK/log" "$WORK/log.ndjson"
 "$BIN" certify "$WORK/log.ndjson" --outcome reward --spec "$WORK/spec.json" --json >"$WORK/offline" || fail "certify: exit code $?"
 [ "$(jq .guaranteed_improvement "$WORK/offline")" = "$(jq .guaranteed_improvement "$WORK/certificate")" ] || fail "certify and the service differ"
-[ "$(jq -r .digest "$WORK/offline")" = "$(jq -r .digest "$WORK/certificate")" ] || fail "certify and the service give other digests"
+[ "$(jq -r .digest "$WORK/offline")" = "$(jq -r .digest "$WORK/certificate")" ] || fail "certify and the service give different digests"
 echo '{"min_improvement": 0.99}' >"$WORK/spec.json"
 if "$BIN" certify "$WORK/log.ndjson" --outcome reward --spec "$WORK/spec.json" >/dev/null; then fail "keep must exit 1"; else [ $? = 1 ] || fail "keep must exit 1"; fi
 if "$BIN" certify "$WORK/missing.ndjson" 2>/dev/null; then fail "an error must exit 2"; else [ $? = 2 ] || fail "an error must exit 2"; fi
 
 echo "== events"
 curl -sS -N -H 'accept: text/event-stream' "$BASE/v1/jobs/$JOB/events" >"$WORK/stream"
-head -n 3 "$WORK/stream" | grep -q '^id: 1' || fail "the stream does not begin at 1"
+head -n 3 "$WORK/stream" | grep -q '^id: 1' || fail "the stream does not start at 1"
 tail -n 4 "$WORK/stream" | grep -q '^event: succeeded' || fail "the stream does not end with the job"
 curl -sS -N -H 'accept: text/event-stream' -H 'last-event-id: 1' "$BASE/v1/jobs/$JOB/events" >"$WORK/resumed"
 grep '^id: ' "$WORK/stream" | tail -n +2 | cmp -s - <(grep '^id: ' "$WORK/resumed") || fail "resuming lost or repeated events"
@@ -216,25 +216,25 @@ call 200 GET "/v1/jobs/$LONG?wait=60"
 is .status cancelled
 call 424/job_cancelled GET "/v1/jobs/$LONG/gate"
 
-echo "== specifications that cannot run"
-refuse() { call "422/$1" POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$2\"$3}"; }
-refuse unknown_dataset "$NOBODY" ''
-refuse unknown_field "$DATASET" ',"dleta":0.1'
-refuse invalid_value "$DATASET" ',"delta":2'
-refuse unknown_policy "$DATASET" ",\"prior\":{\"policy_id\":\"$NOBODY\"}"
-refuse policy_required "$DATASET" ',"prior":{"kind":"policy"}'
-refuse policy_shape_mismatch "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$OTHER\"}]"
-refuse policy_learned_here "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$LEARNED\"}]"
-refuse prior_needs_logging_policy "$DATASET" ',"prior":{"kind":"logging_policy"}'
-refuse family_delta_conflict "$DATASET" ',"delta":0.05,"family":{"delta":0.05,"looks":2}'
-refuse not_for_this_kind "$DATASET" ',"independent_of_log":true'
-refuse candidates_required "$DATASET" ',"kind":"evaluate"'
-refuse attestation_required "$DATASET" ",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}]"
-refuse unknown_candidate "$DATASET" ',"independent_of_log":true,"candidates":[{"kind":"logged","name":"new"}]'
-refuse learning_needs_features "$BARE" ''
-refuse bound_needs_full_propensities "$BARE" ',"bound":"cbb"'
-refuse bound_needs_single_interactions "$BARE" ',"bound":"catoni"'
-refuse bound_cannot_learn_here "$ONE" ',"prior":{"kind":"split"}'
+echo "== specs that cannot run"
+rejected() { call "422/$1" POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$2\"$3}"; }
+rejected unknown_dataset "$NOBODY" ''
+rejected unknown_field "$DATASET" ',"dleta":0.1'
+rejected invalid_value "$DATASET" ',"delta":2'
+rejected unknown_policy "$DATASET" ",\"prior\":{\"policy_id\":\"$NOBODY\"}"
+rejected policy_required "$DATASET" ',"prior":{"kind":"policy"}'
+rejected policy_shape_mismatch "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$OTHER\"}]"
+rejected policy_learned_here "$DATASET" ",\"independent_of_log\":true,\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$LEARNED\"}]"
+rejected prior_needs_logging_policy "$DATASET" ',"prior":{"kind":"logging_policy"}'
+rejected family_delta_conflict "$DATASET" ',"delta":0.05,"family":{"delta":0.05,"looks":2}'
+rejected not_for_this_kind "$DATASET" ',"independent_of_log":true'
+rejected candidates_required "$DATASET" ',"kind":"evaluate"'
+rejected attestation_required "$DATASET" ",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}]"
+rejected unknown_candidate "$DATASET" ',"independent_of_log":true,"candidates":[{"kind":"logged","name":"new"}]'
+rejected learning_needs_features "$BARE" ''
+rejected bound_needs_full_propensities "$BARE" ',"bound":"cbb"'
+rejected bound_needs_single_interactions "$BARE" ',"bound":"catoni"'
+rejected bound_cannot_learn_here "$ONE" ',"prior":{"kind":"split"}'
 
 echo "== a key in use"
 mkfifo "$WORK/pipe"
@@ -242,7 +242,7 @@ curl -sS -X POST -o "$WORK/slow" -H 'Idempotency-Key: slow' "${ROWS[@]}" -T "$WO
 SLOW=$!
 exec 3>"$WORK/pipe"
 cat "$WORK/one" >&3
-# Until the first request has claimed the key, the second is refused for its rows and frees it again.
+# Until the first request has claimed the key, the second is rejected for its rows and frees it again.
 for _ in $(seq 100); do
   status=$(curl -sS -X POST -o "$WORK/body" -D "$WORK/head" -w '%{http_code}' -H 'Idempotency-Key: slow' "${ROWS[@]}" -d 'bad' "$BASE/v1/datasets?outcome=reward")
   [ "$status" = 409 ] && break
@@ -257,7 +257,7 @@ echo "== a damaged store reveals nothing"
 find "$DATA/blobs" -name '*certificate*' -exec rm -f {} +
 call 500/damaged GET "/v1/jobs/$JOB/certificate"
 call 500/damaged GET "/v1/jobs/$JOB/gate"
-if grep -q -e blob -e json: -e "$DATA" "$WORK/body"; then fail "a 500 tells of the inside"; fi
+if grep -q -e blob -e json: -e "$DATA" "$WORK/body"; then fail "a 500 reveals internals"; fi
 
 echo "== draining"
 stop TERM
@@ -275,14 +275,14 @@ until [ "$(curl -sS -o "$WORK/body" -w '%{http_code}' "$BASE/readyz")" = 503 ]; 
 call 503/unavailable GET /readyz
 stop KILL
 
-echo "== a job whose process died once too often"
+echo "== a job whose process died too often"
 start GUARANTOR_MAX_ATTEMPTS=1
 call 200 GET "/v1/jobs/$DIES?wait=60"
 is .status failed
 call 424/job_failed GET "/v1/jobs/$DIES/gate"
 stop TERM
 
-echo "== more uploads than are read at a time"
+echo "== too many concurrent uploads"
 start GUARANTOR_MAX_CONCURRENT_UPLOADS=1
 curl -sS -X POST -o "$WORK/slow" "${ROWS[@]}" -T "$WORK/pipe" "$BASE/v1/datasets?outcome=reward" &
 SLOW=$!
@@ -296,9 +296,9 @@ wait "$SLOW"
 call 204 DELETE "/v1/datasets/$(jq -er .id "$WORK/slow")"
 stop TERM
 
-echo "== time"
+echo "== time limits"
 start GUARANTOR_REQUEST_SECONDS=1 GUARANTOR_MAX_WAIT_SECONDS=0
-# Ten bytes are promised, two are sent.
+# Ten bytes are announced, two are sent.
 call 408/request_timeout POST /v1/policies "${JSON[@]}" -H 'content-length: 10' -d '{}'
 stop TERM
 
@@ -315,9 +315,9 @@ call 404/not_found GET "/v1/datasets/$DATASET" -H "Authorization: Bearer $KEY"
 call 401/unauthorized GET /v1/datasets -H "Authorization: Bearer $KEY"
 stop TERM
 
-echo "== every code of the table was met"
-# But `internal`, which nothing known leads to, a full disk, which tests/trust/disk.rs makes, and too many
-# verifications at a time, which a test in src/http/server.rs makes.
+echo "== every code was seen"
+# Except `internal`, which no known request causes; a full disk, which tests/trust/disk.rs tests; and too many
+# verifications, which src/http/server.rs tests.
 sort -u "$SEEN" | comm -13 - "$WORK/codes" | grep -vx -e internal -e insufficient_storage -e too_many_verifications >"$WORK/unmet" || true
-[ ! -s "$WORK/unmet" ] || fail "no request was answered with: $(tr '\n' ' ' <"$WORK/unmet")"
-echo "curl.sh: all well"
+[ ! -s "$WORK/unmet" ] || fail "no response had the code: $(tr '\n' ' ' <"$WORK/unmet")"
+echo "curl.sh: ok"

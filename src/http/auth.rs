@@ -1,13 +1,13 @@
-//! Who asks. Each API key belongs to a workspace, and a request sees only its key's workspace.
-//! Where no key was ever created, everything lives in the default workspace.
+//! Authentication. Each API key belongs to a workspace, and a request sees only the workspace of its
+//! key. As long as no key was ever created, everything is in the default workspace.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, header};
+use parking_lot::Mutex;
 
 use super::App;
 use super::codes::Code;
@@ -15,17 +15,18 @@ use super::extract::header_text;
 use super::problem::Problem;
 use crate::store::{Result, Store, Workspace};
 
-/// How long the absence of keys is believed before the store is asked again.
+/// How long the service assumes that there are still no keys before it asks the store again.
 const RECHECK: Duration = Duration::from_secs(2);
 
-/// Whether keys are needed. Once any key was created they are, for good: revoking the last one
-/// closes the door, it does not open it.
+/// Whether keys are required. Once a key was created they are, for good: revoking the last key locks
+/// everyone out, it does not let everyone in.
 pub struct Auth {
     needed: AtomicBool,
     asked: Mutex<Instant>,
 }
 
 impl Auth {
+    /// With what is known at the start.
     pub fn new(keys_exist: bool) -> Self {
         Auth { needed: AtomicBool::new(keys_exist), asked: Mutex::new(Instant::now()) }
     }
@@ -35,7 +36,7 @@ impl Auth {
             return Ok(true);
         }
         let stale = {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = self.asked.lock();
             let stale = asked.elapsed() > RECHECK;
             if stale {
                 *asked = Instant::now();
@@ -49,21 +50,24 @@ impl Auth {
     }
 }
 
-/// The workspace that the request may see.
+/// The caller of a request: the workspace that it may see.
 #[derive(Debug, Clone)]
 pub struct Caller(pub Workspace);
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
-    /// A route that the envelope does not guard has no caller, and must not run.
+    /// A route without the layer `caller` has no caller and must not run.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        caller.ok_or_else(|| Problem::internal("a route that needs a caller is not guarded"))
+        caller.ok_or_else(|| Problem::internal("a route that needs a caller lacks the layer that finds it"))
     }
 }
 
-/// Whose request this is, or why it may not be answered.
+/// Finds the caller of a request by its API key.
+///
+/// # Errors
+/// 401 if a key is required and the request has none that is valid.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
     if !app.auth.needed(&app.store).await? {
         return Ok(Caller(Workspace::default()));
@@ -81,8 +85,8 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem>
 }
 
 fn unauthorized() -> Problem {
-    let detail = "Send `Authorization: Bearer KEY` with a key that `guarantor keys create` gave out and \
-                  that is not revoked.";
+    let detail = "Send `Authorization: Bearer KEY` with a key from `guarantor keys create` that is not \
+                  revoked.";
     Problem::new(Code::Unauthorized, detail)
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
 }

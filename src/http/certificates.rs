@@ -1,5 +1,5 @@
-//! `POST /v1/certificates/verify`: computes a certificate again from the stored log.
-//! `GET /v1/certificates/key`: what its signature is checked with, here or anywhere.
+//! `POST /v1/certificates/verify`: checks a certificate and recomputes it from the stored log.
+//! `GET /v1/certificates/key`: the public key with which anyone can check its signature.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -26,6 +26,7 @@ use guarantor_engine::certificate::{
 use guarantor_engine::control::Control;
 use guarantor_engine::verify::{Wording, verify_unsupported};
 
+/// The routes of certificates.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(verify)).routes(routes!(key))
 }
@@ -36,20 +37,21 @@ pub fn routes() -> OpenApiRouter<App> {
 struct KeyView {
     /// `ed25519`.
     algorithm: &'static str,
+    /// The id by which signatures name the key.
     key_id: String,
     /// 32 bytes in base64.
     public_key: String,
-    /// The same as other tools read it.
+    /// The same key in PEM, for other tools.
     pem: String,
 }
 
-/// The key that signs now, and those that did before.
+/// The key that signs certificates, and its predecessors.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = SigningKeys)]
 struct KeysView {
     #[serde(flatten)]
     current: KeyView,
-    /// Keys that were replaced. What they signed stays signed.
+    /// Keys that were replaced. Their signatures remain valid.
     earlier: Vec<KeyView>,
 }
 
@@ -59,7 +61,7 @@ impl KeyView {
     }
 }
 
-/// The public key that certificates are signed with: all that checking a signature takes.
+/// Get the public key that certificates are signed with. It is all that is needed to check a signature.
 #[utoipa::path(get, path = "/v1/certificates/key", tag = "Certificates", operation_id = "get_signing_key",
     responses((status = 200, description = "The public key", body = KeysView)))]
 async fn key(
@@ -69,18 +71,18 @@ async fn key(
 ) -> Result<Json<KeysView>, Problem> {
     let keys = app.store.public_keys().await?;
     let (current, earlier) =
-        keys.split_first().ok_or_else(|| Problem::internal("a server without a signing key"))?;
+        keys.split_first().ok_or_else(|| Problem::internal("the server has no signing key"))?;
     let earlier = earlier.iter().map(KeyView::of).collect();
     Ok(Json(KeysView { current: KeyView::of(current), earlier }))
 }
 
-/// A certificate document as it was sent, read strictly: a field that this service did not write
-/// is refused, for nothing would vouch for it.
+/// A certificate as the client sent it, read strictly: a field that this service does not write is
+/// rejected, because no check would cover it.
 #[derive(Deserialize)]
 #[serde(transparent)]
 pub struct Sent(StrictJson);
 
-/// What was checked, and what the signature is worth.
+/// The checks of a certificate, and the state of its signature.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = CertificateVerification)]
 struct VerificationView {
@@ -89,27 +91,28 @@ struct VerificationView {
     signature: SignatureView,
 }
 
+/// The state of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = SignatureState)]
 enum SignatureView {
     Valid,
-    /// Issued before certificates were signed; `valid` then speaks of the rest.
+    /// Issued before certificates were signed; `valid` then covers the other checks.
     Unsigned,
     Invalid,
 }
 
-/// Check a certificate: its signature, its digest, whether the job issued it, and its numbers, computed
-/// again from the stored log and policy. Send the document as `/v1/jobs/{id}/certificate` gave it; one that
-/// differs from it is not computed.
+/// Verify a certificate: its signature, its digest, whether the job issued it, and its numbers, which are
+/// recomputed from the stored log and policy. Send the document as `/v1/jobs/{id}/certificate` returned it;
+/// a document that differs is not recomputed.
 #[utoipa::path(post, path = "/v1/certificates/verify", tag = "Certificates", operation_id = "verify_certificate",
     request_body(content = Document),
-    responses((status = 200, description = "What was checked; `valid` only where all of it holds", body = VerificationView),
-              (status = 409, description = "`job_unfinished`: the job that is named has issued nothing yet",
+    responses((status = 200, description = "The checks; `valid` is true only if all of them passed. The numbers of a certificate of an older method are not recomputed: its check `recomputation` fails with the code `method_not_supported`, and `detail` names a release that can", body = VerificationView),
+              (status = 409, description = "`job_unfinished`: the job has not issued a certificate yet",
                headers(("retry-after" = u32, description = "Seconds"))),
-              (status = 429, description = "`too_many_verifications`: as many as are computed at a time are under way",
+              (status = 429, description = "`too_many_verifications`: too many concurrent verifications",
                headers(("retry-after" = u32, description = "Seconds"))),
-              (status = 424, description = "`job_failed` or `job_cancelled`: the job that is named issued nothing")))]
+              (status = 424, description = "`job_failed` or `job_cancelled`: the job issued no certificate")))]
 async fn verify(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -140,8 +143,8 @@ async fn verify(
     Ok(Json(VerificationView { verification, signature }))
 }
 
-/// None where the document is the one that the job issued. Any other is not computed: the numbers of
-/// another specification on these rows would be a look at them that no ledger has.
+/// The verification of a document that the job did not issue, or `None` if it did. Such a document is not
+/// recomputed: the numbers of another spec on these rows would be a look that no ledger has.
 fn differing(sent: &Certificate, stored: &Certificate) -> Result<Option<Verification>, Problem> {
     let fields = differing_fields(sent, stored).map_err(Problem::internal)?;
     if fields.is_empty() && sent.digest == stored.digest {
@@ -163,8 +166,7 @@ async fn recompute(
         return Ok(verification);
     }
     let permit = app.verifications.clone().try_acquire_owned().map_err(|_| {
-        let detail =
-            "As many certificates as this server computes again at a time are being verified; try again.";
+        let detail = "Too many verifications in progress; try again.";
         Problem::new(Code::TooManyVerifications, detail).retry_after(Duration::from_secs(5))
     })?;
     let evidence = app.store.evidence(job).await?;
@@ -188,7 +190,7 @@ async fn recompute(
     Ok(compute_with(permit, again).await??)
 }
 
-/// A document in its parts.
+/// The parts of a document.
 struct Parts {
     certificate: Certificate,
     issued: Issued,
@@ -197,21 +199,24 @@ struct Parts {
 
 fn read(document: Value) -> Result<Parts, Problem> {
     let Value::Object(mut document) = document else {
-        return Err(Problem::new(Code::InvalidValue, "The body must be a certificate, a JSON object."));
+        return Err(Problem::new(
+            Code::InvalidValue,
+            "The body must be a certificate, which is a JSON object.",
+        ));
     };
     let Some(issued) = document.remove("issued") else {
-        let message = "is missing; send the whole document that the certificate's URL gave";
+        let message = "is missing; send the whole document that /v1/jobs/{id}/certificate returned";
         return Err(Problem::field(Code::InvalidValue, "issued", message));
     };
     let issued: Issued = typed(issued, "issued.")?;
     let ledger: Option<LedgerPlace> = optional(&mut document, "ledger")?;
-    // Its worth was established on the whole document; here only its form matters.
+    // The signature was checked with the whole document; here only its form matters.
     let _: Option<Signature> = optional(&mut document, "signature")?;
     let sent = Value::Object(document);
     let certificate: Certificate = typed(sent.clone(), "")?;
     let again = serde_json::to_value(&certificate).map_err(Problem::internal)?;
     match extra_field(&sent, &again) {
-        Some(field) => Err(Problem::field(Code::UnknownField, field, "is no field of a certificate")),
+        Some(field) => Err(Problem::field(Code::UnknownField, field, "is not a field of a certificate")),
         None => Ok(Parts { certificate, issued, ledger }),
     }
 }
@@ -232,8 +237,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value, prefix: &str) -> Result<T
 }
 
 async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Problem> {
-    let unknown =
-        || Problem::field(Code::UnknownJob, "issued.job_id", format!("there is no job {id:?} here"));
+    let unknown = || Problem::field(Code::UnknownJob, "issued.job_id", format!("no job has the id {id:?}"));
     let id: JobId = id.parse().map_err(|_| unknown())?;
     match app.store.repository().job(workspace, id).await {
         Err(StoreError::NotFound(..)) => Err(unknown()),
@@ -241,19 +245,19 @@ async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Pro
     }
 }
 
-/// The section outside of the digest, against the store.
+/// Compares the section outside of the digest with the store.
 fn check_issued(issued: &Issued, job: &Job) -> Check {
     let ok = *issued == job.issued();
-    check(ok, "issued", "job, dataset, policy and times are", "as stored", "not what is stored")
+    check(ok, "issued", "job, dataset, policy and times are", "as stored", "not as stored")
 }
 
-/// Another specification, honestly computed, is a sound document too; only it is not this job's.
+/// Another spec, computed correctly, gives a sound document too, but not the one of this job.
 fn check_stored(sent: &Certificate, issued: &str) -> Check {
     check(sent.digest == issued, "stored", "the job issued", "this document", "another document")
 }
 
 fn check_place(sent: Option<&LedgerPlace>, stored: Option<&LedgerPlace>) -> Check {
-    check(sent == stored, "ledger", "the place in the dataset's ledger is", "as stored", "not what is stored")
+    check(sent == stored, "ledger", "the entry in the dataset's ledger is", "as stored", "not as stored")
 }
 
 fn check(ok: bool, name: &str, what: &str, yes: &str, no: &str) -> Check {

@@ -1,5 +1,5 @@
-//! `/v1/policies/{id}/propensities` and `/actions`: what a stored policy would do, which the next
-//! round of logging needs.
+//! `/v1/policies/{id}/propensities` and `/actions`: the decisions of a stored policy, so that it can log
+//! the next round of data.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,60 +16,68 @@ use crate::store::{PolicyId, Workspace};
 use guarantor_engine::EngineError;
 use guarantor_engine::policy::PolicyParams;
 
-/// Contexts × K of one request: each pair takes memory several times over, however short the request.
+/// The largest contexts × K of a request. A short request can ask for many pairs, and each takes memory.
 const MOST_PAIRS: usize = 1 << 21;
 
+/// The routes of decisions.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(propensities)).routes(routes!(actions))
 }
 
+/// Contexts to decide in.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Contexts {
-    /// A list of p numbers for each context.
+#[schema(as = Contexts)]
+pub struct ContextsRequest {
+    /// A list of p numbers per context.
     contexts: Vec<Vec<f64>>,
 }
 
+/// The propensities of all actions.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Propensities {
-    /// π(·|x) of each context: K numbers that sum to 1.
+    /// π(·|x) for each context: K numbers that sum to 1.
     propensities: Vec<Vec<f64>>,
 }
 
+/// Contexts to draw actions in.
 #[derive(Debug, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionsRequest {
-    /// A list of p numbers for each context.
+    /// A list of p numbers per context.
     contexts: Vec<Vec<f64>>,
-    /// The same seed and contexts draw the same actions. Left out, a new seed is drawn.
+    /// The same seed and contexts give the same actions. The default is a random seed.
     #[schema(minimum = 0)]
     seed: Option<u64>,
 }
 
+/// A drawn action.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Action {
     action: u32,
-    /// Log it with the action: it cannot be computed afterwards.
+    /// The probability with which the action was drawn. Log it with the action.
     propensity: f64,
 }
 
+/// The drawn actions.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Actions {
+    /// One action per context.
     actions: Vec<Action>,
 }
 
-/// Propensities of all actions in each context.
+/// Get the propensities of all actions in each context.
 #[utoipa::path(post, path = "/v1/policies/{id}/propensities", tag = "Policies", operation_id = "propensities",
     params(("id" = String, Path, format = "uuid")),
-    request_body(content = Contexts, example = json!({"contexts": [[0.2, 1.0], [0.7, 0.1]]})),
-    responses((status = 200, description = "A list of K propensities for each context", body = Propensities),
-              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K is more than 2097152")))]
+    request_body(content = ContextsRequest, example = json!({"contexts": [[0.2, 1.0], [0.7, 0.1]]})),
+    responses((status = 200, description = "K propensities per context", body = Propensities),
+              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152")))]
 async fn propensities(
     State(app): State<App>,
     Caller(workspace): Caller,
     Id(id): Id<PolicyId>,
     Params(_): Params<Nothing>,
-    body: JsonBody<Contexts>,
+    body: JsonBody<ContextsRequest>,
 ) -> Result<Json<Propensities>, Problem> {
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
     let pi = app.compute(move || params.propensities(x.view())).await?.map_err(unfit)?;
@@ -81,8 +89,8 @@ async fn propensities(
 #[utoipa::path(post, path = "/v1/policies/{id}/actions", tag = "Policies", operation_id = "actions",
     params(("id" = String, Path, format = "uuid")),
     request_body(content = ActionsRequest, example = json!({"contexts": [[0.2, 1.0]], "seed": 7})),
-    responses((status = 200, description = "An action and its propensity for each context", body = Actions),
-              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K is more than 2097152")))]
+    responses((status = 200, description = "An action and its propensity per context", body = Actions),
+              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152")))]
 async fn actions(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -90,7 +98,7 @@ async fn actions(
     Params(_): Params<Nothing>,
     body: JsonBody<ActionsRequest>,
 ) -> Result<Json<Actions>, Problem> {
-    // 64 of the 74 random bits of a fresh UUID make a seed that no client can foresee.
+    // 64 of the 74 random bits of a new UUID are a seed that no client can predict.
     let seed = body.value.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
     let drawn = app.compute(move || params.sample(x.view(), seed)).await?.map_err(unfit)?;
@@ -98,7 +106,7 @@ async fn actions(
     Ok(Json(Actions { actions }))
 }
 
-/// The policy and the contexts as a matrix that fits it.
+/// The policy, and the contexts as a matrix that fits it.
 async fn prepare(
     app: &App,
     workspace: &Workspace,
@@ -109,16 +117,17 @@ async fn prepare(
     let (n, k) = (contexts.len(), policy.n_actions);
     if n.saturating_mul(k) > MOST_PAIRS {
         let most = MOST_PAIRS / k.max(1);
-        let message = format!("are {n}; of a policy over {k} actions ask for at most {most} at a time");
+        let message =
+            format!("{n} contexts; the maximum for a policy with {k} actions is {most} per request");
         return Err(Problem::field(Code::TooLarge, "contexts", message));
     }
     for (i, x) in contexts.iter().enumerate() {
         if x.len() != policy.dim {
-            let message = format!("has {} numbers; the policy has {} features", x.len(), policy.dim);
+            let message = format!("has {} numbers, but the policy has {} features", x.len(), policy.dim);
             return Err(Problem::field(Code::InvalidContexts, format!("contexts[{i}]"), message));
         }
         if let Some(j) = x.iter().position(|v| !(*v as f32).is_finite()) {
-            let message = "is too large for a 32-bit number";
+            let message = "is too large for a 32-bit float";
             return Err(Problem::field(Code::InvalidContexts, format!("contexts[{i}][{j}]"), message));
         }
     }
@@ -128,12 +137,12 @@ async fn prepare(
     Ok((app.store.policy_params(&policy).await?, x))
 }
 
-/// A policy was checked when it was stored, so arithmetic that fails here is that of these contexts.
+/// The policy was checked when it was stored, so if the arithmetic fails, the contexts are the cause.
 fn unfit(error: EngineError) -> Problem {
     match error {
         EngineError::Numerical(why) => {
             let message =
-                format!("the policy has no propensities there: {why}; the numbers are too large for it");
+                format!("the policy's propensities cannot be computed ({why}); the numbers are too large");
             Problem::field(Code::InvalidContexts, "contexts", message)
         }
         other => other.into(),
@@ -145,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arithmetic_that_fails_is_that_of_the_contexts() {
+    fn numerical_failures_are_blamed_on_the_contexts() {
         let problem = unfit(EngineError::Numerical("propensities sum to NaN".into()));
         assert_eq!(problem.code, Code::InvalidContexts);
         assert_eq!(unfit(EngineError::Cancelled).code, Code::Internal);

@@ -1,6 +1,8 @@
-//! `ETag` and `If-None-Match`. A resource's tag is its revision, which grows with every change.
+//! Conditional requests: `ETag` and `If-None-Match`. The tag of a resource is its revision, which
+//! changes with every change of the resource, or its digest.
 
-use axum::Json;
+use std::fmt::Display;
+
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,44 +10,35 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
-/// Whether the client's `If-None-Match` names `tag` (weak comparison, as RFC 9110 asks for GET).
+/// The JSON that `body` returns with its tag, or 304 if the client has this version already.
+pub fn tagged(
+    headers: &HeaderMap,
+    tag: impl Display,
+    body: impl FnOnce() -> Result<Bytes, Problem>,
+) -> Result<Response, Problem> {
+    let tag = format!("\"{tag}\"");
+    let mut response = match matches(headers, &tag) {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => ([(header::CONTENT_TYPE, "application/json")], body()?).into_response(),
+    };
+    if let Ok(value) = HeaderValue::try_from(tag) {
+        response.headers_mut().insert(header::ETAG, value);
+    }
+    // A cache between the client and the server must ask every time; asking is cheap.
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    Ok(response)
+}
+
+/// A value as JSON.
+pub fn json<T: Serialize>(value: &T) -> Result<Bytes, Problem> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(Problem::internal)
+}
+
+/// Whether the client's `If-None-Match` names `tag` (weak comparison, as RFC 9110 requires for GET).
 fn matches(headers: &HeaderMap, tag: &str) -> bool {
     let opaque = |t: &str| t.trim().trim_start_matches("W/") == tag;
     let values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|v| v.to_str().ok());
     values.flat_map(|v| v.split(',')).any(|t| t.trim() == "*" || opaque(t))
-}
-
-/// 304 where the client has this version already, else `body` with its tag.
-pub fn tagged<T: Serialize>(headers: &HeaderMap, tag: &str, body: impl FnOnce() -> T) -> Response {
-    let tag = format!("\"{tag}\"");
-    let response = match matches(headers, &tag) {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => Json(body()).into_response(),
-    };
-    with_tag(response, &tag)
-}
-
-/// The same for a body that is JSON already.
-pub fn tagged_bytes(
-    headers: &HeaderMap,
-    revision: u64,
-    body: impl FnOnce() -> Result<Bytes, Problem>,
-) -> Result<Response, Problem> {
-    let tag = format!("\"{revision}\"");
-    let response = match matches(headers, &tag) {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => ([(header::CONTENT_TYPE, "application/json")], body()?).into_response(),
-    };
-    Ok(with_tag(response, &tag))
-}
-
-fn with_tag(mut response: Response, tag: &str) -> Response {
-    if let Ok(value) = HeaderValue::from_str(tag) {
-        response.headers_mut().insert(header::ETAG, value);
-    }
-    // A cache between the client and us must ask each time; asking is cheap.
-    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-    response
 }
 
 #[cfg(test)]
@@ -53,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tags_match_singly_in_lists_weakly_and_by_star() {
+    fn tags_match_alone_in_lists_weakly_and_by_star() {
         let with = |value: &'static str| {
             HeaderMap::from_iter([(header::IF_NONE_MATCH, HeaderValue::from_static(value))])
         };

@@ -1,5 +1,4 @@
-//! How requests are read: JSON bodies, query parameters and ids, each refused with a problem that
-//! names the field.
+//! How requests are read: JSON bodies, query parameters and ids. A rejection names the field.
 
 use std::str::FromStr;
 
@@ -12,9 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::App;
 use super::codes::Code;
-use super::problem::{Fault, Problem};
+use super::problem::{FieldError, Problem};
 
-/// A JSON body, with its bytes for the fingerprint that idempotency needs.
+/// A JSON body, and its bytes, which idempotency fingerprints.
 pub struct JsonBody<T> {
     pub value: T,
     pub bytes: Bytes,
@@ -36,12 +35,12 @@ fn check_json_headers(headers: &HeaderMap) -> Result<(), Problem> {
     let essence = kind.split(';').next().unwrap_or("").trim();
     if !essence.eq_ignore_ascii_case("application/json") {
         let got = if kind.is_empty() { "none".into() } else { format!("{kind:?}") };
-        let detail = format!("The content type must be application/json; it is {got}.");
+        let detail = format!("The content type is {got}; it must be application/json.");
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     match headers.get(header::CONTENT_ENCODING) {
         Some(encoding) if encoding != "identity" => {
-            let detail = "JSON bodies are read as they are; send no content encoding.";
+            let detail = "A JSON body must be sent without a content encoding.";
             Err(Problem::new(Code::UnsupportedEncoding, detail))
         }
         _ => Ok(()),
@@ -54,15 +53,23 @@ async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
         if error.is::<http_body_util::LengthLimitError>() {
             too_large(limit as u64)
         } else {
-            Problem::new(Code::MalformedBody, "The body ended before it was complete.")
+            Problem::new(Code::MalformedBody, "The body ended early.")
         }
     })
 }
 
+/// A body of more than `limit` bytes.
 pub fn too_large(limit: u64) -> Problem {
-    Problem::new(Code::BodyTooLarge, format!("The body is larger than {limit} bytes, this server's limit."))
+    Problem::new(
+        Code::BodyTooLarge,
+        format!("The body is larger than {limit} bytes, the limit of this server."),
+    )
 }
 
+/// Reads JSON.
+///
+/// # Errors
+/// A problem that names the field that is wrong.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(json_problem)?;
@@ -79,7 +86,7 @@ fn json_problem(error: serde_path_to_error::Error<serde_json::Error>) -> Problem
     Problem::new(Code::MalformedJson, sentence(&inner.to_string()))
 }
 
-/// The problem of a field at `path`; unknown fields have a code of their own in bodies.
+/// A problem about the field at `path`. In bodies, unknown fields have a code of their own.
 pub fn field_problem(code: Code, path: &str, message: &str) -> Problem {
     let quoted = |prefix: &str| message.strip_prefix(prefix)?.split('`').next().map(str::to_owned);
     let unknown = quoted("unknown field `");
@@ -93,7 +100,7 @@ pub fn field_problem(code: Code, path: &str, message: &str) -> Problem {
     };
     let code = if unknown.is_some() && code == Code::InvalidValue { Code::UnknownField } else { code };
     if field.is_empty() {
-        let fault = Fault { row: None, field: None, message: message.into() };
+        let fault = FieldError { row: None, field: None, message: message.into() };
         return Problem::new(code, sentence(message)).with_fault(fault);
     }
     Problem::field(code, field, message)
@@ -107,15 +114,19 @@ fn sentence(message: &str) -> String {
     }
 }
 
-/// Query parameters; those that `T` does not know are errors.
+/// Query parameters. Unknown ones are errors.
 pub struct Params<T>(pub T);
 
-/// For paths that take no query parameters.
+/// For paths without query parameters.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
 impl<T: DeserializeOwned> Params<T> {
+    /// Reads the query of a request.
+    ///
+    /// # Errors
+    /// A problem that names the parameter that is wrong.
     pub fn of(parts: &Parts) -> Result<Self, Problem> {
         let query = parts.uri.query().unwrap_or("");
         let reader = serde_urlencoded::Deserializer::new(form_urlencoded::parse(query.as_bytes()));
@@ -134,7 +145,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
     }
 }
 
-/// The id in the path. One that is not even an id names nothing: 404, like any other unknown one.
+/// The id in the path. Text that is not an id is a 404, like any unknown id.
 pub struct Id<T>(pub T);
 
 impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for Id<T> {
@@ -147,17 +158,20 @@ impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for Id<T> {
 }
 
 fn no_such_id() -> Problem {
-    Problem::new(Code::NotFound, "The id in the path is not an id that this service gave out.")
+    Problem::new(Code::NotFound, "The id in the path is not a valid id.")
 }
 
-/// A header's text, or a problem that names the header.
+/// The text of a header that may appear once.
+///
+/// # Errors
+/// A problem that names the header, if it is repeated or not visible ASCII.
 pub fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let once = values.next().is_none();
     match value.to_str() {
         Ok(text) if once => Ok(Some(text)),
-        Ok(_) => Err(Problem::field(Code::InvalidHeader, name, "is there more than once")),
+        Ok(_) => Err(Problem::field(Code::InvalidHeader, name, "appears more than once")),
         Err(_) => Err(Problem::field(Code::InvalidHeader, name, "is not visible ASCII")),
     }
 }
@@ -182,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn json_faults_have_their_code_and_their_field() {
+    fn json_errors_name_their_code_and_field() {
         let cases = [
             ("{", Code::MalformedJson, None),
             ("{} x", Code::MalformedJson, None),

@@ -1,4 +1,4 @@
-//! Whether the service lives, whether it should be sent requests, and how it is.
+//! Health checks: whether the process is alive, whether it should get requests, and its state.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,51 +11,56 @@ use super::codes::Code;
 use super::problem::Problem;
 use crate::store::StoreError;
 
+/// The routes of health checks.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(healthz))
 }
 
+/// The response of a health check that passed.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Alive {
-    /// Always `ok`: a service that is not does not answer so.
+    /// Always `ok`.
     status: &'static str,
 }
 
+/// The state of the service.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct ServiceHealth {
+    /// `ok`, or `draining` during shutdown.
     status: &'static str,
     version: &'static str,
     queued_jobs: u64,
     running_jobs: u64,
 }
 
-/// The process answers. Restart it when this does not.
+/// Check that the process is alive. Restart it if this does not answer.
 #[utoipa::path(get, path = "/livez", tag = "Operations",
     responses((status = 200, description = "Alive", body = Alive)))]
 async fn livez() -> Json<Alive> {
     Json(Alive { status: "ok" })
 }
 
-/// Ready for requests: the store answers and takes writes, and the process is not shutting down.
+/// Check that the service is ready for requests: the store is readable and writable, and the process is not
+/// shutting down.
 #[utoipa::path(get, path = "/readyz", tag = "Operations",
     responses((status = 200, description = "Ready", body = Alive),
-              (status = 503, description = "`unavailable`: draining, or the store is away, full or read-only")))]
+              (status = 503, description = "`unavailable`: shutting down, or the store is unreachable, full or read-only")))]
 async fn readyz(State(app): State<App>) -> Result<Json<Alive>, Problem> {
     if app.is_draining() {
         return Err(Problem::new(Code::Unavailable, "The server is shutting down."));
     }
     match app.store.check_ready().await {
         Err(StoreError::Full(_)) => {
-            Err(Problem::new(Code::Unavailable, "There is no room left in the data directory."))
+            Err(Problem::new(Code::Unavailable, "No space left in the data directory."))
         }
         ready => Ok(ready.map(|()| Json(Alive { status: "ok" }))?),
     }
 }
 
-/// Ready, and in what state.
+/// Get the state of the service.
 #[utoipa::path(get, path = "/healthz", tag = "Operations",
-    responses((status = 200, description = "How the service is", body = ServiceHealth),
-              (status = 503, description = "`unavailable`: the store is away")))]
+    responses((status = 200, description = "The state of the service", body = ServiceHealth),
+              (status = 503, description = "`unavailable`: the store is unreachable")))]
 async fn healthz(State(app): State<App>) -> Result<Json<ServiceHealth>, Problem> {
     let depth = app.store.repository().queue_depth().await?;
     Ok(Json(ServiceHealth {

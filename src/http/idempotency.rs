@@ -1,8 +1,8 @@
-//! `Idempotency-Key` on every POST that creates: the same key and request get the first answer
-//! again, over restarts, for 24 hours.
+//! `Idempotency-Key` for every POST that creates something: a repeated request with the same key gets
+//! the first response again, for 24 hours, even after a restart.
 //!
-//! The work runs in a task of its own: a client that hangs up, or a time limit, ends the waiting
-//! for an answer but never leaves the key half-used.
+//! The work runs in a task of its own. A client that disconnects, or a time limit, ends the wait for
+//! the response, but never leaves a key half-used.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -19,14 +19,16 @@ use uuid::Uuid;
 use super::App;
 use super::codes::Code;
 use super::extract::header_text;
+use super::layers::panics;
 use super::problem::Problem;
-use super::request::panic_message;
 use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace};
 
 const KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-/// Kept with an upload's answer and never sent: what the body was, known only once it was read.
+/// Stored with the response of an upload and never sent: the digest of the body, which is known only
+/// once the body was read.
 const BODY_DIGEST: &str = "guarantor-body-digest";
+/// How often a failed write of a key's outcome is repeated.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A creating request as idempotency sees it.
@@ -37,12 +39,13 @@ pub struct Creation {
     patience: Duration,
 }
 
-/// An answer that may be given again.
+/// A response that may be replayed.
 pub struct Created {
     answer: StoredAnswer,
 }
 
 impl Created {
+    /// A JSON response.
     pub fn json<T: Serialize>(
         status: StatusCode,
         headers: &[(HeaderName, String)],
@@ -54,7 +57,7 @@ impl Created {
         Ok(Created { answer: StoredAnswer { status: status.as_u16(), headers: all, body } })
     }
 
-    /// Remembers the digest of a body that the fingerprint could not cover.
+    /// Adds the digest of a body that the fingerprint does not cover.
     pub fn with_body_digest(mut self, digest: Option<String>) -> Created {
         self.answer.headers.extend(digest.map(|digest| (BODY_DIGEST.into(), digest)));
         self
@@ -63,13 +66,17 @@ impl Created {
 
 /// What to do about a creating request.
 pub enum Start {
-    /// Do the work and give the resource this id.
+    /// Do the work, and give the resource this id.
     Work(Uuid),
+    /// Send the stored response of the first request.
     Replay(StoredAnswer),
 }
 
 impl Creation {
-    /// `parts` is what makes two requests the same: path, query, body.
+    /// Two requests are the same if their `parts` are: path, query, body.
+    ///
+    /// # Errors
+    /// If the key is not valid.
     pub fn new(
         workspace: &Workspace,
         headers: &HeaderMap,
@@ -80,16 +87,21 @@ impl Creation {
         if let Some(key) = &key
             && !((1..=255).contains(&key.len()) && key.bytes().all(|b| b.is_ascii_graphic()))
         {
-            let message = "must be 1 to 255 visible ASCII characters without spaces";
+            let message = "must have 1 to 255 visible ASCII characters and no spaces";
             return Err(Problem::field(Code::InvalidHeader, KEY, message));
         }
         Ok(Creation { workspace: workspace.clone(), key, fingerprint: fingerprint(parts), patience })
     }
 
+    /// Whether the request has a key.
     pub fn has_key(&self) -> bool {
         self.key.is_some()
     }
 
+    /// Claims the key, if there is one.
+    ///
+    /// # Errors
+    /// If the key belongs to another request, or the first request is still in progress.
     pub async fn start(&self, app: &App) -> Result<Start, Problem> {
         let fresh = Uuid::now_v7();
         let Some(key) = &self.key else { return Ok(Start::Work(fresh)) };
@@ -105,16 +117,16 @@ impl Creation {
             Begun::Replay(answer) => Ok(Start::Replay(answer)),
             Begun::Mismatch => Err(mismatch()),
             Begun::InProgress => {
-                let detail =
-                    "The first request with this Idempotency-Key is still being answered; try again.";
+                let detail = "The first request with this Idempotency-Key is still in progress; try again.";
                 Err(Problem::new(Code::IdempotencyInProgress, detail).retry_after(Duration::from_secs(1)))
             }
         }
     }
 
-    /// Does the work and keeps its answer under the key. A failure frees the key: nothing was
-    /// created, and the same request may succeed later. But for a body that is not the first one's:
-    /// the key stays that one's, and once the patience with this request is over it may come again.
+    /// Does the work and stores its response under the key. A failure frees the key: nothing was
+    /// created, and the same request may succeed later. The exception is a body that differs from the
+    /// first one: the key then stays with the first request, and can be used again once the patience
+    /// with this request is over.
     pub async fn finish<W>(self, app: &App, work: W) -> Result<Response, Problem>
     where
         W: Future<Output = Result<Created, Problem>> + Send + 'static,
@@ -123,7 +135,7 @@ impl Creation {
         let task = async move {
             let done = match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => done,
-                Err(panic) => Err(Problem::internal(panic_message(&*panic))),
+                Err(panic) => Err(Problem::internal(panics::message(&*panic))),
             };
             let ours = !matches!(&done, Err(problem) if problem.code == Code::IdempotencyMismatch);
             if let Some(key) = self.key.filter(|_| ours) {
@@ -139,7 +151,7 @@ impl Creation {
     }
 }
 
-/// What becomes of a key when its work has ended: the answer is kept, or the key is free again.
+/// What happens to a key when its work has ended: the response is stored, or the key is freed.
 struct Settlement {
     workspace: Workspace,
     key: String,
@@ -156,11 +168,11 @@ impl Settlement {
     }
 }
 
-/// The work is done or was refused, whatever becomes of the key: a store that cannot write at the
-/// moment is asked again behind the answer. Until then a repeated request is told to wait.
+/// Writes the outcome of a key. The work is over either way, so if the store cannot write, it is tried
+/// again in the background while the response is sent. Until then a repeated request is told to wait.
 async fn settle(app: App, settlement: Settlement, patience: Duration) {
     let Err(error) = settlement.write(&app).await else { return };
-    tracing::warn!(%error, "an idempotency key could not be settled; trying again");
+    tracing::warn!(%error, "cannot write the outcome of an idempotency key; trying again");
     tokio::spawn(async move {
         let deadline = tokio::time::Instant::now() + patience;
         while tokio::time::Instant::now() < deadline {
@@ -172,7 +184,7 @@ async fn settle(app: App, settlement: Settlement, patience: Duration) {
     });
 }
 
-/// The answer that was given first, if `digest` is of the body that it was given to.
+/// The stored response, if `digest` is the digest of the body that it answered.
 pub fn replay(stored: StoredAnswer, digest: Option<&str>) -> Result<Response, Problem> {
     let kept = stored.headers.iter().find(|(name, _)| name == BODY_DIGEST).map(|(_, value)| value.as_str());
     if kept == digest { Ok(answer(stored, true)) } else { Err(mismatch()) }
@@ -192,17 +204,18 @@ fn answer(stored: StoredAnswer, replayed: bool) -> Response {
     response
 }
 
+/// The key was used with another request.
 pub fn mismatch() -> Problem {
-    let detail = "This Idempotency-Key was used with another request in the last 24 hours; use a new key.";
+    let detail = "This Idempotency-Key was used for another request in the last 24 hours; use a new key.";
     Problem::new(Code::IdempotencyMismatch, detail)
 }
 
-/// Each part is preceded by its length, so that no two lists of parts read alike.
+/// Each part is preceded by its length, so that different lists of parts never look the same.
 fn fingerprint(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hex::encode(&hash.finalize())
+    hex::encode(hash.finalize())
 }

@@ -1,13 +1,13 @@
-//! `/metrics`: what operators watch, in Prometheus' words. The names are listed in docs/operations.md.
+//! `/metrics` in the format of Prometheus. docs/operations.md lists the names.
 
 use std::collections::HashMap;
-use std::sync::{PoisonError, RwLock};
 
 use axum::extract::State;
 use axum::http::{Method, header};
 use axum::response::{IntoResponse, Response};
 use metrics::{Counter, Histogram, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use parking_lot::RwLock;
 
 use super::App;
 use super::problem::Problem;
@@ -16,7 +16,7 @@ use guarantor_engine::certificate::Decision;
 
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.02, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 120.0, 600.0, 3600.0];
 
-/// Installs the recorder. A process has one: later calls share the first.
+/// Installs the recorder. A process has one; later calls return the first.
 pub fn install() -> PrometheusHandle {
     static HANDLE: std::sync::OnceLock<PrometheusHandle> = std::sync::OnceLock::new();
     let build = || {
@@ -35,8 +35,8 @@ pub fn install() -> PrometheusHandle {
     HANDLE.get_or_init(build).clone()
 }
 
-/// The counters of one method, route and status, found once and kept: finding them takes longer than
-/// many an answer.
+/// The counters of one method, route and status. Looking them up costs more than many a response, so
+/// they are looked up once.
 struct Counted {
     method: &'static str,
     status: u16,
@@ -61,11 +61,12 @@ impl Counted {
     }
 }
 
+/// Counts a request.
 pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     static COUNTED: RwLock<Option<HashMap<String, Vec<Counted>>>> = RwLock::new(None);
     let method = method_label(method);
     {
-        let counted = COUNTED.read().unwrap_or_else(PoisonError::into_inner);
+        let counted = COUNTED.read();
         let of_route = counted.as_ref().and_then(|routes| routes.get(route)).map_or(&[][..], Vec::as_slice);
         if let Some(found) = of_route.iter().find(|c| c.method == method && c.status == status) {
             return found.count(seconds);
@@ -73,11 +74,11 @@ pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     }
     let new = Counted::new(method, route, status);
     new.count(seconds);
-    let mut counted = COUNTED.write().unwrap_or_else(PoisonError::into_inner);
+    let mut counted = COUNTED.write();
     counted.get_or_insert_default().entry(route.to_owned()).or_default().push(new);
 }
 
-/// Clients may make methods up; what they make up must not fill the memory.
+/// Clients can invent methods, and invented ones must not fill the memory with counters.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",
@@ -91,13 +92,14 @@ fn method_label(method: &Method) -> &'static str {
     }
 }
 
+/// Counts an upload.
 pub fn upload(bytes: u64, rows: u64) {
     counter!("guarantor_uploads_total").increment(1);
     counter!("guarantor_uploaded_bytes_total").increment(bytes);
     counter!("guarantor_uploaded_rows_total").increment(rows);
 }
 
-/// Wait, compute time, how it ended and what was decided.
+/// Counts a job that ended: its wait, its compute time, how it ended and what was decided.
 pub fn job_ended(job: &Job) {
     counter!("guarantor_jobs_total", "status" => job.status.name()).increment(1);
     if let (Some(started), Some(waited)) = (job.started_at, job.wait_seconds()) {
@@ -119,10 +121,10 @@ pub fn job_ended(job: &Job) {
     }
 }
 
-/// Metrics in Prometheus' text format.
+/// Get metrics in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "Operations",
     responses((status = 200, description = "Metrics", body = String, content_type = "text/plain"),
-              (status = 503, description = "`unavailable`: the store is away")))]
+              (status = 503, description = "`unavailable`: the store is unreachable")))]
 pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let depth = app.store.repository().queue_depth().await?;
     gauge!("guarantor_queue_depth").set(depth.queued as f64);

@@ -1,9 +1,19 @@
-//! HTTP: the router, a file per resource, and what all of them share. Knows the store and the
-//! queue; knows no SQL and no maths.
+//! HTTP: the router, one file per resource, and what they share. It uses the store and the queue, and
+//! contains no SQL and no mathematics.
 //!
-//! A connection is taken by `connections.rs` (how many, how long they may be silent, TLS). A request
-//! on it passes `request::envelope` (id, caller, time limit, log line, problem bodies), then its
-//! handler.
+//! `connections.rs` accepts connections: how many, how long they may be silent, TLS. Each request on
+//! one then passes the layers that `envelope.rs` lists in order, and reaches its handler. The layers
+//! are tower's and tower-http's where those fit, and otherwise our own, one per file in `layers/`:
+//!
+//! 1. request id (tower-http): the client's, if it is safe to log, otherwise a new one
+//! 2. response headers (tower-http), and compression of large JSON (tower-http)
+//! 3. `observe`: span, log line, metrics
+//! 4. `problems`: writes the body of every error
+//! 5. `linger`: 408 if a body stops arriving; reads the rest of a rejected one
+//! 6. `time_limit`: 408 if there is no response in time
+//! 7. panics (tower-http): a 500 that reveals nothing
+//! 8. `caller`: the workspace of the API key, or 401
+//! 9. `uploads`: a permit for each upload, or 429
 
 mod auth;
 mod certificates;
@@ -11,18 +21,18 @@ pub mod codes;
 mod connections;
 mod datasets;
 mod decisions;
+mod envelope;
 mod etag;
 mod extract;
 mod health;
 mod idempotency;
 mod jobs;
-mod linger;
+mod layers;
 mod metrics;
 mod openapi;
 mod page;
 mod policies;
 mod problem;
-mod request;
 mod server;
 mod tls;
 
@@ -43,15 +53,16 @@ use problem::Problem;
 pub use openapi::document;
 pub use server::{Server, ServerError};
 
-/// Whether logs are sent to `route`.
+/// Whether logs are uploaded to `route`.
 fn takes_uploads(route: &str) -> bool {
     matches!(route, "/v1/datasets" | "/v1/datasets/{id}/rows")
 }
 
-/// What handlers share. Cloned several times a request, so it is one pointer.
+/// What handlers share. It is cloned several times per request, so it is one pointer.
 #[derive(Clone)]
 pub struct App(Arc<Shared>);
 
+/// The contents of [`App`].
 pub struct Shared {
     config: Config,
     store: Store,
@@ -59,11 +70,11 @@ pub struct Shared {
     auth: auth::Auth,
     metrics: PrometheusHandle,
     answers: jobs::Answers,
-    /// Permits of uploads.
+    /// Permits for uploads.
     uploads: Arc<Semaphore>,
-    /// Permits of what is computed for one request.
+    /// Permits for what is computed while a request waits.
     computations: Arc<Semaphore>,
-    /// Permits of certificates that are computed again.
+    /// Permits for recomputing certificates.
     verifications: Arc<Semaphore>,
     draining: watch::Receiver<bool>,
 }
@@ -84,24 +95,17 @@ impl App {
     /// Returns when the server begins to shut down.
     async fn drained(&self) {
         let mut draining = self.draining.clone();
-        // A sender that is gone has shut down too.
+        // An error means that the sender is gone, so the server has shut down.
         let _ = draining.wait_for(|draining| *draining).await;
     }
 
-    fn time_limit(&self, route: &str) -> Duration {
-        Duration::from_secs(match takes_uploads(route) {
-            true => self.config.upload_seconds,
-            false => self.config.request_seconds,
-        })
-    }
-
-    /// How long a creating request may be answered before a repeated one takes its work over.
+    /// How long a creating request may take before a repeated one takes over its work.
     fn json_patience(&self) -> Duration {
         Duration::from_secs(self.config.request_seconds)
     }
 
-    /// Runs arithmetic where it cannot hold up other requests, once it is its turn: a client that
-    /// hangs up leaves the line, but not the processor.
+    /// Runs arithmetic on a thread of its own once a permit is free, so that it cannot delay other
+    /// requests. A client that disconnects gives up its turn, but does not stop work in progress.
     async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -110,7 +114,7 @@ impl App {
         compute_with(permit, |_| work()).await
     }
 
-    /// Counts jobs as they end, for as long as there is a queue.
+    /// Counts jobs as they end, for as long as the queue runs.
     fn count_ended_jobs(&self) {
         let mut ended = self.queue.ended();
         tokio::spawn(async move {
@@ -128,8 +132,8 @@ impl App {
     }
 }
 
-/// Runs `work` on a thread that may block. The permit is held until it has ended, whoever still waits
-/// for it; where nobody does, it is told so by the flag.
+/// Runs `work` on a thread that may block. The permit is held until the work ends, even if nobody waits
+/// for it anymore; the flag then tells it to stop.
 async fn compute_with<T: Send + 'static>(
     permit: OwnedSemaphorePermit,
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
@@ -143,7 +147,7 @@ async fn compute_with<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(Problem::internal)
 }
 
-/// Somebody who waits for an answer; dropped with their request.
+/// Raises the flag when the request is dropped.
 struct Waiting(Arc<AtomicBool>);
 
 impl Drop for Waiting {
@@ -159,7 +163,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     #[tokio::test]
-    async fn work_that_nobody_waits_for_is_told_so_and_keeps_its_permit_until_it_ends() {
+    async fn abandoned_work_is_canceled_and_keeps_its_permit_until_it_ends() {
         let permits = Arc::new(Semaphore::new(1));
         let (started, has_started) = sync_channel(0);
         let (dropped, was_dropped) = sync_channel(0);

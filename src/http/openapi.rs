@@ -1,4 +1,4 @@
-//! The OpenAPI document, generated from the handlers, and the pages that show it.
+//! The OpenAPI document, generated from the handlers, and the pages that serve it.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
@@ -15,20 +15,20 @@ use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
 use super::codes::Code;
-use super::problem::{Fault, ProblemBody};
+use super::problem::{FieldError, ProblemBody};
 use super::{App, certificates, datasets, decisions, health, jobs, metrics, policies};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "Guarantor", description = "Certifies policy improvements before they are rolled out. \
-        Upload the log of the deployed policy, submit a job, ask the gate.",
+        Upload the log of the deployed policy, submit a job, and ask the gate.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    components(schemas(ProblemBody, Fault, Code)),
+    components(schemas(ProblemBody, FieldError, Code)),
     tags((name = "Datasets", description = "Logs of the deployed policy"),
-         (name = "Policies", description = "Policies, stored or learned, and what they would do"),
-         (name = "Jobs", description = "Learn or evaluate a policy, and decide"),
-         (name = "Certificates", description = "What was guaranteed, and checking it again"),
-         (name = "Operations", description = "For whoever runs the service"))
+         (name = "Policies", description = "Uploaded and learned policies, and their decisions"),
+         (name = "Jobs", description = "Learn or evaluate policies, and decide about deployment"),
+         (name = "Certificates", description = "What is guaranteed, and how to verify it"),
+         (name = "Operations", description = "Health and metrics for operators"))
 )]
 struct Document;
 
@@ -55,7 +55,7 @@ pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
     (open, guarded, api)
 }
 
-/// The document as it is committed and served.
+/// The document as it is committed and served, as JSON.
 pub fn document() -> String {
     let (_, _, api) = assemble(false);
     let text = api.to_pretty_json().unwrap_or_default();
@@ -70,7 +70,7 @@ pub fn pages(api: OpenApi) -> Router<App> {
     Router::from(page).layer(map_response(shield)).route("/openapi.json", get(serve))
 }
 
-/// The page runs nothing and shows nothing but what this server sent, and nobody frames it.
+/// Restricts the page to what this server sends, and forbids framing it.
 async fn shield(mut response: axum::response::Response) -> axum::response::Response {
     const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
                           img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
@@ -82,8 +82,8 @@ async fn shield(mut response: axum::response::Response) -> axum::response::Respo
     response
 }
 
-/// What all operations share: the security scheme, the problems that any of them can answer with,
-/// and the request id. Handlers declare only what is their own.
+/// Adds what all operations share: the security scheme, the problems that any of them can return, and
+/// the request id. Handlers declare only the rest.
 fn complete(api: &mut OpenApi) {
     let components = api.components.get_or_insert_default();
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
@@ -96,13 +96,13 @@ fn complete(api: &mut OpenApi) {
     }
 }
 
-/// Where a POST stores something, and may find no room for it.
+/// Paths whose POST stores something, and can run out of storage space.
 const CREATING: [&str; 4] = ["/v1/datasets", "/v1/datasets/{id}/rows", "/v1/policies", "/v1/jobs"];
 
 fn complete_operation(path: &str, operation: &mut Operation) {
     let mut problems = vec![Code::Internal];
     if path.starts_with("/v1/") {
-        // Without keys configured the empty requirement holds.
+        // The empty requirement: without any keys, none is required.
         let key = SecurityRequirement::new("api_key", Vec::<String>::new());
         operation.security = Some(vec![key, SecurityRequirement::default()]);
         problems.extend([Code::InvalidQuery, Code::Unauthorized, Code::RequestTimeout, Code::Unavailable]);
@@ -139,7 +139,9 @@ fn complete_response(status: &str, response: &mut Response) {
         response.content.insert("application/problem+json".into(), content.into());
     }
     let id = schema::ObjectBuilder::new().schema_type(Type::String).build();
-    let header =
-        HeaderBuilder::new().schema(Some(id)).description(Some("Finds this request in the logs")).build();
+    let header = HeaderBuilder::new()
+        .schema(Some(id))
+        .description(Some("Identifies this request in the logs"))
+        .build();
     response.headers.insert("x-request-id".into(), header.into());
 }

@@ -1,4 +1,4 @@
-//! `/v1/policies`: parameters of policies, stored or learned, and what they would do.
+//! `/v1/policies`: the parameters of policies, uploaded or learned.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,41 +11,45 @@ use utoipa_axum::routes;
 use super::App;
 use super::auth::Caller;
 use super::codes::Code;
-use super::datasets::ListParams;
-use super::etag::tagged;
+use super::etag::{json, tagged};
 use super::extract::{Id, JsonBody, Nothing, Params};
 use super::idempotency::{Created, Creation, Start, replay};
-use super::page::List;
+use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
 use crate::store::{JobId, Policy, PolicyId, Resource, StoreError, Timestamp, Workspace};
 use guarantor_engine::policy::{PolicyKind, PolicyParams};
 
+/// The routes of policies.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(read, delete))
 }
 
+/// A policy, without its parameters unless they are requested.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Policy)]
 pub struct PolicyView {
     #[schema(value_type = String, format = "uuid")]
     id: PolicyId,
     kind: PolicyKind,
+    /// K.
     n_actions: usize,
+    /// p, the number of features of a context.
     dim: usize,
+    /// SHA-256 of the parameters.
     digest: String,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
     /// The job that learned it.
     #[schema(value_type = Option<String>, format = "uuid")]
     source_job_id: Option<JobId>,
-    /// With `?include=mean`: p rows of K numbers; none for the uniform policy.
+    /// With `?include=mean`: p rows of K numbers. The uniform policy has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     mean: Option<Vec<Vec<f64>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     scale: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     inverse_temperature: Option<f64>,
-    /// The fixed transform of contexts that `mean` applies to, where it is not the identity.
+    /// The fixed transformation of contexts before `mean` is applied, unless it is the identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     features: Option<serde_json::Value>,
@@ -88,13 +92,13 @@ impl From<Policy> for PolicyView {
     }
 }
 
-/// Store a policy.
+/// Create a policy.
 #[utoipa::path(post, path = "/v1/policies", tag = "Policies", operation_id = "create_policy",
-    params(("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    params(("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response")),
     request_body(content = PolicyParams, example = json!(
         {"kind": "softmax", "mean": [[0.4, -0.1, 0.0], [0.0, 0.3, -0.2]], "inverse_temperature": 1.0})),
-    responses((status = 201, description = "Stored", body = PolicyView,
-               headers(("location" = String, description = "The policy's path"))),
+    responses((status = 201, description = "Created", body = PolicyView,
+               headers(("location" = String, description = "The path of the policy"))),
               (status = 409, description = "`idempotency_in_progress`")))]
 async fn create(
     State(app): State<App>,
@@ -123,7 +127,7 @@ async fn store_policy(
     params: &PolicyParams,
 ) -> Result<Created, Problem> {
     let policy = match app.store.create_policy(workspace, id, params).await {
-        // An attempt of this very request stored it and died before it could answer.
+        // An earlier attempt of this request stored it, and the process died before it could respond.
         Err(StoreError::Exists(Resource::Policy, _)) => app.store.repository().policy(workspace, id).await?,
         policy => policy?,
     };
@@ -131,49 +135,52 @@ async fn store_policy(
     Created::json(StatusCode::CREATED, &location, &PolicyView::from(policy))
 }
 
-/// Refuses what is larger than this server accepts.
+/// Rejects policies that are larger than this server accepts.
 pub fn check_size(app: &App, n_actions: usize, dim: usize) -> Result<(), Problem> {
     let sizes = [("actions", n_actions, app.config.max_actions), ("features", dim, app.config.max_features)];
     match sizes.into_iter().find(|(_, size, limit)| size > limit) {
-        Some((what, size, limit)) => {
-            Err(Problem::new(Code::TooLarge, format!("{size} {what}; this server accepts at most {limit}.")))
-        }
+        Some((what, size, limit)) => Err(Problem::new(
+            Code::TooLarge,
+            format!("{size} {what}; the maximum of this server is {limit}."),
+        )),
         None => Ok(()),
     }
 }
 
 /// List policies, newest first.
 #[utoipa::path(get, path = "/v1/policies", tag = "Policies", operation_id = "list_policies", params(ListParams),
-    responses((status = 200, description = "A page of policies", body = List<PolicyView>)))]
+    responses((status = 200, description = "A page of policies", body = ListView<PolicyView>)))]
 async fn list(
     State(app): State<App>,
     Caller(workspace): Caller,
     Params(params): Params<ListParams>,
-) -> Result<Json<List<PolicyView>>, Problem> {
-    let page = app.store.repository().policies(&workspace, &params.page()?).await?;
-    Ok(Json(List::of(page, PolicyView::from)))
+) -> Result<Json<ListView<PolicyView>>, Problem> {
+    Ok(listed(app.store.repository().policies(&workspace, &params.page()?).await?))
 }
 
+/// What to add to a policy.
 #[derive(Debug, Clone, Copy, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Include {
+    /// The parameters.
     Mean,
 }
 
+/// The query parameters of a request for a policy.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ReadParams {
-    /// `mean` adds the parameters themselves.
+    /// `mean` adds the parameters of the policy.
     #[param(inline)]
     pub include: Option<Include>,
 }
 
-/// Read a policy.
+/// Get a policy.
 #[utoipa::path(get, path = "/v1/policies/{id}", tag = "Policies", operation_id = "get_policy",
     params(("id" = String, Path, format = "uuid"), ReadParams),
     responses((status = 200, description = "The policy", body = PolicyView),
-              (status = 304, description = "Unchanged since the version that `If-None-Match` names")))]
+              (status = 304, description = "Unchanged since the version in `If-None-Match`")))]
 async fn read(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -185,6 +192,7 @@ async fn read(
     show(&app, policy, params.include, &headers).await
 }
 
+/// The response with a policy.
 pub async fn show(
     app: &App,
     policy: Policy,
@@ -199,14 +207,14 @@ pub async fn show(
         }
         None => policy.into(),
     };
-    Ok(tagged(headers, &tag, || view))
+    tagged(headers, tag, || json(&view))
 }
 
 /// Delete a policy.
 #[utoipa::path(delete, path = "/v1/policies/{id}", tag = "Policies", operation_id = "delete_policy",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 204, description = "Deleted"),
-              (status = 409, description = "`in_use`: an unfinished job or a dataset needs it")))]
+              (status = 409, description = "`in_use`: an unfinished job or a dataset uses it")))]
 async fn delete(
     State(app): State<App>,
     Caller(workspace): Caller,

@@ -1,5 +1,5 @@
-//! Errors as `application/problem+json` (RFC 9457). Handlers return a `Problem`; the outermost
-//! layer (`request.rs`) adds what only it knows and writes the body.
+//! Errors as `application/problem+json` (RFC 9457). Handlers and layers return a `Problem`; the layer
+//! `layers/problems.rs` adds the path of the request and writes the body.
 
 use std::time::Duration;
 
@@ -15,91 +15,101 @@ use crate::store::{Damage, StoreError};
 use guarantor_engine::EngineError;
 use guarantor_engine::error::SpecError;
 
-/// One thing that is wrong with a request.
+/// One error in a request.
 #[derive(Debug, Clone, PartialEq, Serialize, utoipa::ToSchema)]
-pub struct Fault {
-    /// 1-based, as in the file.
+#[schema(as = Fault)]
+pub struct FieldError {
+    /// The row, 1-based, as in the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub row: Option<u64>,
-    /// Dotted, as in the request.
+    /// The field, dotted, as in the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
+    /// What is wrong with it.
     pub message: String,
 }
 
+/// An error on its way to the client.
 #[derive(Debug, Clone)]
 pub struct Problem {
+    /// Which error it is; it decides the status.
     pub code: Code,
+    /// What happened, and what to do.
     pub detail: String,
-    pub errors: Vec<Fault>,
+    /// The rows or fields that are wrong.
+    pub errors: Vec<FieldError>,
+    /// Headers of the response, such as `Retry-After`.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Members beside the standard ones.
+    /// Members of the body in addition to the standard ones.
     pub more: Map<String, Value>,
 }
 
 /// The shape of every error.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Problem, example = json!({
-    "type": "urn:guarantor:problem:unknown_field", "title": "A field is not known", "status": 422,
+    "type": "urn:guarantor:problem:unknown_field", "title": "Unknown field", "status": 422,
     "detail": "unknown field `dleta`, expected one of `delta`, `tau`", "instance": "/v1/jobs",
     "code": "unknown_field", "errors": [{"field": "dleta", "message": "unknown field `dleta`"}]
 }))]
 pub struct ProblemBody {
-    /// A URN made of the code.
+    /// A URN that ends with the code.
     #[serde(rename = "type")]
     kind: String,
+    /// What the code means.
     title: String,
     status: u16,
-    /// What happened this time, and what to do.
+    /// What happened, and what to do.
     detail: String,
-    /// The path that was asked for.
+    /// The path of the request.
     instance: String,
-    /// Stable, snake_case.
+    /// The stable code to branch on.
     #[schema(value_type = Code)]
     code: &'static str,
-    /// Which rows or fields; empty where the code says it all.
-    errors: Vec<Fault>,
+    /// The rows or fields that are wrong; empty if the error is not about rows or fields.
+    errors: Vec<FieldError>,
     #[serde(flatten)]
     #[schema(ignore)]
     more: Map<String, Value>,
 }
 
 impl Problem {
+    /// A problem about the request as a whole.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Problem { code, detail: detail.into(), errors: vec![], headers: vec![], more: Map::new() }
     }
 
-    /// A problem with one field.
+    /// A problem about one field.
     pub fn field(code: Code, field: impl Into<String>, message: impl Into<String>) -> Self {
         let (field, message) = (field.into(), message.into());
         let problem = Problem::new(code, format!("{field}: {message}"));
-        problem.with_fault(Fault { row: None, field: Some(field), message })
+        problem.with_fault(FieldError { row: None, field: Some(field), message })
     }
 
-    /// A fault of ours: logged here in full, shown to the client as nothing but a code.
+    /// A failure of the service: logged here in full, shown to the client as a code only.
     pub fn internal(what: impl std::fmt::Display) -> Self {
         tracing::error!(error = %what, "internal error");
-        Problem::new(
-            Code::Internal,
-            "The request id in x-request-id finds this failure in the server's logs.",
-        )
+        Problem::new(Code::Internal, "Look for the request id from x-request-id in the server's logs.")
     }
 
-    pub fn with_fault(mut self, fault: Fault) -> Self {
+    /// Adds an error in a row or field.
+    pub fn with_fault(mut self, fault: FieldError) -> Self {
         self.errors.push(fault);
         self
     }
 
+    /// Tells the client to try again after `delay`, at least a second.
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.headers.push((header::RETRY_AFTER, HeaderValue::from(delay.as_secs().max(1))));
         self
     }
 
+    /// Adds a header.
     pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.headers.push((name, value));
         self
     }
 
+    /// Adds a member to the body.
     pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.more.insert(name.into(), value.into());
         self
@@ -118,7 +128,7 @@ impl Problem {
         }
     }
 
-    /// The response as it goes out.
+    /// The response as it is sent, for a request to the path `instance`.
     pub fn render(&self, instance: &str) -> Response {
         let mut response = (self.code.status(), Json(self.body(instance))).into_response();
         let kind = HeaderValue::from_static("application/problem+json");
@@ -131,7 +141,7 @@ impl Problem {
 }
 
 impl IntoResponse for Problem {
-    /// Carries the problem to the outermost layer, which renders it.
+    /// Carries the problem to the layer that writes its body.
     fn into_response(self) -> Response {
         let mut response = self.code.status().into_response();
         response.extensions_mut().insert(self);
@@ -141,7 +151,7 @@ impl IntoResponse for Problem {
 
 impl From<SpecError> for Problem {
     fn from(error: SpecError) -> Self {
-        Problem::field(Code::of_engine(error.code), error.field, error.message)
+        Problem::field(Code::from(error.code), error.field, error.message)
     }
 }
 
@@ -150,7 +160,7 @@ impl From<EngineError> for Problem {
         match error {
             EngineError::Spec(error) => error.into(),
             EngineError::Unavailable(_) => {
-                Problem::new(Code::Unavailable, "The log cannot be read; try again.")
+                Problem::new(Code::Unavailable, "The log cannot be read at the moment; try again.")
                     .retry_after(Duration::from_secs(5))
             }
             other => Problem::internal(other),
@@ -167,27 +177,27 @@ impl From<ResolveError> for Problem {
     }
 }
 
-/// A disk is seldom mended sooner.
+/// When to try again after a write failed: a disk is seldom fixed sooner.
 const UNWRITABLE: Duration = Duration::from_secs(60);
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotFound(resource, id) => {
-                Problem::new(Code::NotFound, format!("There is no {resource} {id}."))
+                Problem::new(Code::NotFound, format!("No {resource} has the id {id}."))
             }
             StoreError::InUse { resource, by } => Problem::new(
                 Code::InUse,
-                format!("The {resource} is needed by {by}; try again once that has ended."),
+                format!("The {resource} is in use by {by}; try again when that has finished."),
             ),
             StoreError::QueueFull { queued, limit } => {
-                let detail = format!("{queued} jobs wait already, and {limit} may; try again later.");
+                let detail = format!("{queued} of {limit} jobs queued; try again later.");
                 Problem::new(Code::QueueFull, detail).retry_after(Duration::from_secs(10))
             }
             StoreError::FamilyExhausted { looks, taken, held } => {
                 let message = format!(
-                    "its {looks} looks at this dataset are taken: {taken} by certificates and {held} by jobs that are \
-                     not finished; send `delta`, whose cost the dataset's ledger counts on top"
+                    "all {looks} looks at this dataset are taken: {taken} by certificates and {held} by unfinished \
+                     jobs; send `delta` instead, which the dataset's ledger adds to what is spent"
                 );
                 Problem::field(Code::FamilyExhausted, "family", message)
             }
@@ -195,29 +205,29 @@ impl From<StoreError> for Problem {
                 Problem::new(Code::JobFinished, format!("The job has already {how}."))
             }
             StoreError::BadCursor => {
-                let message = "is not a cursor that this list gave out; use the `next` of an earlier page";
+                let message = "is not a cursor of this list; use the `next` of an earlier page";
                 Problem::field(Code::InvalidCursor, "after", message)
             }
             StoreError::Damaged(Damage { owner, what }) => {
                 tracing::error!(error = what, "stored data is damaged");
-                let owner = owner.map_or_else(|| "this".into(), |owner| owner.to_string());
-                let detail = format!("What is stored of {owner} is damaged and was not used.");
+                let owner = owner.map_or_else(|| "this resource".into(), |owner| owner.to_string());
+                let detail = format!("The stored data of {owner} is damaged and was not used.");
                 Problem::new(Code::Damaged, detail + " Restore it from a backup.")
             }
             StoreError::Full(why) => {
-                tracing::error!(error = why, "there is no room for data");
+                tracing::error!(error = why, "no storage space left");
                 let detail =
-                    "The server has no room to store this; nothing was stored. Try again once there is.";
+                    "The server has no storage space left; nothing was stored. Try again when there is.";
                 Problem::new(Code::InsufficientStorage, detail).retry_after(UNWRITABLE)
             }
             StoreError::ReadOnly(why) => {
-                tracing::error!(error = why, "the data directory cannot be written");
-                let detail = "The server cannot write its data at the moment; nothing was stored.";
+                tracing::error!(error = why, "the data directory is not writable");
+                let detail = "The server cannot write to its storage; nothing was stored. Try again later.";
                 Problem::new(Code::Unavailable, detail).retry_after(UNWRITABLE)
             }
             error if error.is_transient() => {
-                tracing::error!(%error, "the store is away");
-                Problem::new(Code::Unavailable, "The store cannot be reached; try again.")
+                tracing::error!(%error, "the store is unreachable");
+                Problem::new(Code::Unavailable, "The store is unreachable; try again.")
                     .retry_after(Duration::from_secs(5))
             }
             other => Problem::internal(other),

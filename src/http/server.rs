@@ -1,4 +1,4 @@
-//! Starting and stopping: open the store, take the directory over, bind, serve, drain.
+//! Startup and shutdown: open the store, lock the data directory, bind, serve, drain.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -8,45 +8,50 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
-use axum::middleware;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::codes::Code;
 use super::connections::Connections;
+use super::envelope::{Access, enclose};
 use super::problem::Problem;
-use super::request::{Door, envelope};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
 use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
 use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 
-/// Files that no row names are older than any upload could be before they are removed.
+/// How often old data is removed. Files that no row names are removed once they are older than any
+/// upload in progress can be.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
-/// Certificates that are computed again at a time. Each takes as much as the job that issued it took to
-/// certify, and has no place in the queue.
+/// How many certificates are recomputed at a time. Each costs as much as the certification in its job
+/// did, and does not go through the queue.
 const VERIFICATIONS: usize = 2;
 
-/// Answers that are computed at a time: more would only be slower, and take more memory.
+/// How many responses are computed at a time. More would only be slower and take more memory.
 fn computations() -> usize {
     std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8)
 }
 
+/// Why a server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
+    /// A setting cannot be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The address is taken or not ours.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
+    /// The server stopped by itself.
     #[error("the server stopped: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// A server that is bound and ready, its workers running.
+/// A server that is bound to its address, with its workers running.
 pub struct Server {
     app: App,
     listener: TcpListener,
@@ -58,6 +63,10 @@ pub struct Server {
 }
 
 impl Server {
+    /// Opens the store, binds to the address and starts the workers.
+    ///
+    /// # Errors
+    /// If the settings, the data directory or the address cannot be used.
     pub async fn start(config: Config) -> Result<Server, ServerError> {
         let tls = tls::acceptor(&config)?;
         let store = Store::open(&config.data_dir).await?;
@@ -88,18 +97,28 @@ impl Server {
         Ok(Server { app, listener, tls, workers, drain, _lock: lock })
     }
 
+    #[cfg(test)]
+    pub(super) fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// The base URL.
     pub fn url(&self) -> std::io::Result<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}", self.address()?))
     }
 
+    /// The address that it is bound to.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop` resolves. Then, in this order: /readyz says no and no job starts, running
-    /// jobs get their time and are put back where it does not suffice, the listener closes, and open
-    /// requests get their time to end.
+    /// Serves until `stop` resolves. Then, in this order: /readyz answers 503 and no job starts;
+    /// running jobs get `shutdown_seconds` to end and are queued again otherwise; the listener closes;
+    /// open requests get `shutdown_seconds` to end.
+    ///
+    /// # Errors
+    /// If the server stops by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let grace = Duration::from_secs(self.app.config.shutdown_seconds);
         let sweeper = tokio::spawn(sweep(self.app.clone()));
@@ -122,7 +141,7 @@ impl Server {
         self.workers.shutdown(grace).await;
         close.send_replace(true);
         if tokio::time::timeout(grace, serving).await.is_err() {
-            tracing::warn!("the time to shut down is over; requests that are still open are cut off");
+            tracing::warn!("shutdown timed out; closing connections with open requests");
         }
         Ok(())
     }
@@ -146,7 +165,7 @@ async fn sweep(app: App) {
     let orphan_age = Duration::from_secs(app.config.upload_seconds) + SWEEP_EVERY;
     loop {
         if let Err(error) = app.store.sweep(app.config.retention(), orphan_age).await {
-            tracing::warn!(%error, "old data could not be removed");
+            tracing::warn!(%error, "cannot remove old data");
         }
         tokio::time::sleep(SWEEP_EVERY).await;
     }
@@ -154,26 +173,23 @@ async fn sweep(app: App) {
 
 fn router(app: App) -> Router {
     let (open, guarded, api) = openapi::assemble(app.config.metrics_need_key);
-    let enclose = |routes: Router<App>, guarded: bool| {
-        let door = Door { app: app.clone(), guarded };
-        let routes = routes.method_not_allowed_fallback(method_not_allowed);
-        routes.layer(middleware::from_fn_with_state(door, envelope))
-    };
     let open = open.merge(openapi::pages(api)).fallback(no_such_route);
-    enclose(open, false).merge(enclose(guarded, true)).with_state(app.clone())
+    let open = enclose(open.method_not_allowed_fallback(method_not_allowed), &app, Access::Open);
+    let guarded = enclose(guarded.method_not_allowed_fallback(method_not_allowed), &app, Access::Guarded);
+    open.merge(guarded).with_state(app)
 }
 
 async fn no_such_route(request: Request) -> Problem {
     Problem::new(
         Code::NoSuchRoute,
-        format!("There is nothing at {}; /docs lists every path.", request.uri().path()),
+        format!("{} does not exist; /docs lists every path.", request.uri().path()),
     )
 }
 
 async fn method_not_allowed(method: Method) -> Problem {
     Problem::new(
         Code::MethodNotAllowed,
-        format!("This path does not take {method}; /docs says what it takes."),
+        format!("{method} is not allowed for this path; /docs lists the methods that are."),
     )
 }
 
@@ -206,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_so_many_certificates_are_computed_again_at_a_time() {
+    async fn verifications_over_the_limit_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let server = server(directory.path(), &[]).await;
         let service = TowerToHyperService::new(router(server.app.clone()));
@@ -226,36 +242,36 @@ mod tests {
         let document = json(service.call(get(format!("{path}/certificate"))).await.unwrap()).await;
         let verify = || service.call(post("/v1/certificates/verify", &document));
         let all = server.app.verifications.clone().acquire_many_owned(VERIFICATIONS as u32).await.unwrap();
-        let refused = verify().await.unwrap();
-        assert_eq!(refused.status(), 429);
-        assert!(refused.headers().contains_key("retry-after"));
-        assert_eq!(json(refused).await["code"], "too_many_verifications");
+        let rejected = verify().await.unwrap();
+        assert_eq!(rejected.status(), 429);
+        assert!(rejected.headers().contains_key("retry-after"));
+        assert_eq!(json(rejected).await["code"], "too_many_verifications");
         drop(all);
         assert_eq!(json(verify().await.unwrap()).await["valid"], true);
         assert_eq!(server.app.verifications.available_permits(), VERIFICATIONS);
     }
 
     #[tokio::test]
-    async fn an_upload_whose_client_hung_up_counts_until_it_ends() {
+    async fn an_upload_whose_client_disconnected_counts_until_it_ends() {
         let directory = tempfile::tempdir().unwrap();
         let server = server(directory.path(), &[("max_concurrent_uploads", "1")]).await;
         let service = TowerToHyperService::new(router(server.app.clone()));
         let (rows, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
         let body = stream::unfold(body, |mut body| async { body.recv().await.map(|row| (row, body)) });
         let mut answer = Box::pin(service.call(upload(Body::from_stream(body))));
-        // There is room for one, so the second was put where the work had taken the first away.
+        // The channel holds one row, so sending the second means that the work has taken the first.
         let under_way = async {
             rows.send(Ok(ROW.into())).await.unwrap();
             rows.send(Ok(ROW.into())).await.unwrap();
         };
         tokio::select! {
-            _ = &mut answer => panic!("an answer before the body's end"),
+            _ = &mut answer => panic!("a response before the end of the body"),
             () = under_way => {}
         }
         drop(answer);
         assert_eq!(server.app.uploads.available_permits(), 0);
-        let refused = service.call(upload(Body::from(ROW))).await.unwrap();
-        assert_eq!(refused.status(), 429);
+        let rejected = service.call(upload(Body::from(ROW))).await.unwrap();
+        assert_eq!(rejected.status(), 429);
         drop(rows);
         server.app.uploads.acquire().await.unwrap().forget();
     }

@@ -1,4 +1,4 @@
-//! TLS from a certificate and a key in PEM files, read once, at the start.
+//! TLS with a certificate and a key from PEM files, which are read once, at startup.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::{Config, ConfigError};
 
-/// What takes TLS connections, where the configuration asks for them.
+/// Accepts TLS connections, if TLS is configured.
+///
+/// # Errors
+/// If a file cannot be read or the key does not belong to the certificate.
 pub fn acceptor(config: &Config) -> Result<Option<TlsAcceptor>, ConfigError> {
     if config.tls_cert.as_os_str().is_empty() {
         return Ok(None);
@@ -41,7 +44,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError
 
 fn why(error: PemError, wanted: &str) -> String {
     match error {
-        PemError::NoItemsFound => format!("there is no {wanted} in it; it must be PEM"),
+        PemError::NoItemsFound => format!("it contains no {wanted}; it must be a PEM file"),
         PemError::Io(error) => error.to_string(),
         other => other.to_string(),
     }

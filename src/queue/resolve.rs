@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::runner::policy_ids;
 use crate::store::{Dataset, Policy, PolicyId, Store, StoreError, Workspace};
-use guarantor_engine::error::SpecError;
+use guarantor_engine::error::{SpecCode, SpecError};
 use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ fn check_origin(policy: &Policy, dataset: &Dataset, field: String) -> Result<(),
         "the policy was learned{job}, from rows of this dataset or from others that a policy learned from it has \
          logged or started; to certify it on other rows, upload those as a dataset of their own"
     );
-    Err(SpecError::new("policy_learned_here", field, message))
+    Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message))
 }
 
 async fn find_policy(store: &Store, workspace: &Workspace, id: &str) -> Result<Option<Policy>, StoreError> {

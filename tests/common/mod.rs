@@ -1,12 +1,15 @@
-//! The real binary on a free port, and a client that keeps everything it was answered.
+//! The real binary on a free port, and a client for it.
 
-#![allow(dead_code)] // each test file uses its own part of this
+#![allow(dead_code, unused_imports)] // no test binary uses all of it
 
-use std::io::{BufRead, BufReader, Read};
+mod client;
+
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
-use ureq::Agent;
+
+pub use client::{Answer, Client, Event};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_guarantor");
 
@@ -28,7 +31,7 @@ impl Server {
         Server::with_data(DataDir::Own(tempfile::tempdir().unwrap()), environment)
     }
 
-    /// On a directory that is there already and stays when the server goes.
+    /// On an existing directory that outlives the server.
     pub fn start_on(directory: &std::path::Path, environment: &[(&str, &str)]) -> Server {
         Server::with_data(DataDir::Given(directory.to_owned()), environment)
     }
@@ -39,7 +42,7 @@ impl Server {
         Server { child, base, data, environment, log: None }
     }
 
-    /// With what it logs appended to a file.
+    /// With its log appended to a file.
     pub fn start_logging(environment: &[(&str, &str)], log: &std::path::Path) -> Server {
         let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let data = DataDir::Own(tempfile::tempdir().unwrap());
@@ -47,7 +50,7 @@ impl Server {
         Server { child, base, data, environment, log: Some(log.to_owned()) }
     }
 
-    /// As another user, where one is given. None where that user cannot run the binary.
+    /// As another user, if one is given. None if that user cannot run the binary.
     pub fn start_as(user: Option<u32>, directory: &std::path::Path) -> Option<Server> {
         use std::os::unix::process::CommandExt;
         let mut command = serve(directory, &[]);
@@ -60,7 +63,7 @@ impl Server {
         Some(Server { child, base, data, environment: vec![], log: None })
     }
 
-    /// What a server says that must not start on this directory.
+    /// The error output of a server that must not start on this directory.
     pub fn refused_on(directory: &std::path::Path) -> String {
         let mut child = serve(directory, &[]).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -78,25 +81,25 @@ impl Server {
         (self.child, self.base) = spawn(self.data.path(), &self.environment, self.log.as_deref());
     }
 
-    /// Another process on the same data, killed before anybody has waited for it to listen.
+    /// Another process on the same data, killed before it may even listen.
     pub fn restart_and_kill(&mut self, after: std::time::Duration) {
         self.child = serve(self.data.path(), &self.environment).spawn().unwrap();
         std::thread::sleep(after);
         self.kill();
     }
 
-    /// Of the process.
+    /// The id of the process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// As a crash: no signal handler runs.
+    /// Kills the process like a crash: no signal handler runs.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// As an orchestrator does. Returns whether the process ended well.
+    /// Terminates the process like an orchestrator. Returns whether it exited successfully.
     pub fn terminate(&mut self) -> bool {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
@@ -107,7 +110,7 @@ impl Server {
         Client::new(&self.base, None)
     }
 
-    /// A key of `workspace`, made by the command line while the server runs.
+    /// A key of `workspace`, created with the command line while the server runs.
     pub fn create_key(&self, workspace: &str) -> String {
         let output = self.keys(&["create", "--workspace", workspace, "--name", "test"]);
         output.trim().to_owned()
@@ -121,7 +124,7 @@ impl Server {
     }
 }
 
-/// Where a server keeps its data: a directory that goes with it, or one that stays.
+/// The data directory of a server: its own, deleted with it, or one that stays.
 pub enum DataDir {
     Own(tempfile::TempDir),
     Given(std::path::PathBuf),
@@ -157,7 +160,7 @@ fn spawn(
 
 fn serve(data: &std::path::Path, environment: &[(String, String)]) -> Command {
     let mut command = Command::new(BINARY);
-    // The tests' own variables would be unknown settings.
+    // The variables of the tests would be unknown settings.
     for own in ["CRASHES", "CRASH_SEED", "LOAD_SECONDS", "SOAK_JOBS", "NO_DISK_TESTS"] {
         command.env_remove(format!("GUARANTOR_{own}"));
     }
@@ -167,7 +170,7 @@ fn serve(data: &std::path::Path, environment: &[(String, String)]) -> Command {
     command
 }
 
-/// The server once it listens, and where.
+/// Waits until the server listens, and returns its base URL.
 fn listening(mut child: Child) -> (Child, String) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -176,190 +179,12 @@ fn listening(mut child: Child) -> (Child, String) {
     (child, base)
 }
 
-pub struct Client {
-    agent: Agent,
-    pub base: String,
-    key: Option<String>,
-}
-
-pub struct Answer {
-    pub status: u16,
-    pub headers: ureq::http::HeaderMap,
-    pub text: String,
-    pub json: Value,
-}
-
-impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().unwrap())
-    }
-
-    /// The JSON, where the status is the expected one.
-    #[track_caller]
-    pub fn expect(self, status: u16) -> Value {
-        assert_eq!(self.status, status, "{}", self.text);
-        self.json
-    }
-
-    /// Asserts status, code and the form that every problem has.
-    #[track_caller]
-    pub fn problem(&self, status: u16, code: &str) {
-        assert_eq!((self.status, self.json["code"].as_str()), (status, Some(code)), "{}", self.text);
-        assert_eq!(self.header("content-type"), Some("application/problem+json"));
-        assert_eq!(self.json["status"], status);
-        assert_eq!(self.json["type"], format!("urn:guarantor:problem:{code}"));
-        for member in ["title", "detail", "instance"] {
-            assert!(!self.json[member].as_str().unwrap_or("").is_empty(), "{member}: {}", self.text);
-        }
-        assert!(self.json["errors"].is_array(), "{}", self.text);
-        assert!(self.header("x-request-id").is_some());
-    }
-}
-
-impl Client {
-    pub fn new(base: &str, key: Option<&str>) -> Client {
-        let config = Agent::config_builder().http_status_as_error(false).allow_non_standard_methods(true);
-        Client { agent: config.build().new_agent(), base: base.into(), key: key.map(Into::into) }
-    }
-
-    pub fn with_key(&self, key: &str) -> Client {
-        Client::new(&self.base, Some(key))
-    }
-
-    /// Any request at all. `body` is sent as it is.
-    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&[u8]>) -> Answer {
-        let answer = self.try_send(method, path, headers, body);
-        answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
-    }
-
-    /// The same for a server that may die meanwhile.
-    pub fn try_send(
-        &self,
-        method: &str,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<&[u8]>,
-    ) -> Result<Answer, ureq::Error> {
-        let mut request = ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.base));
-        if let Some(key) = &self.key {
-            request = request.header("authorization", format!("Bearer {key}"));
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let mut response = match body {
-            Some(body) => self.agent.run(request.body(body).unwrap())?,
-            None => self.agent.run(request.body(()).unwrap())?,
-        };
-        let text = response.body_mut().with_config().limit(1 << 30).read_to_string()?;
-        let json = serde_json::from_str(&text).unwrap_or(Value::Null);
-        Ok(Answer { status: response.status().as_u16(), headers: response.headers().clone(), text, json })
-    }
-
-    pub fn get(&self, path: &str) -> Answer {
-        self.send("GET", path, &[], None)
-    }
-
-    pub fn delete(&self, path: &str) -> Answer {
-        self.send("DELETE", path, &[], None)
-    }
-
-    pub fn post(&self, path: &str, body: &Value) -> Answer {
-        let body = body.to_string();
-        self.send("POST", path, &[("content-type", "application/json")], Some(body.as_bytes()))
-    }
-
-    pub fn upload(&self, query: &str, rows: &str) -> Answer {
-        let kind = [("content-type", "application/x-ndjson")];
-        self.send("POST", &format!("/v1/datasets{query}"), &kind, Some(rows.as_bytes()))
-    }
-
-    /// A dataset that learning can improve on.
-    pub fn dataset(&self, rows: usize) -> String {
-        let dataset = self.upload("?outcome=reward&name=test", &log(rows)).expect(201);
-        id_of(&dataset)
-    }
-
-    pub fn submit(&self, spec: Value) -> String {
-        id_of(&self.post("/v1/jobs", &spec).expect(202))
-    }
-
-    /// The job once it has ended.
-    pub fn finish(&self, job: &str) -> Value {
-        loop {
-            let job = self.get(&format!("/v1/jobs/{job}?wait=1")).expect(200);
-            if !matches!(job["status"].as_str(), Some("queued" | "running")) {
-                return job;
-            }
-        }
-    }
-
-    /// A job that runs until someone stops it.
-    pub fn submit_endless(&self, dataset: &str) -> String {
-        let job = self.submit(json!({"dataset_id": dataset, "bound": "cbb", "optimizer":
-            {"preset": "paper", "epochs": 100_000, "max_seconds": 3600.0}}));
-        self.follow(&job, &[], |event| event.kind == "progress");
-        job
-    }
-
-    /// Reads a job's events until `until` holds or the stream ends, and returns them.
-    pub fn follow(&self, job: &str, headers: &[(&str, &str)], until: impl Fn(&Event) -> bool) -> Vec<Event> {
-        let mut request = self.agent.get(format!("{}/v1/jobs/{job}/events", self.base));
-        request = request.header("accept", "text/event-stream");
-        if let Some(key) = &self.key {
-            request = request.header("authorization", format!("Bearer {key}"));
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let response = request.call().unwrap();
-        assert_eq!(response.headers()["content-type"], "text/event-stream");
-        let mut events = Vec::new();
-        let mut reader = BufReader::new(response.into_body().into_reader());
-        while let Some(event) = Event::read(&mut reader) {
-            let last = until(&event);
-            events.push(event);
-            if last {
-                break;
-            }
-        }
-        events
-    }
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Event {
-    pub id: u64,
-    pub kind: String,
-    pub data: Value,
-}
-
-impl Event {
-    /// The next event, keep-alive comments skipped.
-    fn read(reader: &mut BufReader<impl Read>) -> Option<Event> {
-        let mut event = Event { id: 0, kind: String::new(), data: Value::Null };
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap() == 0 {
-                return None;
-            }
-            match line.trim_end().split_once(": ") {
-                Some(("id", id)) => event.id = id.parse().unwrap(),
-                Some(("event", kind)) => event.kind = kind.into(),
-                Some(("data", data)) => event.data = serde_json::from_str(data).unwrap(),
-                None if line.trim().is_empty() && event.id > 0 => return Some(event),
-                _ => {}
-            }
-        }
-    }
-}
-
 #[track_caller]
 pub fn id_of(resource: &Value) -> String {
     resource["id"].as_str().unwrap_or_else(|| panic!("no id: {resource}")).to_owned()
 }
 
-/// A log of a policy that plays uniformly over three actions, one of which is best for each sign of
+/// A log of a policy that chooses uniformly among three actions; which one is best depends on the sign of
 /// the first feature. Rewards are deterministic, so that small logs suffice to certify.
 pub fn log(rows: usize) -> String {
     let mut state = 1u64;
@@ -380,7 +205,7 @@ pub fn log(rows: usize) -> String {
     out
 }
 
-/// Two valid rows, enough for everything that does not compute.
+/// Two valid rows, enough for everything that computes nothing.
 pub fn two_rows() -> &'static str {
     "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n\
      {\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n"
@@ -391,7 +216,7 @@ pub fn files(directory: &std::path::Path) -> Vec<(String, u64)> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten() {
         let entry = entry.unwrap();
-        // What is gone again since it was listed was no file to keep.
+        // A file that vanished since it was listed was temporary.
         let Ok(metadata) = entry.metadata() else { continue };
         if metadata.is_dir() {
             found.extend(files(&entry.path()));
@@ -413,7 +238,7 @@ pub fn folders(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// Waits until what is found is what is bound to come; a minute is for slow machines.
+/// Waits until `find` returns `expected`, up to a minute on slow machines.
 #[track_caller]
 pub fn eventually<T: PartialEq + std::fmt::Debug>(find: impl Fn() -> T, expected: &T) {
     for _ in 0..600 {
@@ -425,7 +250,7 @@ pub fn eventually<T: PartialEq + std::fmt::Debug>(find: impl Fn() -> T, expected
     assert_eq!(find(), *expected);
 }
 
-/// The same inputs every time; where PROPTEST_CASES is set, so many and always other ones.
+/// The same inputs every time, unless PROPTEST_CASES is set: then that many, different each time.
 pub fn generated(cases: u32) -> proptest::test_runner::Config {
     use proptest::test_runner::{Config, RngSeed};
     let usual = Config { failure_persistence: None, max_shrink_iters: 500, ..Config::default() };

@@ -1,4 +1,4 @@
-//! Certificates that cannot lie: signatures and the key that makes them, through the real program.
+//! Signatures of certificates and the signing key, through the real program.
 
 use crate::common;
 
@@ -12,7 +12,7 @@ use common::{BINARY, Client, Server, log};
 use guarantor_engine::certificate::{PublicKey, SignatureState, SigningKey, check_signature, signed_bytes};
 use serde_json::{Value, json};
 
-/// A candidate's certificate: quick, and with every section.
+/// The certificate of a candidate, which is quick to compute.
 fn certificate(client: &Client, dataset: &str, delta: f64) -> Value {
     let mean = json!([[0.0, 40.0, -40.0], [0.0, 0.0, 0.0]]);
     let policy = client.post("/v1/policies", &json!({"kind": "softmax", "mean": mean})).expect(201);
@@ -36,19 +36,19 @@ fn is_valid(document: &Value, key: PublicKey) -> bool {
     matches!(check_signature(document, &[key]), SignatureState::Valid { .. })
 }
 
-/// JSON pointers of every value in a document, the document itself first.
-fn places(value: &Value, at: String, out: &mut Vec<String>) {
+/// JSON pointers to every value in a document, the document itself first.
+fn pointers(value: &Value, at: String, out: &mut Vec<String>) {
     out.push(at.clone());
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(name, v)| places(v, format!("{at}/{name}"), out)),
+        Value::Object(fields) => fields.iter().for_each(|(name, v)| pointers(v, format!("{at}/{name}"), out)),
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(i, v)| places(v, format!("{at}/{i}"), out));
+            items.iter().enumerate().for_each(|(i, v)| pointers(v, format!("{at}/{i}"), out));
         }
         _ => {}
     }
 }
 
-/// Other values for the one at a place, each as near to it as can be.
+/// Values that differ as little as possible from `value`.
 fn changed(value: &Value) -> Vec<Value> {
     match value {
         Value::Null => vec![json!(0), json!(false), json!("")],
@@ -71,7 +71,7 @@ fn changed(value: &Value) -> Vec<Value> {
                 Value::Object(fewer)
             });
             let mut more = fields.clone();
-            more.insert("unheard_of".into(), Value::Null);
+            more.insert("unknown_member".into(), Value::Null);
             without.chain([Value::Object(more)]).collect()
         }
     }
@@ -85,17 +85,17 @@ fn any_change_anywhere_in_the_document_breaks_the_signature() {
     let key = public_key(&client);
     assert!(is_valid(&document, key), "{document}");
     let mut all = Vec::new();
-    places(&document, String::new(), &mut all);
+    pointers(&document, String::new(), &mut all);
     let mut tried = 0;
-    for place in &all {
-        for other in changed(document.pointer(place).unwrap()) {
+    for pointer in &all {
+        for other in changed(document.pointer(pointer).unwrap()) {
             let mut forged = document.clone();
-            *forged.pointer_mut(place).unwrap() = other;
-            assert!(!is_valid(&forged, key), "a change at {place:?} went unseen: {forged}");
+            *forged.pointer_mut(pointer).unwrap() = other;
+            assert!(!is_valid(&forged, key), "a change at {pointer:?} went unnoticed: {forged}");
             tried += 1;
         }
     }
-    assert!(tried > 300, "only {tried} changes of {} places", all.len());
+    assert!(tried > 300, "only {tried} changes of {} values", all.len());
     let raw = BASE64.decode(document["signature"]["value"].as_str().unwrap()).unwrap();
     for byte in 0..raw.len() {
         let mut raw = raw.clone();
@@ -107,7 +107,7 @@ fn any_change_anywhere_in_the_document_breaks_the_signature() {
 }
 
 #[test]
-fn the_server_sees_swapped_removed_and_foreign_signatures() {
+fn swapped_removed_and_foreign_signatures_are_invalid() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(400);
@@ -120,7 +120,7 @@ fn the_server_sees_swapped_removed_and_foreign_signatures() {
     swapped["signature"] = second["signature"].clone();
     let mut removed = first.clone();
     removed.as_object_mut().unwrap().remove("signature");
-    // Signed afresh by somebody who has the document but not the key, under the key's name.
+    // Signed by someone who has the document but not the key, under the id of the key.
     let stranger = ed25519_dalek::SigningKey::from_bytes(&[7; 32]);
     let mut foreign = first.clone();
     let signature = ed25519_dalek::Signer::sign(&stranger, &signed_bytes(&foreign).unwrap());
@@ -141,7 +141,7 @@ fn the_server_sees_swapped_removed_and_foreign_signatures() {
 }
 
 #[test]
-fn a_document_that_says_a_thing_twice_is_refused() {
+fn a_document_with_a_duplicate_member_is_rejected() {
     let server = Server::start();
     let client = server.client();
     let document = certificate(&client, &client.dataset(400), 0.05);
@@ -163,7 +163,7 @@ fn key_file(server: &Server) -> PathBuf {
 }
 
 #[test]
-fn the_key_outlives_the_process_and_is_its_owners_alone() {
+fn the_key_survives_restarts_and_only_its_owner_can_read_it() {
     let mut server = Server::start();
     let key = public_key(&server.client());
     let path = key_file(&server);
@@ -180,7 +180,7 @@ fn the_key_outlives_the_process_and_is_its_owners_alone() {
     assert!(said.contains("signing-key.json is open to every user"), "{said}");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
 
-    // Any one damaged byte, in either half.
+    // One damaged byte, anywhere in the file.
     let whole = std::fs::read(&path).unwrap();
     let secret = serde_json::from_slice::<Value>(&whole).unwrap()["secret_key"].as_str().unwrap().to_owned();
     for place in [0, whole.len() / 2, whole.len() - 6] {
@@ -199,7 +199,7 @@ fn the_key_outlives_the_process_and_is_its_owners_alone() {
 }
 
 #[test]
-fn a_replaced_key_keeps_its_certificates() {
+fn certificates_of_a_replaced_key_stay_valid() {
     let mut server = Server::start();
     let (old_key, dataset) = (public_key(&server.client()), server.client().dataset(400));
     let document = certificate(&server.client(), &dataset, 0.05);
@@ -216,9 +216,9 @@ fn a_replaced_key_keeps_its_certificates() {
     assert_eq!(next["signature"]["key_id"], answer["key_id"]);
 }
 
-/// As the schema's migration leaves what was issued before there were signatures.
+/// The state in which the migration leaves certificates from before there were signatures.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_issued_before_is_reported_as_unsigned() {
+async fn certificates_from_before_signatures_are_reported_as_unsigned() {
     let mut server = Server::start();
     let mut document = certificate(&server.client(), &server.client().dataset(400), 0.05);
     server.kill();
@@ -248,9 +248,9 @@ async fn what_was_issued_before_is_reported_as_unsigned() {
     assert!(said.contains("unsigned") && said.contains("NOT VALID"), "{said}");
 }
 
-/// Another release may word a place otherwise; what was signed is what is shown.
+/// Another release may word a ledger entry differently; the signed wording is the one that is shown.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_is_shown_in_the_words_that_were_signed() {
+async fn a_ledger_entry_is_shown_as_it_was_signed() {
     let mut server = Server::start();
     let mut document = certificate(&server.client(), &server.client().dataset(400), 0.05);
     server.kill();
@@ -320,7 +320,7 @@ fn the_command_line_verifies_without_a_server() {
     assert_eq!(code, Some(1), "{said}");
     assert_eq!(verify(&[&file, "--public-key", "nonsense"]).0, Some(2));
 
-    // The numbers, from the rows of both versions.
+    // Recomputed from the rows of both versions.
     let rows = write("log.ndjson", &format!("{}{}", log(500), log(100)));
     let key = keys["public_key"].as_str().unwrap();
     let (code, said) = verify(&[&file, "--public-key", key, "--log", &rows]);
@@ -331,7 +331,7 @@ fn the_command_line_verifies_without_a_server() {
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("FAIL  dataset"), "{said}");
 
-    // What a document says beside its certificate is checked by nothing.
+    // No check would cover an additional member.
     let mut added = document.clone();
     added["approved_by"] = json!("the board");
     let added = write("added.json", &added.to_string());
@@ -366,7 +366,7 @@ fn the_command_line_signs_what_it_certifies() {
     };
     let (unsigned, first, second) = (certify(false), certify(true), certify(true));
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(first, second, "one key, one document, one signature");
+    assert_eq!(first, second, "signatures are deterministic");
     let public = serde_json::from_slice::<Value>(&std::fs::read(&key).unwrap()).unwrap();
     let public = PublicKey::from_text(public["public_key"].as_str().unwrap()).unwrap();
     assert!(is_valid(&first, public));

@@ -1,4 +1,4 @@
-//! Connections: TLS, clients that are slow, silent or too many.
+//! Connections: TLS, and clients that are slow, silent or too many.
 
 use crate::common;
 
@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{BINARY, Server, two_rows};
 use serde_json::json;
 
-/// Long enough for any machine; a test that waits so long has failed.
+/// A test that waits this long has failed, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn connect(server: &Server) -> TcpStream {
@@ -20,7 +20,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// What the server sends until it closes; being reset is being closed on.
+/// What the server sends until it closes or resets the connection.
 fn until_closed(mut stream: TcpStream) -> String {
     let (mut all, mut part) = (Vec::new(), [0; 4096]);
     loop {
@@ -34,7 +34,7 @@ fn until_closed(mut stream: TcpStream) -> String {
     String::from_utf8(all).unwrap()
 }
 
-/// Asks on a connection that stays open.
+/// Sends a request on a connection that stays open.
 fn ask(stream: &mut TcpStream, path: &str) {
     write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut head = [0; 12];
@@ -77,7 +77,7 @@ fn https_is_served_and_http_is_not() {
     let (well, text) = curl(&["--cacert", cert, "-H", kind, "--data-binary", &body, &url("/v1/datasets")]);
     assert!(well && text.contains("\"rows\":100000"), "{text}");
 
-    // A client that does not know the certificate goes no further, and plain http gets no answer.
+    // A client that does not trust the certificate stops there, and plain HTTP gets no response.
     assert!(!curl(&[&url("/readyz")]).0);
     let plain = server.base.replace("https", "http");
     let (well, text) = curl(&[&format!("{plain}/readyz")]);
@@ -86,7 +86,7 @@ fn https_is_served_and_http_is_not() {
 }
 
 #[test]
-fn tls_files_that_cannot_be_used_stop_the_start_and_are_named() {
+fn unusable_tls_files_are_named_and_prevent_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let (cert, key) = certificate(directory.path(), "a");
     let (_, other) = certificate(directory.path(), "b");
@@ -115,12 +115,12 @@ fn tls_files_that_cannot_be_used_stop_the_start_and_are_named() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
-        assert!(!data.exists(), "a refused start leaves no data directory");
+        assert!(!data.exists(), "a failed start leaves no data directory");
     }
 }
 
 #[test]
-fn slow_heads_and_idle_connections_are_closed_on() {
+fn slow_heads_and_idle_connections_are_closed() {
     let server = Server::start_with(&[("GUARANTOR_HEADER_SECONDS", "1")]);
     let silent = connect(&server);
     let mut half = connect(&server);
@@ -129,13 +129,13 @@ fn slow_heads_and_idle_connections_are_closed_on() {
     ask(&mut idle, "/livez");
     assert_eq!(until_closed(silent), "");
     assert_eq!(until_closed(half), "");
-    // The rest of its answer, and then the end.
+    // The rest of its response, and then the end.
     until_closed(idle);
     assert_eq!(server.client().get("/livez").status, 200);
 }
 
 #[test]
-fn large_and_numerous_headers_are_refused() {
+fn too_large_and_too_many_headers_are_rejected() {
     let server = Server::start();
     let large = format!("x-large: {}\r\n", "a".repeat(70_000));
     let many: String = (0..150).map(|i| format!("x-{i}: 1\r\n")).collect();
@@ -143,13 +143,13 @@ fn large_and_numerous_headers_are_refused() {
         let mut stream = connect(&server);
         let _ = write!(stream, "GET /livez HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
         let answer = until_closed(stream);
-        // Closing on what was not read may cost the client the answer.
+        // If not everything was read, closing may cost the client the response.
         assert!(answer.starts_with("HTTP/1.1 431 ") || (answer.is_empty() && !all_read), "{answer}");
     }
 }
 
 #[test]
-fn connections_over_the_limit_wait_for_their_turn() {
+fn connections_over_the_limit_wait() {
     let server = Server::start_with(&[("GUARANTOR_MAX_CONNECTIONS", "2")]);
     let (mut first, mut second) = (connect(&server), connect(&server));
     ask(&mut first, "/livez");
@@ -165,7 +165,7 @@ fn connections_over_the_limit_wait_for_their_turn() {
     assert_eq!(&head, b"HTTP/1.1 200");
 }
 
-/// A POST whose body is promised and not sent.
+/// A POST whose body is announced and not sent.
 fn begin(server: &Server, path: &str, kind: &str, length: usize, more: &str) -> TcpStream {
     let mut stream = connect(server);
     write!(
@@ -183,7 +183,7 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn bodies_that_stop_are_ended_and_leave_nothing() {
+fn bodies_that_stop_arriving_are_rejected_and_leave_nothing() {
     let server = Server::start_with(&[("GUARANTOR_UPLOAD_STALL_SECONDS", "1")]);
     let cases = [("/v1/datasets", "application/x-ndjson", two_rows()), ("/v1/jobs", "application/json", "{")];
     for (path, kind, part) in cases {
@@ -203,22 +203,22 @@ fn bodies_that_stop_are_ended_and_leave_nothing() {
 }
 
 #[test]
-fn uploads_over_the_limit_are_refused_before_their_body_is_read() {
+fn uploads_over_the_limit_are_rejected_before_their_body_is_read() {
     let server = Server::start_with(&[("GUARANTOR_MAX_CONCURRENT_UPLOADS", "1")]);
     let rows = two_rows();
     let expect = "expect: 100-continue\r\nconnection: close\r\n";
     let mut first = begin(&server, "/v1/datasets", "application/x-ndjson", rows.len(), expect);
-    // The server asks for the body once the upload is under way.
+    // The server asks for the body once the upload is in progress.
     let mut line = [0; 25];
     first.read_exact(&mut line).unwrap();
     assert!(line.starts_with(b"HTTP/1.1 100"));
     let client = server.client();
-    let refused = client.upload("", rows);
-    refused.problem(429, "too_many_uploads");
-    assert_eq!(refused.header("retry-after"), Some("2"));
+    let rejected = client.upload("", rows);
+    rejected.problem(429, "too_many_uploads");
+    assert_eq!(rejected.header("retry-after"), Some("2"));
     let unread = begin(&server, "/v1/datasets", "application/x-ndjson", 1 << 30, expect);
     assert!(until_closed(unread).starts_with("HTTP/1.1 429 "), "no 100 Continue");
-    assert_eq!(client.get("/v1/datasets").status, 200, "other requests are not held up");
+    assert_eq!(client.get("/v1/datasets").status, 200, "other requests are not delayed");
     first.write_all(rows.as_bytes()).unwrap();
     assert!(until_closed(first).contains("201 Created"));
     client.upload("", rows).expect(201);

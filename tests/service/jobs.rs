@@ -46,7 +46,7 @@ fn a_log_becomes_a_certificate_that_opens_the_gate_and_verifies() {
     assert!(policy["mean"].is_array());
 }
 
-/// The arithmetic of another specification is sound, digest and all; it is still not what the job issued.
+/// The digest of a changed document can be recomputed, but it is still not what the job issued.
 #[test]
 fn a_consistent_document_that_the_job_did_not_issue_is_caught() {
     let server = Server::start();
@@ -62,9 +62,9 @@ fn a_consistent_document_that_the_job_did_not_issue_is_caught() {
     assert_eq!(failed(&checked), ["learning", "recomputation", "stored", "signature"]);
 }
 
-/// Changing what is asked and reading the answer would be a look that no ledger counts.
+/// Changing the spec and reading the result would be a look that no ledger counts.
 #[test]
-fn another_specification_is_not_computed() {
+fn another_spec_is_not_recomputed() {
     let server = Server::start();
     let client = server.client();
     let (job, _) = learned(&client, 500);
@@ -88,11 +88,11 @@ fn another_specification_is_not_computed() {
         assert!(failed(&checked).contains(&"spec"), "{name}: {checked}");
         answers.push(checked);
     }
-    // What is answered does not depend on what was asked.
+    // The response does not depend on the change.
     assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "{answers:?}");
 }
 
-/// The engine's part of a document, and what the service put beside it.
+/// The engine's part of a document, and what the service added.
 fn parts(mut document: Value) -> (Certificate, [(&'static str, Value); 3]) {
     let fields = document.as_object_mut().unwrap();
     let beside = ["issued", "ledger", "signature"].map(|name| (name, fields.remove(name).unwrap()));
@@ -105,7 +105,7 @@ fn failed(checked: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_changed_digit_or_a_forged_name_is_caught() {
+fn changed_numbers_and_names_are_caught() {
     let server = Server::start();
     let client = server.client();
     let (job, _) = learned(&client, 500);
@@ -133,7 +133,7 @@ fn a_changed_digit_or_a_forged_name_is_caught() {
 }
 
 #[test]
-fn the_gate_answers_200_for_deploy_alone() {
+fn the_gate_answers_200_only_for_deploy() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(500);
@@ -165,7 +165,7 @@ fn the_gate_answers_200_for_deploy_alone() {
 }
 
 #[test]
-fn a_running_job_can_be_cancelled_and_a_needed_dataset_not_deleted() {
+fn a_running_job_can_be_canceled_and_its_dataset_cannot_be_deleted() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(500);
@@ -175,14 +175,14 @@ fn a_running_job_can_be_cancelled_and_a_needed_dataset_not_deleted() {
     assert!(matches!(asked["status"].as_str(), Some("running" | "cancelled")));
     let done = client.finish(&job);
     assert_eq!((&done["status"], &done["result"]), (&json!("cancelled"), &Value::Null));
-    // Cancelling again changes nothing.
+    // Canceling again changes nothing.
     client.send("POST", &format!("/v1/jobs/{job}/cancel"), &[], None).expect(200);
     assert_eq!(client.delete(&format!("/v1/datasets/{dataset}")).status, 204);
     client.get(&format!("/v1/datasets/{dataset}")).problem(404, "not_found");
 }
 
 #[test]
-fn events_stream_to_the_end_and_resume_where_they_were_left() {
+fn event_streams_end_with_the_job_and_resume() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(1000);
@@ -205,7 +205,7 @@ fn events_stream_to_the_end_and_resume_where_they_were_left() {
 }
 
 #[test]
-fn a_stream_that_broke_off_during_a_job_resumes() {
+fn a_stream_that_broke_during_a_job_resumes() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(500);
@@ -219,7 +219,7 @@ fn a_stream_that_broke_off_during_a_job_resumes() {
 }
 
 #[test]
-fn polling_is_cheap_and_says_when_to_come_back() {
+fn polling_supports_etags_and_retry_after() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(500);
@@ -275,7 +275,7 @@ fn the_same_inputs_give_the_same_certificate() {
 }
 
 #[test]
-fn appended_rows_are_a_new_version_and_old_certificates_keep_theirs() {
+fn an_append_creates_a_version_and_old_certificates_keep_theirs() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(600);

@@ -4,6 +4,7 @@
 mod common;
 
 mod certificates;
+mod compression;
 mod connections;
 mod jobs;
 mod ledger;

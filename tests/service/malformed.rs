@@ -1,4 +1,4 @@
-//! Whatever is wrong with a request has an exact status and code, and leaves the store as it was.
+//! Every malformed request gets its status and code, and leaves the store unchanged.
 
 use crate::common;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 const NOBODY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
-/// A request that must be refused.
+/// A request that must be rejected.
 struct Case {
     method: &'static str,
     path: String,
@@ -54,7 +54,7 @@ struct Fixture {
     bare: String,
     policy: String,
     uniform: String,
-    /// Uniform over 10 000 actions, of one feature.
+    /// Uniform over 10 000 actions, with one feature.
     wide: String,
     done: String,
 }
@@ -160,7 +160,7 @@ fn policies(f: &Fixture) -> Vec<Case> {
     let contexts = |what: &str, body: Value, code| {
         json_case(format!("/v1/policies/{}/{what}", f.uniform), body.to_string(), 422, code)
     };
-    // A few kilobytes that would be 2.1 million propensities.
+    // A few kilobytes that ask for 2.1 million propensities.
     let many = |what: &str| {
         let body = json!({"contexts": vec![[0.5]; 210]}).to_string();
         json_case(format!("/v1/policies/{}/{what}", f.wide), body, 422, "too_large")
@@ -290,7 +290,7 @@ fn paths_and_headers(f: &Fixture) -> Vec<Case> {
     ]
 }
 
-/// Everything that the store holds, as clients see it.
+/// Everything in the store, as clients see it.
 fn contents(client: &Client) -> Vec<Value> {
     let lists = ["/v1/datasets?limit=100", "/v1/policies?limit=100", "/v1/jobs?limit=100"];
     lists.iter().map(|path| client.get(path).expect(200)).collect()
@@ -328,7 +328,7 @@ fn every_malformed_request_has_its_status_and_code_and_changes_nothing() {
 }
 
 #[test]
-fn a_refused_upload_names_its_rows() {
+fn a_rejected_upload_names_its_rows() {
     let server = Server::start();
     let bad = "{\"x\":[0,1],\"action\":0,\"propensity\":2,\"cost\":0}\n".repeat(30);
     let answer = server.client().upload("", &format!("{}{bad}", two_rows()));
@@ -341,7 +341,7 @@ fn a_refused_upload_names_its_rows() {
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_field() {
+fn errors_name_their_field() {
     let server = Server::start();
     let client = server.client();
     let dataset = id_of(&client.upload("", two_rows()).expect(201));

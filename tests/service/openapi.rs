@@ -1,4 +1,4 @@
-//! The committed OpenAPI document is what the handlers say.
+//! The committed OpenAPI document matches the handlers.
 
 use crate::common;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 const COMMITTED: &str = "openapi/openapi.json";
 
 #[test]
-fn the_committed_document_has_not_drifted() {
+fn the_committed_document_is_current() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(COMMITTED);
     let committed = std::fs::read_to_string(path).unwrap_or_default();
     let generated = guarantor::http::document();
@@ -15,7 +15,7 @@ fn the_committed_document_has_not_drifted() {
 }
 
 #[test]
-fn it_is_openapi_3_1_and_every_operation_says_what_can_go_wrong() {
+fn it_is_openapi_3_1_and_every_operation_documents_its_errors() {
     let document: Value = serde_json::from_str(&guarantor::http::document()).unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
     let mut operations = 0;
@@ -44,18 +44,18 @@ fn the_document_and_its_page_are_served_from_the_binary() {
     let page = client.get("/docs/");
     assert_eq!(page.status, 200);
     assert!(page.text.contains("swagger-ui"), "{}", page.text);
-    assert!(!page.text.contains("https://"), "the page loads from elsewhere: {}", page.text);
+    assert!(!page.text.contains("https://"), "the page loads from another server: {}", page.text);
     assert_eq!(client.get("/docs/swagger-ui-bundle.js").status, 200);
 }
 
-/// As `guarantor openapi | head` does: the reader has seen enough before the document's end.
+/// As in `guarantor openapi | head`: the reader closes the pipe before the end of the document.
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     use std::process::{Command, Stdio};
     let mut command = Command::new(common::BINARY);
     command.arg("openapi").stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // The document is longer than a pipe holds, so it cannot have been written whole before.
+    // The document is larger than the buffer of a pipe, so it cannot have been written completely.
     assert!(guarantor::http::document().len() > 1 << 16);
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();

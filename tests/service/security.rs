@@ -1,5 +1,5 @@
-//! Whoever should not get in, and what should not get out: workspaces, ids, keys, logs, pages.
-//! The walks read the served OpenAPI document, so that a new route is walked or fails the test.
+//! What must stay out and what must not leak: workspaces, ids, keys, logs, pages. The tests go through
+//! the operations of the served OpenAPI document, so that a new route is tested or fails the test.
 
 use crate::common;
 
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use common::{BINARY, Client, Server, id_of, log, two_rows};
 use serde_json::{Value, json};
 
-/// Method and path of every operation, and the content types that it reads.
+/// The method and path of every operation, and the content types that it accepts.
 fn operations(client: &Client) -> Vec<(String, String, Vec<String>)> {
     let document = client.get("/openapi.json").expect(200);
     let mut all = Vec::new();
@@ -42,21 +42,21 @@ impl Owned {
         Owned { dataset, policy: id_of(&policy), job }
     }
 
-    /// The path with the id of the resource that it is about.
+    /// The path with the id of its resource.
     fn fill(&self, path: &str) -> String {
         let id = match path.split('/').nth(2).unwrap() {
             "datasets" => &self.dataset,
             "policies" => &self.policy,
             "jobs" => &self.job,
-            other => panic!("{path}: the walk does not know {other}; teach it"),
+            other => panic!("{path}: add {other} to this test"),
         };
         let path = path.replacen("{id}", id, 1);
-        assert!(!path.contains('{'), "{path}: the walk fills one id; teach it more");
+        assert!(!path.contains('{'), "{path}: this test fills in one id only");
         path
     }
 }
 
-/// A body that the operation would read, if it came that far.
+/// Sends a body that the operation accepts.
 fn send(client: &Client, method: &str, path: &str, kinds: &[String], json_body: &Value) -> common::Answer {
     let reads = |kind: &str| kinds.iter().any(|k| k == kind);
     let text = json_body.to_string();
@@ -72,7 +72,7 @@ fn send(client: &Client, method: &str, path: &str, kinds: &[String], json_body: 
 }
 
 #[test]
-fn a_workspace_sees_nothing_of_another_on_any_route() {
+fn no_route_shows_another_workspace() {
     let mut server = Server::start();
     let (a, b) = (server.create_key("team-a"), server.create_key("team-b"));
     server.kill();
@@ -88,7 +88,7 @@ fn a_workspace_sees_nothing_of_another_on_any_route() {
             let filled = owned.fill(&path);
             let foreign = send(&b, &method, &filled, &kinds, &contexts);
             assert_eq!((foreign.status, foreign.json["code"].as_str()), (404, Some("not_found")), "{line}");
-            // The owner gets there with the same request, or the walk would prove nothing.
+            // The same request works for the owner, otherwise this would prove nothing.
             match method.as_str() {
                 "DELETE" => deletes.push(filled),
                 _ => assert_ne!(send(&a, &method, &filled, &kinds, &contexts).status, 404, "{line}"),
@@ -108,10 +108,10 @@ fn a_workspace_sees_nothing_of_another_on_any_route() {
             "POST /v1/jobs" => (422, "unknown_dataset"),
             "POST /v1/datasets" => (422, "unknown_policy"),
             "POST /v1/certificates/verify" => (422, "unknown_job"),
-            // These name no resource of anybody's.
+            // These name no resource.
             "POST /v1/policies" | "GET /v1/certificates/key" => continue,
             _ if !path.starts_with("/v1/") => continue,
-            _ => panic!("{line} is new: say here what another workspace's key must get"),
+            _ => panic!("{line} is new: add here what another workspace must get"),
         };
         let answer = match line.as_str() {
             "POST /v1/jobs" => b.post(&path, &json!({"dataset_id": owned.dataset})),
@@ -125,18 +125,22 @@ fn a_workspace_sees_nothing_of_another_on_any_route() {
             answer.text
         );
     }
-    // A job on one's own dataset cannot borrow a policy either.
+    // A job on a dataset of one's own cannot use the policy either.
     let own = b.dataset(50);
     let spec = json!({"dataset_id": own, "kind": "evaluate", "independent_of_log": true,
         "candidates": [{"kind": "policy", "policy_id": owned.policy}]});
     b.post("/v1/jobs", &spec).problem(422, "unknown_policy");
     for path in deletes {
-        assert_eq!(a.delete(&path).status, 204, "{path}: nothing of the other's requests had touched it");
+        assert_eq!(
+            a.delete(&path).status,
+            204,
+            "{path}: the requests of the other workspace changed nothing"
+        );
     }
 }
 
 #[test]
-fn ids_in_paths_lead_nowhere_else() {
+fn ids_cannot_traverse_paths() {
     let server = Server::start();
     let client = server.client();
     let wrong = [
@@ -159,7 +163,7 @@ fn ids_in_paths_lead_nowhere_else() {
             assert_eq!(answer.status, 404, "{method} {asked}: {}", answer.text);
         }
     }
-    // As a client that does not tidy the path would send it.
+    // As sent by a client that does not normalize paths.
     for path in
         ["/docs/../../lock", "/docs/..%2f..%2flock", "/../../etc/passwd", "//etc/passwd", "/docs/%2e%2e/lock"]
     {
@@ -172,7 +176,7 @@ fn ids_in_paths_lead_nowhere_else() {
 }
 
 #[test]
-fn json_that_is_nested_too_deeply_is_refused_everywhere() {
+fn deeply_nested_json_is_rejected_everywhere() {
     let server = Server::start();
     let client = server.client();
     let owned = Owned::create(&client);
@@ -189,7 +193,7 @@ fn json_that_is_nested_too_deeply_is_refused_everywhere() {
             assert!(matches!(answer.status, 400 | 422), "{path}: {} {}", answer.status, answer.text);
             asked += 1;
         }
-        // Where anything may stand, only the depth can be wrong.
+        // Metadata can be anything, so only the depth can be wrong.
         let body = format!("{{\"metadata\":{}{}}}", "[".repeat(200), "]".repeat(200));
         if path == "/v1/jobs" {
             let kind = [("content-type", "application/json")];
@@ -203,7 +207,7 @@ fn json_that_is_nested_too_deeply_is_refused_everywhere() {
 }
 
 #[test]
-fn answers_are_not_sniffed_and_pages_are_not_framed() {
+fn responses_are_not_sniffed_and_pages_are_not_framed() {
     let server = Server::start();
     let client = server.client();
     for path in ["/livez", "/v1/jobs", "/nothing", "/openapi.json", "/docs/", "/metrics", "/v1/jobs?limit=x"]
@@ -286,7 +290,7 @@ fn inject(base: &str, key: &str) {
 }
 
 #[test]
-fn logs_hold_no_keys_and_no_lines_that_clients_wrote() {
+fn logs_contain_no_keys_and_no_forged_lines() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
     let made = Command::new(BINARY)
@@ -298,7 +302,7 @@ fn logs_hold_no_keys_and_no_lines_that_clients_wrote() {
     assert!(key.starts_with("gk_"), "{key}");
     for format in ["json", "pretty"] {
         let text = logged(directory.path(), format, |base| inject(base, &key));
-        assert!(text.contains("answered") && text.contains("authenticated"), "all is logged: {text}");
+        assert!(text.contains("answered") && text.contains("authenticated"), "everything is logged: {text}");
         assert!(!text.contains(&key) && !text.contains(&key[3..]), "the key is in the log");
         assert!(!text.contains("gk_"), "a key that was tried is in the log");
         for line in text.lines() {
@@ -310,7 +314,7 @@ fn logs_hold_no_keys_and_no_lines_that_clients_wrote() {
             assert!(!line.chars().any(|c| c.is_control()), "{format}: {line:?}");
         }
     }
-    // Nor does the database hold the key: only its hash.
+    // The database does not contain the key either, only its hash.
     for file in std::fs::read_dir(&data).unwrap() {
         let path = file.unwrap().path();
         if path.is_file() {
@@ -320,9 +324,9 @@ fn logs_hold_no_keys_and_no_lines_that_clients_wrote() {
     }
 }
 
-/// Names are data: wherever one is shown it is in the body, in which JSON escapes it.
+/// Names are returned only in bodies, in which JSON escapes them.
 #[test]
-fn names_write_no_headers() {
+fn names_cannot_add_headers() {
     let server = Server::start();
     let client = server.client();
     for name in ["a%0D%0AX-Evil:%20yes", "a%0AX-Evil:%20yes%0A%0Abody", "%C2%85X-Evil:%20yes"] {

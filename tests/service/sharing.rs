@@ -14,7 +14,7 @@ fn softmax() -> Value {
 }
 
 #[test]
-fn keys_open_their_own_workspace_and_nothing_else() {
+fn keys_give_access_to_their_own_workspace_only() {
     let server = Server::start();
     let open = server.client();
     let before = id_of(&open.upload("", two_rows()).expect(201));
@@ -24,9 +24,9 @@ fn keys_open_their_own_workspace_and_nothing_else() {
     server.restart();
 
     let nobody = server.client();
-    let refused = nobody.get("/v1/jobs");
-    refused.problem(401, "unauthorized");
-    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    let rejected = nobody.get("/v1/jobs");
+    rejected.problem(401, "unauthorized");
+    assert_eq!(rejected.header("www-authenticate"), Some("Bearer"));
     for wrong in ["Bearer gk_wrong", "Bearer", "Basic x", &a, &format!("Bearer {a}x")] {
         nobody.send("GET", "/v1/jobs", &[("authorization", wrong)], None).problem(401, "unauthorized");
     }
@@ -53,7 +53,7 @@ fn keys_open_their_own_workspace_and_nothing_else() {
     assert_eq!(b_client.get("/v1/datasets").expect(200)["data"], json!([]));
     assert_eq!(a_client.get("/v1/datasets").expect(200)["data"].as_array().unwrap().len(), 1);
 
-    // Revoking takes hold at once, and revoking the last key does not open the door.
+    // Revoking takes effect at once, and revoking the last key does not disable authentication.
     for line in server.keys(&["list"]).lines().skip(1) {
         server.keys(&["revoke", line.split_whitespace().next().unwrap()]);
     }
@@ -62,7 +62,7 @@ fn keys_open_their_own_workspace_and_nothing_else() {
 }
 
 #[test]
-fn metrics_can_be_guarded_too() {
+fn metrics_can_require_a_key() {
     let server = Server::start_with(&[("GUARANTOR_METRICS_NEED_KEY", "true")]);
     let key = server.create_key("default");
     let mut server = server;
@@ -78,7 +78,7 @@ fn keyed(client: &Client, path: &str, kind: &str, body: &str, key: &str) -> comm
 }
 
 #[test]
-fn a_repeated_key_gets_the_first_answer_over_restarts() {
+fn a_repeated_key_gets_the_first_response_even_after_a_restart() {
     let mut server = Server::start();
     let client = server.client();
     let policy = softmax().to_string();
@@ -109,7 +109,7 @@ fn a_repeated_key_gets_the_first_answer_over_restarts() {
     }
     keyed(&client, "/v1/policies", "application/json", &policy, "k-job").problem(422, "idempotency_mismatch");
     let policies = client.get("/v1/policies").expect(200)["data"].clone();
-    // The job may have learned one more.
+    // The job may have learned another one.
     assert_eq!(policies.as_array().unwrap().iter().filter(|p| p["source_job_id"].is_null()).count(), 1);
     assert_eq!(client.get("/v1/datasets").expect(200)["data"].as_array().unwrap().len(), 2);
 }
@@ -122,7 +122,7 @@ fn a_failed_request_frees_its_key() {
     assert_eq!(keyed(&client, "/v1/datasets", "application/x-ndjson", two_rows(), "k").status, 201);
 }
 
-/// The first request's body is held open, so it cannot have been answered when the second comes.
+/// The body of the first request is incomplete, so its response cannot have been sent before the second.
 #[test]
 fn a_key_in_use_is_a_conflict() {
     let server = Server::start();
@@ -136,7 +136,7 @@ fn a_key_in_use_is_a_conflict() {
         rows.len()
     )
     .unwrap();
-    // The server asks for the body once the handler, and so the key's claim, is under way.
+    // The server asks for the body once the handler runs and has claimed the key.
     let mut line = [0u8; 25];
     first.read_exact(&mut line).unwrap();
     assert!(line.starts_with(b"HTTP/1.1 100"));
@@ -151,7 +151,7 @@ fn a_key_in_use_is_a_conflict() {
 }
 
 #[test]
-fn lists_go_newest_first_through_every_page() {
+fn lists_are_newest_first_across_pages() {
     let server = Server::start();
     let client = server.client();
     let mut made: Vec<String> =
@@ -171,7 +171,7 @@ fn lists_go_newest_first_through_every_page() {
 }
 
 #[test]
-fn jobs_are_listed_by_status_and_dataset() {
+fn jobs_can_be_filtered_by_status_and_dataset() {
     let server = Server::start();
     let client = server.client();
     let (one, two) = (client.dataset(200), client.dataset(200));
@@ -185,7 +185,7 @@ fn jobs_are_listed_by_status_and_dataset() {
 }
 
 #[test]
-fn policies_are_stored_shown_played_and_deleted() {
+fn policies_are_created_read_used_and_deleted() {
     let server = Server::start();
     let client = server.client();
     let created = client.post("/v1/policies", &softmax());
@@ -226,7 +226,7 @@ fn policies_are_stored_shown_played_and_deleted() {
 }
 
 #[test]
-fn a_form_uploads_like_a_raw_body() {
+fn a_form_is_equivalent_to_a_raw_body() {
     let server = Server::start();
     let client = server.client();
     let manifest = json!({"name": "form", "n_actions": 4});
@@ -247,7 +247,7 @@ fn a_form_uploads_like_a_raw_body() {
 }
 
 #[test]
-fn limits_hold() {
+fn limits_are_enforced() {
     let server = Server::start_with(&[
         ("GUARANTOR_MAX_JSON_BYTES", "1000"),
         ("GUARANTOR_MAX_UPLOAD_BYTES", "60000"),
@@ -277,12 +277,12 @@ fn limits_hold() {
 }
 
 #[test]
-fn a_request_that_takes_too_long_is_answered_and_keeps_nothing() {
+fn a_request_that_takes_too_long_gets_408_and_stores_nothing() {
     let server =
         Server::start_with(&[("GUARANTOR_REQUEST_SECONDS", "1"), ("GUARANTOR_MAX_WAIT_SECONDS", "0")]);
     let address = server.base.strip_prefix("http://").unwrap();
     let mut slow = TcpStream::connect(address).unwrap();
-    // Ten bytes are promised and never sent.
+    // Ten bytes are announced and never sent.
     let head = "POST /v1/policies HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\nconnection: close\r\n\r\n";
     slow.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
@@ -292,7 +292,7 @@ fn a_request_that_takes_too_long_is_answered_and_keeps_nothing() {
 }
 
 #[test]
-fn request_ids_come_back_and_bad_ones_are_replaced() {
+fn request_ids_are_returned_and_unsafe_ones_replaced() {
     let server = Server::start();
     let client = server.client();
     let mine = client.send("GET", "/livez", &[("x-request-id", "abc-1.2:3_4")], None);
@@ -302,7 +302,7 @@ fn request_ids_come_back_and_bad_ones_are_replaced() {
 }
 
 #[test]
-fn metrics_count_what_happened() {
+fn metrics_count_requests_uploads_and_jobs() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(300);
@@ -327,7 +327,7 @@ fn metrics_count_what_happened() {
 }
 
 #[test]
-fn sigterm_ends_the_server_well_and_the_queue_survives() {
+fn sigterm_stops_the_server_and_the_queue_survives() {
     let mut server = Server::start_with(&[("GUARANTOR_SHUTDOWN_SECONDS", "1")]);
     let client = server.client();
     let dataset = client.dataset(300);
@@ -342,7 +342,7 @@ fn sigterm_ends_the_server_well_and_the_queue_survives() {
 }
 
 #[test]
-fn wrong_settings_stop_the_start_with_a_sentence() {
+fn invalid_settings_prevent_the_start_with_a_message() {
     let data = tempfile::tempdir().unwrap();
     let try_start = |environment: &[(&str, &str)]| {
         let mut command = Command::new(BINARY);

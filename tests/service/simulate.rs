@@ -1,5 +1,5 @@
-//! `guarantor simulate` through the real program: what it writes reads back as one log, whatever the
-//! format, and what it cannot write it refuses.
+//! `guarantor simulate` through the real program: every format reads back as the same log, and what a
+//! format cannot express is rejected.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -34,7 +34,7 @@ impl Folder {
     }
 
     #[track_caller]
-    fn refused(&self, name: &str, args: &[&str]) -> String {
+    fn rejected(&self, name: &str, args: &[&str]) -> String {
         let output = self.simulate(name, args);
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(std::fs::read_dir(self.0.path()).unwrap().count(), 0, "nothing is left behind");
@@ -42,14 +42,14 @@ impl Folder {
     }
 }
 
-/// The certificate of a log file, computed with no server.
+/// The certificate of a log file, computed without a server.
 fn certify(log: &Path, args: &[&str]) -> Value {
     let output = Command::new(BINARY).arg("certify").arg(log).arg("--json").args(args).output().unwrap();
     assert!(output.status.code() < Some(2), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The content type of a file's format, and its encoding.
+/// The content type of a file, and its encoding.
 fn kind(name: &str) -> (&'static str, &'static str) {
     let (stem, encoding) = match name.rsplit_once('.') {
         Some((stem, "gz")) => (stem, "gzip"),
@@ -68,7 +68,7 @@ fn kind(name: &str) -> (&'static str, &'static str) {
 
 const TOY: &[&str] = &["--dataset", "toy", "--rows", "400", "--seed", "3", "--alpha", "0.7"];
 
-/// The certificate of a job on the dataset, without what says when and for whom it was issued.
+/// The certificate of a job on the dataset, without the sections that differ between jobs.
 fn certificate(client: &Client, dataset: &Value) -> Value {
     let job = client.submit(json!({"dataset_id": dataset["id"], "bound": "cbb"}));
     assert_eq!(client.finish(&job)["status"], "succeeded");
@@ -98,7 +98,7 @@ fn every_format_is_the_same_log() {
             assert_eq!(dataset["contexts"], 400 / m.parse::<i32>().unwrap());
             assert_eq!(dataset["capabilities"]["full_propensities"], true);
             let digest = dataset["digest"].clone();
-            // A certificate is a function of the digest; one of a text, one of columns will do.
+            // A certificate depends on the digest only, so one text and one columnar format suffice.
             let certificate = match name {
                 "a.ndjson" | "a.arrow" => certificate(&client, &dataset),
                 _ => Value::Null,
@@ -110,9 +110,9 @@ fn every_format_is_the_same_log() {
     }
 }
 
-/// DSJSON read into as many dimensions as there are features is the same log; OBD has none of them.
+/// DSJSON with as many dimensions as there are features is the same log; OBD has no features.
 #[test]
-fn formats_that_teams_have_read_back_as_the_guide_says() {
+fn dsjson_and_obd_read_back_as_the_guide_says() {
     let (folder, server) = (Folder::new(), Server::start());
     let upload = |name: &str, args: &[&str], query: &str, kind: &str| {
         let bytes = folder.simulated(name, &[TOY, args].concat());
@@ -124,7 +124,7 @@ fn formats_that_teams_have_read_back_as_the_guide_says() {
     assert_eq!(dsjson["digest"], ndjson["digest"]);
     let obd = ["--format", "obd", "--no-features"];
     let obd = upload("a.obd.csv", &obd, "&format=obd&hash_dims=0", "text/csv");
-    // Of the features there is the position, one of three.
+    // The only features are the three positions.
     assert_eq!([&obd["rows"], &obd["n_actions"], &obd["dim"]], [400, 5, 3], "{obd}");
     for member in ["min_propensity", "action_counts"] {
         assert!(!ndjson["health"][member].is_null());
@@ -152,7 +152,7 @@ fn the_same_seed_gives_the_same_bytes() {
     let first = folder.simulated("a.ndjson", TOY);
     assert_eq!(folder.simulated("b.ndjson", TOY), first);
     assert_ne!(folder.simulated("c.ndjson", &["--dataset", "toy", "--rows", "400", "--seed", "4"]), first);
-    // The demo's log is a toy world too.
+    // The log of the demo is a toy world too.
     let demo = folder.path("demo.ndjson");
     let args = ["demo", "--rows", "400", "--seed", "3", "--write-log", demo.to_str().unwrap()];
     assert!(Command::new(BINARY).args(args).status().unwrap().success());
@@ -161,19 +161,19 @@ fn the_same_seed_gives_the_same_bytes() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn what_a_format_cannot_express_is_rejected() {
     let folder = Folder::new();
     let toy = ["--dataset", "toy", "--rows", "10"];
-    let refused = |name: &str, args: &[&str]| folder.refused(name, &[&toy[..], args].concat());
-    assert!(refused("a.obd", &["--format", "obd"]).contains("no numbers as features"));
-    assert!(refused("a.dsjson", &["--interactions", "2"]).contains("interactions with one context"));
-    assert!(refused("a.log", &[]).contains("does not imply a format"));
-    assert!(refused("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
-    assert!(refused("a.csv", &["--alpha", "nan"]).contains("--alpha"));
-    assert!(refused("a.csv", &["--alpha=-1"]).contains("--alpha"));
+    let rejected = |name: &str, args: &[&str]| folder.rejected(name, &[&toy[..], args].concat());
+    assert!(rejected("a.obd", &["--format", "obd"]).contains("no numbers as features"));
+    assert!(rejected("a.dsjson", &["--interactions", "2"]).contains("interactions with one context"));
+    assert!(rejected("a.log", &[]).contains("does not imply a format"));
+    assert!(rejected("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
+    assert!(rejected("a.csv", &["--alpha", "nan"]).contains("--alpha"));
+    assert!(rejected("a.csv", &["--alpha=-1"]).contains("--alpha"));
     // A log that cannot be written leaves no policy behind either.
     let policy = folder.path("policy.json");
-    assert!(refused("nowhere/a.csv", &["--policy-out", policy.to_str().unwrap()]).contains("nowhere"));
-    let elsewhere = folder.refused("a.csv", &["--dataset", "fashion-mnist"]);
+    assert!(rejected("nowhere/a.csv", &["--policy-out", policy.to_str().unwrap()]).contains("nowhere"));
+    let elsewhere = folder.rejected("a.csv", &["--dataset", "fashion-mnist"]);
     assert!(elsewhere.contains("guarantor-lab simulate"), "{elsewhere}");
 }

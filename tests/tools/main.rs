@@ -1,4 +1,4 @@
-//! The service driven by other people's programs: curl and schemathesis.
+//! The service driven by other programs: curl and schemathesis.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! schemathesis, from PyPI, throws generated requests at the served OpenAPI document: no 5xx, no
-//! status that is not documented, no body that is not as described.
+//! schemathesis, from PyPI, sends requests that it generates from the served OpenAPI document: there must
+//! be no 5xx, no undocumented status and no body that differs from its schema.
 
 use crate::common;
 
@@ -9,10 +9,10 @@ use std::process::Command;
 use common::Server;
 use serde_json::json;
 
-/// A last resort: the tool bounds itself to 60 seconds of generated requests.
+/// A last resort: the tool limits itself to 60 seconds of generated requests.
 const SECONDS: &str = "150";
 
-/// The tool in a virtual environment under target/, installed by whoever needs it first.
+/// The tool in a virtual environment under target/, installed on first use.
 fn install() -> Option<PathBuf> {
     let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemathesis");
     let tool = venv.join("bin/schemathesis");
@@ -34,9 +34,7 @@ fn works(tool: &Path) -> bool {
 #[test]
 fn generated_requests_find_nothing_undocumented() {
     let Some(tool) = install() else {
-        eprintln!(
-            "\n*** SKIPPED: schemathesis cannot be installed from PyPI here; the API was NOT fuzzed. ***\n"
-        );
+        eprintln!("\n*** SKIPPED: schemathesis cannot be installed from PyPI; the API was NOT fuzzed. ***\n");
         return;
     };
     let server =
@@ -60,7 +58,11 @@ fn generated_requests_find_nothing_undocumented() {
         .unwrap();
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_ne!(output.status.code(), Some(124), "schemathesis did not end within {SECONDS} seconds:\n{text}");
+    assert_ne!(
+        output.status.code(),
+        Some(124),
+        "schemathesis did not finish within {SECONDS} seconds:\n{text}"
+    );
     assert!(output.status.success(), "{text}");
     assert_eq!(client.get("/readyz").status, 200);
 }

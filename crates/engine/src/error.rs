@@ -3,12 +3,50 @@
 
 use serde::Serialize;
 
-/// A spec that cannot be run on this log. It is rejected before anything is computed.
+/// Why a spec or a policy is rejected. Clients branch on the snake_case names, so they are stable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpecCode {
+    /// A value is out of range or of the wrong form.
+    InvalidValue,
+    /// A policy's parameters are ragged, empty or not finite.
+    InvalidPolicy,
+    /// The bound needs the propensities of all actions.
+    BoundNeedsFullPropensities,
+    /// The bound needs one interaction per context.
+    BoundNeedsSingleInteractions,
+    /// The bound cannot learn with this prior.
+    BoundCannotLearnHere,
+    /// Learning needs features.
+    LearningNeedsFeatures,
+    /// The prior is the logging policy, and the dataset has none.
+    PriorNeedsLoggingPolicy,
+    /// A policy must be named.
+    PolicyRequired,
+    /// The policy that is named does not exist.
+    UnknownPolicy,
+    /// The policy was learned from the rows that it would be certified on.
+    PolicyLearnedHere,
+    /// The policy has other actions or features than the dataset.
+    PolicyShapeMismatch,
+    /// The dataset has no candidate of this name.
+    UnknownCandidate,
+    /// An evaluation without candidates.
+    CandidatesRequired,
+    /// The caller must attest that candidates are independent of the log.
+    AttestationRequired,
+    /// The field cannot be combined with the rest of the spec.
+    NotForThisKind,
+    /// `delta` and `family` are mutually exclusive.
+    FamilyDeltaConflict,
+}
+
+/// A spec that cannot be run on this log, found before anything is computed.
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct SpecError {
-    /// Stable and snake_case; one of the codes in `spec.rs`.
-    pub code: &'static str,
+    /// What kind of error it is.
+    pub code: SpecCode,
     /// The field of the spec, dotted.
     pub field: String,
     /// What is wrong and what would work instead.
@@ -16,8 +54,8 @@ pub struct SpecError {
 }
 
 impl SpecError {
-    /// An error at a field.
-    pub fn new(code: &'static str, field: impl Into<String>, message: impl Into<String>) -> Self {
+    /// An error at `field`.
+    pub fn new(code: SpecCode, field: impl Into<String>, message: impl Into<String>) -> Self {
         SpecError { code, field: field.into(), message: message.into() }
     }
 }

@@ -11,7 +11,7 @@ use super::certify::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned, certify_side};
 use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
-use super::error::{EngineError, Result, SpecError};
+use super::error::{EngineError, Result, SpecCode, SpecError};
 use super::inputs::Inputs;
 use super::learn::bound_learner::{Gaussian, Learned, Problem, minimize};
 use super::log::{Chunk, Guarded, LogShape, LogSource, Split};
@@ -74,7 +74,7 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
 }
 
 fn optimizer_of(spec: &JobSpec) -> Result<&Optimizer> {
-    let missing = || SpecError::new("invalid_value", "optimizer", "is missing").into();
+    let missing = || SpecError::new(SpecCode::InvalidValue, "optimizer", "is missing").into();
     spec.optimizer.as_ref().ok_or_else(missing)
 }
 

@@ -1,16 +1,10 @@
 //! The spec of a job: the request as sent is checked against the log's capabilities, and its defaults are
 //! filled in. The result is a `JobSpec`.
-//!
-//! Codes of refusals, stable: `invalid_value`, `bound_needs_full_propensities`,
-//! `bound_needs_single_interactions`, `bound_cannot_learn_here`, `learning_needs_features`,
-//! `prior_needs_logging_policy`, `policy_required`, `unknown_policy`, `policy_shape_mismatch`,
-//! `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`,
-//! `family_delta_conflict`.
 
 mod types;
 
 use super::bound::{self, Needs};
-use super::error::SpecError;
+use super::error::{SpecCode, SpecError};
 use super::log::LogShape;
 use super::policy::PolicyKind;
 
@@ -49,7 +43,7 @@ pub const MIN_SPLIT: u64 = 20;
 type Checked<T> = Result<T, SpecError>;
 
 fn invalid<T>(field: &str, message: impl Into<String>) -> Checked<T> {
-    Err(SpecError::new("invalid_value", field, message))
+    Err(SpecError::new(SpecCode::InvalidValue, field, message))
 }
 
 fn within(field: &str, value: f64, ok: bool, range: &str) -> Checked<f64> {
@@ -101,7 +95,7 @@ impl SpecRequest {
         match (self.delta, self.family) {
             (Some(_), Some(_)) => {
                 let message = "`delta` and `family` are mutually exclusive; each look of a family gets family.delta/family.looks";
-                Err(SpecError::new("family_delta_conflict", "delta", message))
+                Err(SpecError::new(SpecCode::FamilyDeltaConflict, "delta", message))
             }
             (None, Some(Family { delta, looks })) => {
                 within("family.looks", looks as f64, (1..=10_000).contains(&looks), "[1, 10000]")?;
@@ -129,12 +123,12 @@ impl SpecRequest {
         within("xi", xi, (-1.0..=0.0).contains(&xi), "[-1, 0]")?;
         if !matches!(bound, BoundKind::Cbb | BoundKind::Betting) {
             let message = format!("the bound {} has no control variate; remove xi", bound.name());
-            return Err(SpecError::new("not_for_this_kind", "xi", message));
+            return Err(SpecError::new(SpecCode::NotForThisKind, "xi", message));
         }
         if xi < 0.0 && !context.shape.capabilities.full_propensities {
             let message = "a control variate below 0 needs the propensities of all actions; use xi = 0 with \
                            betting, or log `propensities`";
-            return Err(SpecError::new("bound_needs_full_propensities", "xi", message));
+            return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "xi", message));
         }
         Ok(Some(xi + 0.0))
     }
@@ -157,17 +151,21 @@ impl SpecRequest {
         if !context.shape.capabilities.features {
             let message = "learning needs features `x`, which this log does not have; log the candidates' \
                            propensities instead and use kind `evaluate`";
-            return Err(SpecError::new("learning_needs_features", "kind", message));
+            return Err(SpecError::new(SpecCode::LearningNeedsFeatures, "kind", message));
         }
         if self.candidates.is_some() || self.independent_of_log.is_some() {
             let field = if self.candidates.is_some() { "candidates" } else { "independent_of_log" };
-            return Err(SpecError::new("not_for_this_kind", field, "is allowed for kind `evaluate` only"));
+            return Err(SpecError::new(
+                SpecCode::NotForThisKind,
+                field,
+                "is allowed for kind `evaluate` only",
+            ));
         }
         spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
         if spec.bound == BoundKind::Auto && spec.policy_class == Some(PolicyClass::MixedLogit) {
             let message =
                 "`auto` learns LIG policies only; choose another bound to learn a mixed-logit policy";
-            return Err(SpecError::new("not_for_this_kind", "policy_class", message));
+            return Err(SpecError::new(SpecCode::NotForThisKind, "policy_class", message));
         }
         spec.prior = Some(self.resolve_prior(spec.bound, context)?);
         spec.optimizer = Some(self.resolve_optimizer()?);
@@ -189,7 +187,7 @@ impl SpecRequest {
         match (kind, &sent.policy_id) {
             (PriorKind::Policy, None) => {
                 return Err(SpecError::new(
-                    "policy_required",
+                    SpecCode::PolicyRequired,
                     "prior.policy_id",
                     "is required for the kind `policy`",
                 ));
@@ -201,11 +199,11 @@ impl SpecRequest {
         if kind == PriorKind::LoggingPolicy && !parametric {
             let message = "the dataset has no softmax, LIG or mixed-logit logging policy; use `split`, or set \
                            `logging_policy_id` when you upload the log";
-            return Err(SpecError::new("prior_needs_logging_policy", "prior.kind", message));
+            return Err(SpecError::new(SpecCode::PriorNeedsLoggingPolicy, "prior.kind", message));
         }
         if bound == BoundKind::Auto && sent.kind.is_some_and(|kind| kind != PriorKind::Split) {
             let message = "`auto` always uses the prior `split`; choose another bound to use another prior";
-            return Err(SpecError::new("not_for_this_kind", "prior.kind", message));
+            return Err(SpecError::new(SpecCode::NotForThisKind, "prior.kind", message));
         }
         let fraction = match (kind, sent.fraction) {
             (PriorKind::Split, f) => {
@@ -217,7 +215,7 @@ impl SpecRequest {
         };
         if kind == PriorKind::Split && context.shape.contexts < 2 {
             let message = "a split needs at least two contexts; use another prior";
-            return Err(SpecError::new("bound_cannot_learn_here", "prior.kind", message));
+            return Err(SpecError::new(SpecCode::BoundCannotLearnHere, "prior.kind", message));
         }
         Ok(Prior { kind, policy_id: sent.policy_id, fraction, scale })
     }
@@ -252,14 +250,18 @@ impl SpecRequest {
             ("optimizer", self.optimizer.is_some()),
         ] {
             if sent {
-                return Err(SpecError::new("not_for_this_kind", field, "is allowed for kind `learn` only"));
+                return Err(SpecError::new(
+                    SpecCode::NotForThisKind,
+                    field,
+                    "is allowed for kind `learn` only",
+                ));
             }
         }
         let candidates = self.candidates.clone().unwrap_or_default();
         if candidates.is_empty() || candidates.len() > 1000 {
             let message = "must have 1 to 1000 candidates: {\"kind\": \"logged\", \"name\": …} or \
                            {\"kind\": \"policy\", \"policy_id\": …}";
-            return Err(SpecError::new("candidates_required", "candidates", message));
+            return Err(SpecError::new(SpecCode::CandidatesRequired, "candidates", message));
         }
         for (i, candidate) in candidates.iter().enumerate() {
             check_candidate(i, candidate, &spec, context)?;
@@ -270,7 +272,7 @@ impl SpecRequest {
         if self.independent_of_log != Some(true) {
             let message = "must be true: your statement, printed on the certificate, that no candidate was \
                            learned from these rows; if one was, use other rows or kind `learn`";
-            return Err(SpecError::new("attestation_required", "independent_of_log", message));
+            return Err(SpecError::new(SpecCode::AttestationRequired, "independent_of_log", message));
         }
         spec.candidates = candidates;
         spec.independent_of_log = Some(true);
@@ -295,18 +297,18 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
         let message = format!(
             "{name} needs the propensities of all actions, which this log does not have; use {instead}"
         );
-        return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
+        return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
     }
     if needs.single_interactions && has.multiple_interactions {
         let message = format!("{name} is valid only if every context was logged once; use {instead}");
-        return Err(SpecError::new("bound_needs_single_interactions", "bound", message));
+        return Err(SpecError::new(SpecCode::BoundNeedsSingleInteractions, "bound", message));
     }
     Ok(())
 }
 
 fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) -> Checked<()> {
     let Some(policy) = (context.policy)(id) else {
-        return Err(SpecError::new("unknown_policy", field, format!("policy {id} does not exist")));
+        return Err(SpecError::new(SpecCode::UnknownPolicy, field, format!("policy {id} does not exist")));
     };
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {
@@ -314,11 +316,11 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
             "the policy has {} actions and {} features, but the dataset has {k} and {p}",
             policy.n_actions, policy.dim
         );
-        return Err(SpecError::new("policy_shape_mismatch", field, message));
+        return Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
     }
     if needs_mean && policy.kind == PolicyKind::Uniform {
         let message = "the uniform policy has no parameters to use as a prior; use the prior `zero`, which plays uniformly";
-        return Err(SpecError::new("policy_shape_mismatch", field, message));
+        return Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
     }
     Ok(())
 }
@@ -333,13 +335,17 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
             if !capabilities.candidates.contains(name) {
                 let known = capabilities.candidates.join(", ");
                 let message = format!("the dataset has no candidate {name}; its candidates are: {known}");
-                return Err(SpecError::new("unknown_candidate", format!("candidates[{i}].name"), message));
+                return Err(SpecError::new(
+                    SpecCode::UnknownCandidate,
+                    format!("candidates[{i}].name"),
+                    message,
+                ));
             }
             if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
                 let message = "this bound needs the candidate's probabilities of all actions, but a logged candidate \
                                has only those of the logged ones; use auto, log_smoothing or betting with \
                                xi = 0, or send a policy";
-                return Err(SpecError::new("bound_needs_full_propensities", "bound", message));
+                return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
             }
             Ok(())
         }

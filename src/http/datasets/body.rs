@@ -1,22 +1,25 @@
-//! A request's body on its way to ingest: counted against the limit, and hashed where it has a key, as it passes.
+//! The body of an upload on its way to ingest: counted against the limit, and hashed if the request has an
+//! idempotency key.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use futures_util::{Stream, StreamExt};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::store::BodyError;
 
-/// A body, or a part of one, on its way.
+/// The chunks of a body or of a part of a form.
 pub type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
+/// The chunks of a body.
 pub fn chunks(body: Body) -> Chunks {
     let data = body.into_data_stream();
     data.map(|chunk| chunk.map_err(|error| BodyError::Broken(error.to_string()))).boxed()
 }
 
-/// `body`, of which no more than `limit` bytes may come.
+/// `body`, which fails after `limit` bytes.
 pub fn limited(body: Chunks, limit: u64) -> Chunks {
     let mut passed = 0;
     let count = move |chunk: Result<Bytes, BodyError>| {
@@ -27,20 +30,20 @@ pub fn limited(body: Chunks, limit: u64) -> Chunks {
     body.map(count).boxed()
 }
 
-/// What passed: read it once the body has ended.
+/// The count and the hash of the bytes that passed. Complete once the body has ended.
 #[derive(Clone)]
 pub struct Passed {
     state: Arc<Mutex<(Option<Sha256>, u64)>>,
 }
 
 impl Passed {
-    /// The hash costs as much as the rows' own, so it is taken only where somebody will compare it.
+    /// Hashing costs as much as the digest of the rows, so it is done only if the hash will be compared.
     pub fn new(hashed: bool) -> Self {
         Passed { state: Arc::new(Mutex::new((hashed.then(Sha256::new), 0))) }
     }
 
     fn add(&self, bytes: &[u8]) -> u64 {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some(hash) = &mut state.0 {
             hash.update(bytes);
         }
@@ -48,18 +51,19 @@ impl Passed {
         state.1
     }
 
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.state.lock().1
     }
 
-    /// None where it was not asked for.
+    /// The digest, or `None` if the body is not hashed.
     pub fn digest(&self) -> Option<String> {
-        let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-        hash.map(|hash| hex::encode(&hash.finalize()))
+        let hash = self.state.lock().0.clone();
+        hash.map(|hash| hex::encode(hash.finalize()))
     }
 }
 
-/// `body` with its bytes counted and held to `limit`.
+/// `body`, counted and hashed by `passed`, which fails after `limit` bytes.
 pub fn metered(
     body: Chunks,
     limit: u64,
@@ -74,7 +78,7 @@ pub fn metered(
     })
 }
 
-/// Reads `body` to its end and keeps nothing of it but what `Passed` keeps.
+/// Reads `body` to its end and discards it.
 pub async fn drain(mut body: impl Stream<Item = Result<Bytes, BodyError>> + Unpin) -> Result<(), BodyError> {
     while let Some(chunk) = body.next().await {
         chunk?;

@@ -1,4 +1,4 @@
-//! What the headers of a body, or of a form's part, say of its content.
+//! The content type and encoding in the headers of a body or of a part of a form.
 
 use axum::http::{HeaderMap, header};
 
@@ -6,38 +6,41 @@ use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use guarantor_ingest::Encoding;
 
-/// The media type without its parameters. Text is UTF-8 here, and a type that says otherwise is not
-/// to be guessed at.
+/// The media type without its parameters.
+///
+/// # Errors
+/// If the charset is not UTF-8: no other is read, and none is guessed.
 pub fn essence(content_type: &str) -> Result<String, Problem> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let mut parameters = parameters.split(';').filter_map(|p| p.trim().split_once('='));
     let charset = parameters.find(|(name, _)| name.eq_ignore_ascii_case("charset"));
     match charset.map(|(_, value)| value.trim_matches('"').to_ascii_lowercase()) {
         Some(charset) if !matches!(charset.as_str(), "utf-8" | "utf8" | "us-ascii") => {
-            let detail = format!("Logs are read as UTF-8; the content type says charset={charset:?}.");
+            let detail = format!("The content type has charset={charset:?}; logs must be UTF-8.");
             Err(Problem::new(Code::UnsupportedMediaType, detail))
         }
         _ => Ok(essence.trim().to_ascii_lowercase()),
     }
 }
 
-/// The coding, one at most.
+/// The content encoding.
+///
+/// # Errors
+/// If it is unknown, or if there is more than one.
 pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
-    let refuse = |detail: String| Problem::new(Code::UnsupportedEncoding, detail);
+    let reject = |detail: String| Problem::new(Code::UnsupportedEncoding, detail);
     let mut codings = Vec::new();
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value =
-            value.to_str().map_err(|_| refuse("The content encoding is not visible ASCII.".into()))?;
+            value.to_str().map_err(|_| reject("The content encoding is not visible ASCII.".into()))?;
         codings.extend(value.split(',').map(str::trim));
     }
     match codings[..] {
         [] => Ok(Encoding::Identity),
         [name] => Encoding::named(name).ok_or_else(|| {
             let names = Encoding::NAMES;
-            refuse(format!("The content encoding {name:?} is not read here; {names} are, or none."))
+            reject(format!("The content encoding {name:?} is not supported; use {names}, or none."))
         }),
-        _ => {
-            Err(refuse("The body has several content encodings, one on the other; send it with one.".into()))
-        }
+        _ => Err(reject("The body has more than one content encoding; use at most one.".into())),
     }
 }

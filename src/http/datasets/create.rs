@@ -1,5 +1,5 @@
-//! `POST /v1/datasets` and `POST /v1/datasets/{id}/rows`: a log as the raw body, or as the part
-//! `data` of a form whose part `manifest` comes first.
+//! `POST /v1/datasets` and `POST /v1/datasets/{id}/rows`: a log as the raw body, or as the part `data` of
+//! a form that begins with the part `manifest`.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -9,48 +9,48 @@ use super::DatasetView;
 use super::body::{Chunks, Passed, chunks, drain, limited, metered};
 use super::content::encoding_of;
 use super::digest::{Expected, verified};
-use super::form::{Form, Part};
+use super::form::{Form, FormPart};
 use super::options::{AppendOptions, UploadOptions, limits};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
-use crate::http::problem::{Fault, Problem};
-use crate::http::request::UploadPermit;
+use crate::http::layers::uploads::UploadPermit;
+use crate::http::problem::{FieldError, Problem};
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
 use guarantor_ingest::{Encoding, Format, IngestError};
 
-/// Bytes of a form that are neither manifest nor data: boundaries and headers.
+/// The most bytes of a form outside of its parts: boundaries and headers.
 const AROUND_PARTS: u64 = 64 << 10;
 
-/// A log on its way in, whichever way it was sent.
+/// A log that is being uploaded, as a raw body or as a form.
 struct Incoming {
     options: UploadOptions,
-    /// Everything but the rows, for the fingerprint.
+    /// Everything except the rows, for the fingerprint.
     description: Vec<u8>,
     format: Format,
     encoding: Encoding,
     data: Chunks,
 }
 
-/// The form, for the documentation.
+/// A log and its options.
 #[derive(utoipa::ToSchema)]
 #[allow(dead_code)]
 struct UploadForm {
-    /// JSON, before the data.
+    /// The options as JSON. This part must come first.
     manifest: UploadOptions,
     /// The log, with its content type.
     #[schema(value_type = String, format = Binary)]
     data: Vec<u8>,
 }
 
-/// Upload a log. Either the file as the body with options in the query, or a form.
+/// Upload a log: either as the body, with options in the query, or as a form.
 #[utoipa::path(post, path = "/v1/datasets", tag = "Datasets", operation_id = "create_dataset",
-    params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer"),
-           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "How the body is compressed: `gzip` or `zstd`"),
+    params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response"),
+           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "The compression of the body: `gzip` or `zstd`"),
            ("content-digest" = Option<String>, Header, example = "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:",
-            description = "RFC 9530: `sha-256` or `sha-512` of the body as it is sent; checked before anything is stored")),
+            description = "RFC 9530: the `sha-256` or `sha-512` digest of the body as it is sent, checked before anything is stored")),
     request_body(content(
         (String = "application/x-ndjson", example = json!(
             "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n{\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n")),
@@ -58,12 +58,12 @@ struct UploadForm {
         (Vec<u8> = "application/vnd.apache.parquet"),
         (Vec<u8> = "application/vnd.apache.arrow.stream"),
         (UploadForm = "multipart/form-data"))),
-    responses((status = 201, description = "Stored", body = DatasetView,
-               headers(("location" = String, description = "The dataset's path"))),
+    responses((status = 201, description = "Created", body = DatasetView,
+               headers(("location" = String, description = "The path of the dataset"))),
               (status = 409, description = "`idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
-              (status = 413, description = "`body_too_large`, as it was sent or once it is decoded"),
-              (status = 422, description = "`invalid_rows` names the first 20 rows, `invalid_file` what is wrong with the whole; nothing is stored")))]
+              (status = 413, description = "`body_too_large`, as sent or after decompression"),
+              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `invalid_file` says what is wrong with the file. Nothing is stored")))]
 pub async fn create(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -106,23 +106,24 @@ pub async fn create(
     creation.finish(&app, work).await
 }
 
-/// Add rows to a dataset: a new version. Certificates keep naming the version that they rest on.
+/// Append rows to a dataset, which creates its next version. Certificates name the version that they were
+/// computed from.
 #[utoipa::path(post, path = "/v1/datasets/{id}/rows", tag = "Datasets", operation_id = "append_rows",
     params(("id" = String, Path, format = "uuid"), AppendOptions,
-           ("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer"),
-           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "How the body is compressed: `gzip` or `zstd`"),
+           ("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response"),
+           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "The compression of the body: `gzip` or `zstd`"),
            ("content-digest" = Option<String>, Header, example = "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:",
-            description = "RFC 9530: `sha-256` or `sha-512` of the body as it is sent; checked before anything is stored")),
+            description = "RFC 9530: the `sha-256` or `sha-512` digest of the body as it is sent, checked before anything is stored")),
     request_body(content(
         (String = "application/x-ndjson", example = json!("{\"x\":[0.5,0.5],\"action\":1,\"propensity\":0.3,\"cost\":0}\n")),
         (String = "text/csv", example = json!("x0,x1,action,propensity,cost\n0.5,0.5,1,0.3,0\n")),
         (Vec<u8> = "application/vnd.apache.parquet"),
         (Vec<u8> = "application/vnd.apache.arrow.stream"))),
     responses((status = 201, description = "The dataset at its new version", body = DatasetView),
-              (status = 409, description = "`in_use`: another append came first; `idempotency_in_progress`"),
+              (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
-              (status = 413, description = "`body_too_large`, as it was sent or once it is decoded"),
-              (status = 422, description = "`invalid_rows` names the first 20 rows, `invalid_file` what is wrong with the whole; nothing is stored")))]
+              (status = 413, description = "`body_too_large`, as sent or after decompression"),
+              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `invalid_file` says what is wrong with the file. Nothing is stored")))]
 pub async fn append(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -199,7 +200,7 @@ async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
 
 async fn receive_form(app: &App, request: Request, expected: Expected) -> Result<Incoming, Problem> {
     if encoding_of(request.headers())? != Encoding::Identity {
-        let detail = "A form is read as it is; put Content-Encoding on its part `data`.";
+        let detail = "A form must not have a content encoding; set Content-Encoding in its part `data`.";
         return Err(Problem::new(Code::UnsupportedEncoding, detail));
     }
     let (json_bytes, data_bytes) = (app.config.max_json_bytes, app.config.max_upload_bytes);
@@ -221,18 +222,21 @@ async fn receive_form(app: &App, request: Request, expected: Expected) -> Result
     Ok(Incoming { options, description, format, encoding, data: verified(form.last(part), own) })
 }
 
-/// A manifest without a content type is taken for JSON: that is how most tools send a form's field.
-fn check_manifest(part: &Part) -> Result<(), Problem> {
+/// A manifest without a content type is read as JSON, because that is how most tools send form fields.
+fn check_manifest(part: &FormPart) -> Result<(), Problem> {
     let kind = content_type(&part.headers);
     let essence = kind.split(';').next().unwrap_or("").trim();
     if !essence.is_empty() && !essence.eq_ignore_ascii_case("application/json") {
         let detail =
-            format!("The content type of the part `manifest` is application/json; it is {essence:?}.");
+            format!("The content type of the part `manifest` is {essence:?}; it must be application/json.");
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     match encoding_of(&part.headers)? {
         Encoding::Identity => Ok(()),
-        _ => Err(Problem::new(Code::UnsupportedEncoding, "The part `manifest` is read as it is.")),
+        _ => Err(Problem::new(
+            Code::UnsupportedEncoding,
+            "The part `manifest` must not have a content encoding.",
+        )),
     }
 }
 
@@ -240,7 +244,7 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-/// What can be refused before a byte of the body is read.
+/// Rejects a body that is too large by its own account, before it is read.
 fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
@@ -253,7 +257,7 @@ fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
 fn body_problem(error: BodyError) -> Problem {
     match error {
         BodyError::TooLarge { limit } => too_large(limit),
-        BodyError::Broken(_) => Problem::new(Code::MalformedBody, "The body ended before it was complete."),
+        BodyError::Broken(_) => Problem::new(Code::MalformedBody, "The body ended early."),
         BodyError::Form(why) => Problem::new(Code::MalformedBody, format!("The form cannot be read: {why}.")),
         BodyError::Digest(detail) => Problem::new(Code::DigestMismatch, detail),
     }
@@ -265,7 +269,7 @@ fn upload_problem(error: UploadError) -> Problem {
         UploadError::Body(error) => body_problem(error),
         UploadError::Store(error) => error.into(),
         UploadError::AnotherBody => mismatch(),
-        UploadError::Crashed => Problem::internal("an upload's decoder crashed"),
+        UploadError::Crashed => Problem::internal("the decoder of an upload crashed"),
     }
 }
 
@@ -273,16 +277,15 @@ fn log_problem(error: IngestError) -> Problem {
     match error {
         IngestError::Rows(rows) => {
             let (total, shown) = (rows.total, rows.first.len());
-            let what = if total == 1 { "1 row is".to_owned() } else { format!("{total} rows are") };
-            let listed = if total > shown as u64 {
-                format!("the first {shown} are listed")
-            } else {
-                "see errors".into()
+            let what = if total == 1 { "1 invalid row".to_owned() } else { format!("{total} invalid rows") };
+            let listed = match total > shown as u64 {
+                true => format!("the first {shown} are listed in errors"),
+                false => "see errors".into(),
             };
-            let detail = format!("{what} not valid; {listed}. Nothing was stored.");
+            let detail = format!("{what}; {listed}. Nothing was stored.");
             let mut problem = Problem::new(Code::InvalidRows, detail).member("invalid_rows", rows.total);
             problem.errors = (rows.first.into_iter())
-                .map(|e| Fault {
+                .map(|e| FieldError {
                     row: (e.row > 0).then_some(e.row),
                     field: Some(e.field),
                     message: e.message,
@@ -294,7 +297,7 @@ fn log_problem(error: IngestError) -> Problem {
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
         IngestError::Expands(message) => Problem::new(Code::BodyTooLarge, message),
-        // An upload reports both by their cause.
-        IngestError::Io(_) | IngestError::Sink => Problem::internal("an upload's rows were not kept"),
+        // Uploads report both of these by their cause.
+        IngestError::Io(_) | IngestError::Sink => Problem::internal("the rows of an upload were not stored"),
     }
 }

@@ -1,34 +1,39 @@
-//! Uploads as `multipart/form-data`: a part `manifest`, then a part `data`, then nothing.
+//! Uploads as `multipart/form-data`: a part `manifest`, then a part `data`, and no other.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use futures_util::{Stream, StreamExt, stream};
+use parking_lot::Mutex;
 
 use super::body::Chunks;
 use crate::store::BodyError;
 
-/// What the form's reader may hold without having found anything in it.
+/// How much the form reader may buffer without finding a part.
 const MOST_HELD: u64 = 1 << 20;
 
-/// A form of which the parts up to `data` were read.
+/// A form that is read part by part.
 pub struct Form {
     parts: multer::Multipart<'static>,
     body: Arc<Mutex<Chunks>>,
     held: Arc<AtomicU64>,
 }
 
-/// A part that is read as it comes.
-pub struct Part {
+/// A part that is read as it arrives.
+pub struct FormPart {
     pub headers: HeaderMap,
     field: multer::Field<'static>,
 }
 
 impl Form {
+    /// The form in `body`.
+    ///
+    /// # Errors
+    /// If the content type has no boundary.
     pub fn new(body: Chunks, content_type: &str) -> Result<Form, BodyError> {
         let boundary = multer::parse_boundary(content_type).map_err(broken)?;
         let (body, held) = (Arc::new(Mutex::new(body)), Arc::new(AtomicU64::new(0)));
@@ -37,22 +42,24 @@ impl Form {
     }
 
     /// The next part, which must have this name.
-    pub async fn part(&mut self, name: &str) -> Result<Part, BodyError> {
+    pub async fn part(&mut self, name: &str) -> Result<FormPart, BodyError> {
         let field = self.parts.next_field().await.map_err(broken)?;
         self.held.store(0, Ordering::Relaxed);
-        let wanted = "it must have the part `manifest`, then `data`, and no other";
+        let wanted = "it must have the part `manifest`, then the part `data`, and no other";
         match field {
-            Some(field) if field.name() == Some(name) => Ok(Part { headers: field.headers().clone(), field }),
+            Some(field) if field.name() == Some(name) => {
+                Ok(FormPart { headers: field.headers().clone(), field })
+            }
             Some(field) => {
                 let found = field.name().unwrap_or("");
-                Err(BodyError::Form(format!("{wanted}; `{found}` is there instead of `{name}`")))
+                Err(BodyError::Form(format!("{wanted}; found `{found}` instead of `{name}`")))
             }
-            None => Err(BodyError::Form(format!("{wanted}; `{name}` is not there"))),
+            None => Err(BodyError::Form(format!("{wanted}; `{name}` is missing"))),
         }
     }
 
-    /// A part to its end, if it is not longer than `limit`.
-    pub async fn whole(&self, mut part: Part, limit: usize) -> Result<Vec<u8>, BodyError> {
+    /// A whole part of at most `limit` bytes.
+    pub async fn whole(&self, mut part: FormPart, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = part.field.chunk().await.map_err(broken)? {
             self.held.store(0, Ordering::Relaxed);
@@ -64,8 +71,8 @@ impl Form {
         Ok(bytes)
     }
 
-    /// The last part as it comes. Its end is that of the whole form; anything more is an error.
-    pub fn last(self, part: Part) -> Chunks {
+    /// The last part as it arrives. It ends with the whole form; another part is an error.
+    pub fn last(self, part: FormPart) -> Chunks {
         stream::unfold((self, Some(part)), |(mut form, part)| async move {
             if let Some(mut part) = part {
                 match part.field.chunk().await {
@@ -86,9 +93,9 @@ impl Form {
     async fn end(&mut self) -> Result<(), BodyError> {
         if let Some(field) = self.parts.next_field().await.map_err(broken)? {
             let found = field.name().unwrap_or("");
-            return Err(BodyError::Form(format!("there is a part `{found}` after `data`")));
+            return Err(BodyError::Form(format!("found a part `{found}` after `data`")));
         }
-        // What follows the last boundary means nothing, but a digest of the body covers it.
+        // What follows the last boundary has no meaning, but the digest of the body covers it.
         let mut rest = Rest(self.body.clone());
         while let Some(chunk) = rest.next().await {
             chunk?;
@@ -107,20 +114,20 @@ fn broken(error: multer::Error) -> BodyError {
     }
 }
 
-/// What of the body the form's reader has not taken.
+/// The part of the body that the form reader has not read.
 struct Rest(Arc<Mutex<Chunks>>);
 
 impl Stream for Rest {
     type Item = Result<Bytes, BodyError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut body = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut body = self.0.lock();
         body.as_mut().poll_next(context)
     }
 }
 
-/// A chunk at a time: the form's reader takes all that is ready and keeps it, so that a fast sender,
-/// or a header without an end, would fill the memory.
+/// Hands out one chunk at a time. The form reader buffers everything that is ready, so a fast sender or
+/// an endless header would fill the memory.
 struct Paced {
     body: Arc<Mutex<Chunks>>,
     held: Arc<AtomicU64>,
@@ -141,7 +148,7 @@ impl Stream for Paced {
             self.gave = true;
             let before = self.held.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             if before > MOST_HELD {
-                let message = "no part of it begins or ends for too long";
+                let message = "no part begins or ends within 1 MiB";
                 return Poll::Ready(Some(Err(BodyError::Form(message.into()))));
             }
         }

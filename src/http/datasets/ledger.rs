@@ -1,35 +1,34 @@
-//! `GET /v1/datasets/{id}/ledger`: every certificate that was drawn from a dataset's rows.
+//! `GET /v1/datasets/{id}/ledger`: every certificate that was drawn from the rows of a dataset.
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 
-use super::ListParams;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::extract::{Id, Params};
-use crate::http::page::List;
+use crate::http::page::{ListParams, ListView};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, JobId, LedgerEntry, LedgerSummary, Timestamp};
 use guarantor_engine::certificate::{Decision, LedgerPlace};
 use guarantor_engine::ledger::family_wise_confidence;
 use guarantor_engine::spec::{BoundKind, JobKind};
 
-/// The ledger as a whole, and a page of its looks.
+/// The totals of the ledger, and a page of its looks.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Ledger)]
 pub struct LedgerView {
-    /// How many looks were taken, at whatever version.
+    /// The number of looks at all versions.
     looks: u64,
-    /// The sum of what they cost.
+    /// The sum of their costs, in units of δ.
     spent: f64,
     /// The probability, at least, that all of them hold together.
     family_wise_confidence: f64,
     #[serde(flatten)]
-    page: List<LookView>,
+    page: ListView<LookView>,
 }
 
-/// One certificate, or one bound that was shown. It stays here when its job is deleted.
+/// One look: a certificate, or a bound that was shown. It remains when its job is deleted.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Look)]
 pub struct LookView {
@@ -42,12 +41,12 @@ pub struct LookView {
     created_at: Timestamp,
     kind: JobKind,
     bound: BoundKind,
-    /// How many candidates shared its δ; 0 for kind `learn`.
+    /// The number of candidates that shared its δ; 0 for kind `learn`.
     candidates: u64,
-    /// Null where the job ended without a certificate, after its bound had been shown.
+    /// Null if the job ended without a certificate, after its bound had been shown.
     #[schema(required)]
     decision: Option<Decision>,
-    /// Null where there is no certificate, or where it was issued before there was a ledger.
+    /// Null if there is no certificate, or if it was issued before there was a ledger.
     #[schema(required)]
     certificate_digest: Option<String>,
 }
@@ -68,10 +67,10 @@ impl From<LedgerEntry> for LookView {
     }
 }
 
-/// Every certificate drawn from the dataset's rows, the newest first, and what they are worth together.
+/// List the looks at a dataset, newest first, with their family-wise confidence.
 #[utoipa::path(get, path = "/v1/datasets/{id}/ledger", tag = "Datasets", operation_id = "get_ledger",
     params(("id" = String, Path, format = "uuid"), ListParams),
-    responses((status = 200, description = "The ledger", body = LedgerView)))]
+    responses((status = 200, description = "The ledger of the dataset", body = LedgerView)))]
 pub async fn ledger(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -81,5 +80,5 @@ pub async fn ledger(
     let (summary, page) = app.store.repository().ledger(&workspace, id, &params.page()?).await?;
     let LedgerSummary { looks, spent } = summary;
     let family_wise_confidence = family_wise_confidence(spent);
-    Ok(Json(LedgerView { looks, spent, family_wise_confidence, page: List::of(page, LookView::from) }))
+    Ok(Json(LedgerView { looks, spent, family_wise_confidence, page: ListView::from(page) }))
 }

@@ -12,20 +12,21 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
 use super::auth::Caller;
-use super::etag::tagged;
+use super::etag::{json, tagged};
 use super::extract::{Id, Nothing, Params};
-use super::page::{List, page_request};
+use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
 use guarantor_engine::log::{Capabilities, Outcome};
 use guarantor_ingest::Health;
 
+/// The routes of datasets.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list, create::create))
@@ -34,7 +35,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(ledger::ledger))
 }
 
-/// A log, at its newest version.
+/// A dataset at its newest version.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Dataset)]
 pub struct DatasetView {
@@ -43,15 +44,20 @@ pub struct DatasetView {
     name: Option<String>,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
+    /// 1 after the upload, one more after each append.
     version: u64,
-    /// Logged interactions.
+    /// The number of logged interactions.
     rows: u64,
-    /// Distinct contexts; fewer than rows where contexts were logged repeatedly.
+    /// The number of distinct contexts; fewer than rows if contexts have several interactions.
     contexts: u64,
+    /// K.
     n_actions: usize,
+    /// p, the number of features of a context.
     dim: usize,
     outcome: Outcome,
+    /// SHA-256 of the rows.
     digest: String,
+    /// The size of the stored log.
     bytes: u64,
     #[schema(value_type = Option<String>, format = "uuid")]
     logging_policy_id: Option<PolicyId>,
@@ -81,40 +87,22 @@ impl From<Dataset> for DatasetView {
     }
 }
 
-#[derive(Debug, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct ListParams {
-    /// How many, at most 100.
-    #[param(minimum = 1, maximum = 100, default = 20)]
-    limit: Option<u32>,
-    /// The `next` of the page before.
-    after: Option<String>,
-}
-
-impl ListParams {
-    pub fn page(self) -> Result<crate::store::PageRequest, Problem> {
-        page_request(self.limit, self.after)
-    }
-}
-
 /// List datasets, newest first.
 #[utoipa::path(get, path = "/v1/datasets", tag = "Datasets", operation_id = "list_datasets", params(ListParams),
-    responses((status = 200, description = "A page of datasets", body = List<DatasetView>)))]
+    responses((status = 200, description = "A page of datasets", body = ListView<DatasetView>)))]
 async fn list(
     State(app): State<App>,
     Caller(workspace): Caller,
     Params(params): Params<ListParams>,
-) -> Result<Json<List<DatasetView>>, Problem> {
-    let page = app.store.repository().datasets(&workspace, &params.page()?).await?;
-    Ok(Json(List::of(page, DatasetView::from)))
+) -> Result<Json<ListView<DatasetView>>, Problem> {
+    Ok(listed(app.store.repository().datasets(&workspace, &params.page()?).await?))
 }
 
-/// Read a dataset.
+/// Get a dataset.
 #[utoipa::path(get, path = "/v1/datasets/{id}", tag = "Datasets", operation_id = "get_dataset",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 200, description = "The dataset", body = DatasetView),
-              (status = 304, description = "Unchanged since the version that `If-None-Match` names")))]
+              (status = 304, description = "Unchanged since the version in `If-None-Match`")))]
 async fn read(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -123,14 +111,14 @@ async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dataset = app.store.repository().dataset(&workspace, id).await?;
-    Ok(tagged(&headers, &dataset.revision.to_string(), || DatasetView::from(dataset)))
+    tagged(&headers, dataset.revision, || json(&DatasetView::from(dataset)))
 }
 
-/// Delete a dataset. Certificates that rest on it stay, but can no longer be verified.
+/// Delete a dataset. Certificates that were computed from it remain, but can no longer be recomputed.
 #[utoipa::path(delete, path = "/v1/datasets/{id}", tag = "Datasets", operation_id = "delete_dataset",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 204, description = "Deleted"),
-              (status = 409, description = "`in_use`: an unfinished job needs it")))]
+              (status = 409, description = "`in_use`: an unfinished job uses it")))]
 async fn delete(
     State(app): State<App>,
     Caller(workspace): Caller,

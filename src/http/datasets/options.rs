@@ -1,4 +1,4 @@
-//! What an upload may say about itself: in the query beside a raw body, or in a `manifest` part.
+//! The options of an upload: in the query next to a raw body, or in the part `manifest` of a form.
 
 use serde::Deserialize;
 
@@ -11,8 +11,8 @@ use guarantor_engine::log::{Outcome, OutcomeKind};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{Format, Hashing, IngestLimits};
 
-/// A log's format by name. `dsjson` and `obd` must be named, because their content types are those
-/// of other formats; the others may be.
+/// The format of a log by name. `dsjson` and `obd` must be named, because they share their content types
+/// with other formats. Naming the others is optional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FormatName {
@@ -20,71 +20,90 @@ pub enum FormatName {
     Csv,
     Parquet,
     ArrowStream,
-    /// Vowpal Wabbit's decision-service JSON.
+    /// The decision-service JSON of Vowpal Wabbit.
     Dsjson,
-    /// The Open Bandit Dataset's CSV.
+    /// The CSV of the Open Bandit Dataset.
     Obd,
 }
 
+/// The options of an upload.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UploadOptions {
-    /// To recognise it by; up to 200 characters.
+    /// A name of at most 200 characters.
     pub name: Option<String>,
-    /// Where the content type does not say it: `dsjson` (Vowpal Wabbit's decision-service JSON) and
-    /// `obd` (the Open Bandit Dataset's CSV) must be named.
+    /// The format, if the content type does not tell: required for `dsjson` (the decision-service JSON of
+    /// Vowpal Wabbit) and `obd` (the CSV of the Open Bandit Dataset).
     #[param(inline)]
     pub format: Option<FormatName>,
-    /// For `dsjson` and `obd`: into how many dimensions named features are hashed (MurmurHash3 with
-    /// signs, as scikit-learn's FeatureHasher does); 256 unless given, 0 for none. `obd` adds 3 for
-    /// the position.
+    /// For `dsjson` and `obd`: the number of dimensions into which named features are hashed
+    /// (MurmurHash3 with signs, like scikit-learn's FeatureHasher). The default is 256; 0 means no
+    /// features. `obd` adds 3 dimensions for the position.
     pub hash_dims: Option<usize>,
-    /// K. Left out, it is the number of `propensities`, of `a` in `dsjson`, of affinities in `obd`, or
-    /// 1 + the largest action.
+    /// K, the number of actions. By default it is the number of `propensities`, of `a` in `dsjson`, of
+    /// affinities in `obd`, or 1 + the largest action.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
     pub n_actions: Option<usize>,
-    /// Whether rows carry `cost` (the default, but for `format=obd`) or `reward`.
+    /// Whether rows have a `cost` or a `reward`. The default is `cost`, and `reward` for `format=obd`.
     #[param(inline)]
     pub outcome: Option<OutcomeKind>,
-    /// The outcome's range; cost is in [-1, 0] and reward in [0, 1] where an end is not given.
+    /// The smallest possible outcome. The default is -1 for `cost` and 0 for `reward`.
     pub outcome_min: Option<f64>,
+    /// The largest possible outcome. The default is 0 for `cost` and 1 for `reward`.
     pub outcome_max: Option<f64>,
-    /// The stored policy that made the log, where it is one.
+    /// The id of the stored policy that logged the rows, if there is one.
     pub logging_policy_id: Option<String>,
 }
 
 impl UploadOptions {
+    /// The name.
+    ///
+    /// # Errors
+    /// If it is too long or contains NUL.
     pub fn name(&self) -> Result<Option<String>, Problem> {
         match &self.name {
             Some(name) if name.chars().count() > 200 => {
                 Err(Problem::field(Code::InvalidValue, "name", "must have at most 200 characters"))
             }
             Some(name) if name.contains('\0') => {
-                Err(Problem::field(Code::InvalidValue, "name", "must not have the character NUL"))
+                Err(Problem::field(Code::InvalidValue, "name", "must not contain the character NUL"))
             }
             name => Ok(name.clone()),
         }
     }
 
+    /// The format, by name or content type.
+    ///
+    /// # Errors
+    /// If the two do not fit each other, or `hash_dims` does not fit the format.
     pub fn format(&self, content_type: &str) -> Result<Format, Problem> {
         let format = named(content_type, self.format)?;
         let Some(dims) = self.hash_dims else { return Ok(format) };
         format.with_hash_dims(dims).ok_or_else(|| {
-            let message = "goes with format=dsjson and format=obd; other formats have their features in x";
+            let message = "requires format=dsjson or format=obd; other formats have their features in x";
             Problem::field(Code::InvalidValue, "hash_dims", message)
         })
     }
 
+    /// The kind and range of outcomes.
+    ///
+    /// # Errors
+    /// If the range is empty or not finite.
     pub fn outcome(&self, format: Format) -> Result<Outcome, Problem> {
         format.outcome(self.outcome, self.outcome_min, self.outcome_max).map_err(|(min, max)| {
-            let message = format!("[{min}, {max}] is not a finite range with a minimum below its maximum");
+            let message = format!(
+                "[{min}, {max}] is not a valid range; it must be finite, with the minimum below the maximum"
+            );
             Problem::field(Code::InvalidValue, "outcome_min", message)
         })
     }
 
-    /// The policy that logged, with its parameters.
+    /// The logging policy with its parameters.
+    ///
+    /// # Errors
+    /// If there is no such policy.
     pub async fn logging_policy(
         &self,
         app: &App,
@@ -92,7 +111,7 @@ impl UploadOptions {
     ) -> Result<Option<(PolicyId, PolicyParams)>, Problem> {
         let Some(text) = &self.logging_policy_id else { return Ok(None) };
         let unknown = || {
-            let message = format!("there is no policy {text:?}; store it with POST /v1/policies");
+            let message = format!("no policy has the id {text:?}; create it with POST /v1/policies");
             Problem::field(Code::UnknownPolicy, "logging_policy_id", message)
         };
         let id: PolicyId = text.parse().map_err(|_| unknown())?;
@@ -103,23 +122,27 @@ impl UploadOptions {
     }
 }
 
-/// What an append may say; everything else is the dataset's.
+/// The options of an append. Everything else is taken from the dataset.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AppendOptions {
-    /// As for an upload. Features are hashed into as many dimensions as the dataset has.
+    /// The format, as for an upload. Features are hashed into the number of dimensions that the dataset has.
     #[param(inline)]
     pub format: Option<FormatName>,
 }
 
 impl AppendOptions {
+    /// The format, by name or content type.
+    ///
+    /// # Errors
+    /// If the two do not fit each other.
     pub fn format(&self, content_type: &str, dataset: &Dataset) -> Result<Format, Problem> {
         Ok(named(content_type, self.format)?.with_dim(dataset.content.dim))
     }
 }
 
-/// The format that the content type names, or that `name` does where the type allows it.
+/// The format that the content type names, or `name` if the content type allows it.
 fn named(content_type: &str, name: Option<FormatName>) -> Result<Format, Problem> {
     let essence = essence(content_type)?;
     let Some(name) = name else {
@@ -127,20 +150,22 @@ fn named(content_type: &str, name: Option<FormatName>) -> Result<Format, Problem
         let found = all.into_iter().find(|name| name.content_types()[0] == essence);
         return found.map(FormatName::format).ok_or_else(|| {
             let types: Vec<&str> = all.iter().map(|name| name.content_types()[0]).collect();
-            let what =
-                format!("a log is one of {}, or goes with format=dsjson or format=obd", types.join(", "));
+            let what = format!("it must be one of {}, or have format=dsjson or format=obd", types.join(", "));
             unsupported(&what, &essence)
         });
     };
     match essence.as_str() {
         "" | "application/octet-stream" | "text/plain" => Ok(name.format()),
         other if name.content_types().contains(&other) => Ok(name.format()),
-        other => Err(unsupported(&format!("this format is {}", name.content_types().join(" or ")), other)),
+        other => Err(unsupported(
+            &format!("for this format it must be {}", name.content_types().join(" or ")),
+            other,
+        )),
     }
 }
 
 impl FormatName {
-    /// Its content type, and others that it may have where it is named.
+    /// The content type, and others that are accepted if the format is named.
     fn content_types(self) -> &'static [&'static str] {
         match self {
             FormatName::Ndjson | FormatName::Dsjson => &["application/x-ndjson", "application/json"],
@@ -164,9 +189,10 @@ impl FormatName {
 
 fn unsupported(what: &str, got: &str) -> Problem {
     let got = if got.is_empty() { "none".to_owned() } else { format!("{got:?}") };
-    Problem::new(Code::UnsupportedMediaType, format!("The content type of {what}; it is {got}."))
+    Problem::new(Code::UnsupportedMediaType, format!("The content type is {got}; {what}."))
 }
 
+/// The limits of an upload.
 pub fn limits(app: &App) -> IngestLimits {
     IngestLimits {
         actions: app.config.max_actions,

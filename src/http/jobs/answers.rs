@@ -1,33 +1,31 @@
-//! Jobs as they were written out a moment ago. Many clients poll one job, and between two changes of
-//! it they all get the same bytes. The store has been asked already, by the client's own workspace:
-//! what is saved here is only the writing.
+//! The JSON of recently read jobs. Many clients poll one job, and between two of its changes they all get
+//! the same bytes. The store was asked before, for the workspace of the caller: what is saved here is
+//! only the serialization.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
+use parking_lot::Mutex;
 
 use super::view::JobView;
 use crate::http::problem::Problem;
 use crate::store::{Job, JobId};
 
-/// Together they bound the memory: metadata can make a job large.
+/// The two limits bound the memory: metadata can make a job large.
 const MOST: usize = 1024;
 const LARGEST: usize = 16 << 10;
 
+/// The cache, with one entry per job.
 #[derive(Default)]
 pub struct Answers {
     written: Mutex<HashMap<JobId, (u64, Bytes)>>,
 }
 
 impl Answers {
-    fn written(&self) -> MutexGuard<'_, HashMap<JobId, (u64, Bytes)>> {
-        self.written.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The job's JSON. A job's revision grows with every change, so the same revision reads the same.
+    /// The JSON of a job. Every change of a job increases its revision, so equal revisions have equal
+    /// JSON.
     pub fn of(&self, job: &Job) -> Result<Bytes, Problem> {
-        if let Some((revision, bytes)) = self.written().get(&job.id)
+        if let Some((revision, bytes)) = self.written.lock().get(&job.id)
             && *revision == job.revision
         {
             return Ok(bytes.clone());
@@ -35,7 +33,7 @@ impl Answers {
         let bytes = serde_json::to_vec(&JobView::from(job.clone())).map_err(Problem::internal)?;
         let bytes = Bytes::from(bytes);
         if bytes.len() <= LARGEST {
-            let mut written = self.written();
+            let mut written = self.written.lock();
             if written.len() >= MOST {
                 written.clear();
             }

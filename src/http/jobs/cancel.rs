@@ -10,12 +10,12 @@ use crate::http::extract::{Id, Nothing, Params};
 use crate::http::problem::Problem;
 use crate::store::JobId;
 
-/// Cancel a job. A queued one ends at once, a running one within a second; cancelling a cancelled
-/// job changes nothing.
+/// Cancel a job. A queued job ends at once, a running one within a second. Canceling a canceled job
+/// changes nothing.
 #[utoipa::path(post, path = "/v1/jobs/{id}/cancel", tag = "Jobs", operation_id = "cancel_job",
     params(("id" = String, Path, format = "uuid")),
-    responses((status = 200, description = "The job, cancelled or about to be", body = JobView),
-              (status = 409, description = "`job_finished`: it succeeded or failed before")))]
+    responses((status = 200, description = "The job, canceled or about to be", body = JobView),
+              (status = 409, description = "`job_finished`: the job has already succeeded or failed")))]
 pub async fn cancel(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -23,6 +23,6 @@ pub async fn cancel(
     Params(_): Params<Nothing>,
 ) -> Result<Json<JobView>, Problem> {
     let job = app.queue.cancel(&workspace, id).await?;
-    tracing::info!(job_id = %id, status = job.status.name(), "cancellation asked for");
+    tracing::info!(job_id = %id, status = job.status.name(), "cancellation requested");
     Ok(Json(job.into()))
 }

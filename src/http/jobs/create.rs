@@ -1,4 +1,4 @@
-//! `POST /v1/jobs`: checked against what the dataset can support before it may wait.
+//! `POST /v1/jobs`: a job is checked against what the dataset supports before it is queued.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -18,13 +18,13 @@ use guarantor_engine::spec::SpecRequest;
 
 /// Submit a job.
 #[utoipa::path(post, path = "/v1/jobs", tag = "Jobs", operation_id = "create_job",
-    params(("idempotency-key" = Option<String>, Header, description = "Repeats get the first answer")),
+    params(("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response")),
     request_body(content = JobRequest, example = json!(
         {"dataset_id": "01890a5d-ac96-774b-bcce-b302099a8057", "delta": 0.05, "min_improvement": 0.01})),
     responses((status = 202, description = "Queued", body = JobView,
-               headers(("location" = String, description = "The job's path"))),
+               headers(("location" = String, description = "The path of the job"))),
               (status = 409, description = "`idempotency_in_progress`"),
-              (status = 429, description = "`queue_full`: too many jobs wait",
+              (status = 429, description = "`queue_full`: too many queued jobs",
                headers(("retry-after" = u32, description = "Seconds")))))]
 pub async fn create(
     State(app): State<App>,
@@ -66,7 +66,7 @@ pub async fn create(
 async fn submit(app: &App, new: NewJob) -> Result<Created, Problem> {
     let (id, workspace) = (new.id, new.workspace.clone());
     let job = match app.queue.submit(new).await {
-        // An attempt of this very request queued it and died before it could answer.
+        // An earlier attempt of this request queued it, and the process died before it could respond.
         Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await?,
         job => job?,
     };
@@ -77,7 +77,7 @@ async fn submit(app: &App, new: NewJob) -> Result<Created, Problem> {
 
 async fn find_dataset(app: &App, workspace: &Workspace, id: &str) -> Result<Dataset, Problem> {
     let unknown = || {
-        let message = format!("there is no dataset {id:?}; upload one with POST /v1/datasets");
+        let message = format!("no dataset has the id {id:?}; upload one with POST /v1/datasets");
         Problem::field(Code::UnknownDataset, "dataset_id", message)
     };
     let id: DatasetId = id.parse().map_err(|_| unknown())?;

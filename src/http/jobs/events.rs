@@ -1,4 +1,4 @@
-//! `GET /v1/jobs/{id}/events`: what happened to a job, as a stream that can be resumed or as a list.
+//! `GET /v1/jobs/{id}/events`: the history of a job, as a stream that can be resumed or as a list.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,18 +16,19 @@ use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Params, header_text};
-use crate::http::page::{List, page_request};
+use crate::http::page::{ListView, page_request};
 use crate::http::problem::Problem;
 use crate::queue::Subscription;
 use crate::store::{JobEvent, JobId, JobStatus, Timestamp, Workspace};
 
-/// Events read from the store at a time by a stream.
+/// How many events a stream reads from the store at a time.
 const BATCH: u32 = 100;
 
+/// An event in the history of a job.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = JobEvent)]
 pub struct EventView {
-    /// Counts up from 1 in each job.
+    /// 1 for the first event of the job, and so on.
     id: u64,
     /// `queued`, `started`, `progress`, `cancel_requested`, `requeued`, `succeeded`, `failed`, `cancelled`.
     event: String,
@@ -43,25 +44,26 @@ impl From<JobEvent> for EventView {
     }
 }
 
+/// The query parameters of a request for events.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventParams {
-    /// How many, at most 100 (lists only).
+    /// The size of the page, at most 100 (lists only).
     #[param(minimum = 1, maximum = 100, default = 20)]
     limit: Option<u32>,
-    /// Only events after the one with this id.
+    /// Return only events after the one with this id.
     #[param(value_type = Option<u64>)]
     after: Option<String>,
 }
 
-/// What happened to a job, oldest first: a list, or with `Accept: text/event-stream` a stream that
-/// ends with the job and resumes after `Last-Event-ID`.
+/// List the events of a job, oldest first. With `Accept: text/event-stream`, the response is a stream that
+/// ends with the job and can be resumed with `Last-Event-ID`.
 #[utoipa::path(get, path = "/v1/jobs/{id}/events", tag = "Jobs", operation_id = "job_events",
     params(("id" = String, Path, format = "uuid"), EventParams,
-           ("last-event-id" = Option<u64>, Header, description = "Only events after this one")),
+           ("last-event-id" = Option<u64>, Header, description = "Return only events after this one")),
     responses((status = 200, description = "Events", content(
-        (List<EventView> = "application/json"), (String = "text/event-stream")))))]
+        (ListView<EventView> = "application/json"), (String = "text/event-stream")))))]
 pub async fn events(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -69,7 +71,7 @@ pub async fn events(
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let after = place(&params, &headers)?;
+    let after = last_seen(&params, &headers)?;
     let page = page_request(params.limit, None)?;
     app.store.repository().job(&workspace, id).await?;
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
@@ -84,11 +86,11 @@ pub async fn events(
     found.truncate(page.limit as usize);
     let next = found.last().filter(|_| has_more).map(|event| event.id.to_string());
     let data = found.into_iter().map(EventView::from).collect();
-    Ok(Json(List { data, has_more, next }).into_response())
+    Ok(Json(ListView { data, has_more, next }).into_response())
 }
 
-/// The id to go on after: the header's, which clients resume with, over the query's.
-fn place(params: &EventParams, headers: &HeaderMap) -> Result<u64, Problem> {
+/// The id to continue after: the one in the header, with which clients resume, or the one in the query.
+fn last_seen(params: &EventParams, headers: &HeaderMap) -> Result<u64, Problem> {
     let message = "is not the id of an event";
     if let Some(text) = header_text(headers, "last-event-id")? {
         return text.parse().map_err(|_| Problem::field(Code::InvalidHeader, "last-event-id", message));
@@ -114,7 +116,7 @@ fn follow(
     id: JobId,
     after: u64,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    // Subscribed before the first look, so that no change falls between.
+    // Subscribed before the first read, so that no change is missed.
     let changes = app.queue.subscribe(id);
     let follower = Follower { app, workspace, id, after, changes, ended: false };
     stream::unfold(follower, |mut follower| async move {
@@ -125,19 +127,19 @@ fn follow(
 }
 
 impl Follower {
-    /// The next events; none once the job has ended, the server shuts down, or the store fails: the
-    /// client then resumes where it was.
+    /// The next events, or none if the job has ended, the server shuts down, or the store fails. The
+    /// client can then resume where it was.
     async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
         while !self.ended {
             let repository = self.app.store.repository();
             let found = repository.job_events(&self.workspace, self.id, self.after, BATCH).await;
-            let batch = found.inspect_err(|error| tracing::warn!(%error, "an event stream ends")).ok()?;
+            let batch = found.inspect_err(|error| tracing::warn!(%error, "an event stream failed")).ok()?;
             if let Some(last) = batch.last() {
                 self.after = last.id;
                 self.ended = JobStatus::from_name(&last.kind).is_some_and(JobStatus::is_finished);
                 return Some(batch);
             }
-            // Resumed after the last event of a job that has ended: there will be no more.
+            // The stream was resumed after the last event of a finished job: there will be no more.
             let job = repository.job(&self.workspace, self.id).await.ok()?;
             if job.status.is_finished() || self.app.is_draining() {
                 return None;
@@ -151,6 +153,6 @@ impl Follower {
 fn sse(event: JobEvent) -> Event {
     let (id, kind) = (event.id.to_string(), event.kind.clone());
     let message = Event::default().id(id).event(kind);
-    // The data was JSON when it was stored; serialising it again cannot fail in a way that matters.
+    // The data was JSON when it was stored, so serializing it again cannot fail.
     message.json_data(EventView::from(event)).unwrap_or_default()
 }

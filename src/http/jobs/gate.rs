@@ -1,5 +1,5 @@
-//! `GET /v1/jobs/{id}/gate`: the one question that rollout tools ask. 200 means deploy and nothing
-//! else does: every other state of the job, and every failure on the way, is another status.
+//! `GET /v1/jobs/{id}/gate`: the URL that rollout tools call. 200 means deploy, and nothing else does:
+//! every other state of the job, and every failure on the way, has another status.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,9 +15,10 @@ use crate::http::problem::Problem;
 use crate::store::{Job, JobId};
 use guarantor_engine::certificate::{Certificate, Decision, Reason};
 
+/// The decision, with the numbers that it rests on.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct Gate {
-    /// Whether to go on with the rollout.
+    /// Whether to proceed with the rollout.
     ok: bool,
     decision: Decision,
     #[schema(value_type = String, format = "uuid")]
@@ -31,7 +32,7 @@ pub struct Gate {
     certificate_digest: String,
 }
 
-/// May the policy be rolled out? 200 only when it may.
+/// Ask whether the policy may be rolled out. The status is 200 only if it may.
 #[utoipa::path(get, path = "/v1/jobs/{id}/gate", tag = "Jobs", operation_id = "gate",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 200, description = "Deploy", body = Gate),
@@ -47,19 +48,22 @@ pub async fn gate(
 ) -> Result<Json<Gate>, Problem> {
     let job = app.store.repository().job(&workspace, id).await?;
     require_success(&job).map_err(|problem| problem.member("ok", false))?;
-    // With its place in the ledger: another job's certificate, put in this one's place, is sound by itself.
+    // With its ledger entry, because the certificate of another job in its place would be sound by itself.
     let document = app.store.document(&job).await?;
     let document = document.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
     let gate = open(&job, document.certificate)?;
-    if gate.ok { Ok(Json(gate)) } else { Err(refusal(gate)) }
+    if gate.ok { Ok(Json(gate)) } else { Err(rejection(gate)) }
 }
 
-/// Opens only where the job's row and its certificate both say deploy: they were written together,
-/// and where they differ one of them was changed.
+/// Opens only if the job's row and its certificate both say deploy. They were written together, so if they
+/// differ, one of them was changed.
 fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
     let row = job.result.as_ref().map(|result| result.decision);
     if row != Some(certificate.decision) {
-        return Err(Problem::internal(format!("job {} and its certificate decide differently", job.id)));
+        return Err(Problem::internal(format!(
+            "job {} and its certificate have different decisions",
+            job.id
+        )));
     }
     Ok(Gate {
         ok: certificate.decision == Decision::Deploy,
@@ -75,7 +79,7 @@ fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
     })
 }
 
-fn refusal(gate: Gate) -> Problem {
+fn rejection(gate: Gate) -> Problem {
     let reasons: Vec<&str> = gate.reasons.iter().map(|reason| reason.message.as_str()).collect();
     let mut problem =
         Problem::new(Code::DecisionKeep, format!("Keep the deployed policy. {}", reasons.join(" ")));

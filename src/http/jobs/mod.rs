@@ -1,4 +1,4 @@
-//! `/v1/jobs`: what is asked, how far it is, and what came of it.
+//! `/v1/jobs`: submitting jobs, following them, and reading their results.
 
 mod answers;
 mod cancel;
@@ -20,9 +20,10 @@ use crate::store::{Job, JobStatus};
 
 pub use answers::Answers;
 
-/// How long a client should wait before it asks again about an unfinished job.
+/// How long a client should wait before it polls an unfinished job again.
 pub const POLL_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// The routes of jobs.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(read::list, create::create))
@@ -34,19 +35,24 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(gate::gate))
 }
 
-/// Nothing where the job succeeded, else why there is no answer to rely on.
+/// Checks that the job succeeded.
+///
+/// # Errors
+/// A problem that says how the job stands or ended instead.
 pub fn require_success(job: &Job) -> Result<(), Problem> {
     match job.status {
         JobStatus::Succeeded => Ok(()),
         JobStatus::Queued | JobStatus::Running => {
-            let detail =
-                format!("The job is {}; ask again later, or with ?wait= at the job.", job.status.name());
+            let detail = format!(
+                "The job is {}; try again later, or wait with GET /v1/jobs/{{id}}?wait=.",
+                job.status.name()
+            );
             Err(Problem::new(Code::JobUnfinished, detail).retry_after(POLL_AGAIN))
         }
         JobStatus::Failed => {
             let why = job.failure.as_ref().map_or("no reason was recorded", |failure| &failure.message);
             Err(Problem::new(Code::JobFailed, format!("The job failed: {why}")))
         }
-        JobStatus::Cancelled => Err(Problem::new(Code::JobCancelled, "The job was cancelled.")),
+        JobStatus::Cancelled => Err(Problem::new(Code::JobCancelled, "The job was canceled.")),
     }
 }

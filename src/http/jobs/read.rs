@@ -14,59 +14,60 @@ use super::view::JobView;
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
-use crate::http::etag::tagged_bytes;
+use crate::http::etag::tagged;
 use crate::http::extract::{Id, Params};
-use crate::http::page::{List, page_request};
+use crate::http::page::{ListView, listed, page_request};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, Job, JobFilter, JobId, JobStatus, Workspace};
 
+/// The query parameters of the list of jobs.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobListParams {
-    /// How many, at most 100.
+    /// The size of the page, at most 100.
     #[param(minimum = 1, maximum = 100, default = 20)]
     limit: Option<u32>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     after: Option<String>,
-    /// Only jobs in this state.
+    /// Return only jobs with this status.
     #[param(inline)]
     status: Option<JobStatus>,
-    /// Only jobs on this dataset.
+    /// Return only jobs on this dataset.
     #[param(value_type = Option<String>, format = "uuid")]
     dataset_id: Option<DatasetId>,
 }
 
 /// List jobs, newest first.
 #[utoipa::path(get, path = "/v1/jobs", tag = "Jobs", operation_id = "list_jobs", params(JobListParams),
-    responses((status = 200, description = "A page of jobs", body = List<JobView>)))]
+    responses((status = 200, description = "A page of jobs", body = ListView<JobView>)))]
 pub async fn list(
     State(app): State<App>,
     Caller(workspace): Caller,
     Params(params): Params<JobListParams>,
-) -> Result<Json<List<JobView>>, Problem> {
+) -> Result<Json<ListView<JobView>>, Problem> {
     let filter = JobFilter { status: params.status, dataset_id: params.dataset_id };
     let page = page_request(params.limit, params.after)?;
-    let page = app.store.repository().jobs(&workspace, &filter, &page).await?;
-    Ok(Json(List::of(page, JobView::from)))
+    Ok(listed(app.store.repository().jobs(&workspace, &filter, &page).await?))
 }
 
+/// The query parameters of a request for a job.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobReadParams {
-    /// Seconds to wait for the job to end before answering.
+    /// How many seconds to wait for the job to finish before responding.
     #[param(minimum = 0, maximum = 60)]
     wait: Option<u64>,
 }
 
-/// Read a job, or wait for its end.
+/// Get a job, or wait until it finishes.
 #[utoipa::path(get, path = "/v1/jobs/{id}", tag = "Jobs", operation_id = "get_job",
     params(("id" = String, Path, format = "uuid"), JobReadParams),
-    responses((status = 200, description = "The job; `Retry-After` while it is not finished", body = JobView,
+    responses((status = 200, description = "The job, with `Retry-After` while it is not finished", body = JobView,
                headers(("etag" = String, description = "Changes when the job does"),
                        ("retry-after" = Option<u32>, description = "Seconds, while it is not finished"))),
-              (status = 304, description = "Unchanged since the version that `If-None-Match` names")))]
+              (status = 304, description = "Unchanged since the version in `If-None-Match`")))]
 pub async fn read(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -76,28 +77,28 @@ pub async fn read(
 ) -> Result<Response, Problem> {
     let wait = params.wait.unwrap_or(0);
     if wait > app.config.max_wait_seconds {
-        let message = format!("{wait} is more than {} seconds", app.config.max_wait_seconds);
+        let message = format!("{wait} exceeds the maximum of {} seconds", app.config.max_wait_seconds);
         return Err(Problem::field(Code::InvalidQuery, "wait", message));
     }
     let job = match wait {
-        0 => as_it_is(&app, &workspace, id).await?,
+        0 => current(&app, &workspace, id).await?,
         _ => Arc::new(wait_for_end(&app, &workspace, id, Duration::from_secs(wait)).await?),
     };
-    let mut response = tagged_bytes(request.headers(), job.revision, || app.answers.of(&job))?;
+    let mut response = tagged(request.headers(), job.revision, || app.answers.of(&job))?;
     if !job.status.is_finished() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(POLL_AGAIN.as_secs()));
     }
     Ok(response)
 }
 
-async fn as_it_is(app: &App, workspace: &Workspace, id: JobId) -> Result<Arc<Job>, Problem> {
+async fn current(app: &App, workspace: &Workspace, id: JobId) -> Result<Arc<Job>, Problem> {
     match app.store.repository().recent_job(workspace, id) {
         Some(job) => Ok(job),
         None => Ok(Arc::new(app.store.repository().job(workspace, id).await?)),
     }
 }
 
-/// The job when it has ended, or as it is when `wait` is over or the server shuts down.
+/// The job once it has finished, or as it is when `wait` is over or the server shuts down.
 async fn wait_for_end(app: &App, workspace: &Workspace, id: JobId, wait: Duration) -> Result<Job, Problem> {
     tokio::select! {
         job = app.queue.wait(workspace, id, wait) => Ok(job?),

@@ -1,4 +1,4 @@
-//! What `POST /v1/jobs` reads: the engine's `SpecRequest` and beside it the dataset and metadata.
+//! The body of `POST /v1/jobs`: the engine's `SpecRequest`, with the dataset and metadata.
 
 use serde::de::{Deserialize, Deserializer, Error};
 use serde_json::{Map, Value};
@@ -12,20 +12,24 @@ use crate::http::problem::Problem;
 use guarantor_engine::certificate::StrictJson;
 use guarantor_engine::spec::SpecRequest;
 
-/// It is kept with the job, shown in every list and never looked at: a few labels, not a document.
+/// The most bytes of metadata. It is stored with the job and returned in every list, so it is meant for a
+/// few labels, not for documents.
 const MOST_METADATA: usize = 16 << 10;
 
+/// A request for a job.
 #[derive(Debug)]
 pub struct JobRequest {
+    /// The dataset to certify on.
     pub dataset_id: String,
+    /// Labels of the caller's own.
     pub metadata: Map<String, Value>,
-    /// The rest, for `SpecRequest` to read: the path to a wrong field stays whole that way.
+    /// The rest, which is read as a `SpecRequest` later, so that errors name the full path of a field.
     pub spec: Value,
 }
 
 impl<'de> Deserialize<'de> for JobRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Of a member that is there twice, somebody who reads the request may have meant either.
+        // Strict, because it would be unclear which of two duplicate members is meant.
         let mut fields = match StrictJson::deserialize(deserializer)?.0 {
             Value::Object(fields) => fields,
             _ => return Err(D::Error::custom("expected an object")),
@@ -45,10 +49,14 @@ impl<'de> Deserialize<'de> for JobRequest {
 }
 
 impl JobRequest {
+    /// Checks the size of the metadata.
+    ///
+    /// # Errors
+    /// If it is too large.
     pub fn check_metadata(&self) -> Result<(), Problem> {
         let length = serde_json::to_vec(&self.metadata).map_err(Problem::internal)?.len();
         if length > MOST_METADATA {
-            let message = format!("has {length} bytes of JSON; at most {MOST_METADATA} can be");
+            let message = format!("has {length} bytes of JSON; the maximum is {MOST_METADATA}");
             return Err(Problem::field(Code::InvalidValue, "metadata", message));
         }
         Ok(())
@@ -56,7 +64,7 @@ impl JobRequest {
 }
 
 impl utoipa::PartialSchema for JobRequest {
-    /// `SpecRequest`'s schema with the two fields added: a closed object cannot be extended by
+    /// The schema of `SpecRequest` with two more fields, because a closed object cannot be extended by
     /// reference.
     fn schema() -> RefOr<Schema> {
         let mut object = match <SpecRequest as utoipa::PartialSchema>::schema() {
@@ -66,11 +74,11 @@ impl utoipa::PartialSchema for JobRequest {
         let id = ObjectBuilder::new()
             .schema_type(Type::String)
             .format(Some(SchemaFormat::Custom("uuid".into())))
-            .description(Some("The log to certify on"));
+            .description(Some("The dataset to certify on"));
         let metadata = ObjectBuilder::new()
             .schema_type(Type::Object)
             .additional_properties(Some(AdditionalProperties::FreeForm(true)))
-            .description(Some("Anything, in 16384 bytes at most; shown with the job"));
+            .description(Some("Any JSON object of at most 16384 bytes; returned with the job"));
         object.properties.insert("dataset_id".into(), id.into());
         object.properties.insert("metadata".into(), metadata.into());
         object.required.push("dataset_id".into());

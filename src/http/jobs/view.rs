@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::store::{DatasetId, Job, JobFailure, JobId, JobProgress, JobResult, JobStatus, Timestamp};
 use guarantor_engine::spec::{JobKind, JobSpec};
 
+/// A job.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Job)]
 pub struct JobView {
@@ -18,24 +19,27 @@ pub struct JobView {
     started_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time", required)]
     finished_at: Option<Timestamp>,
-    /// How often the job was started; 2 after a crash.
+    /// How many times the job was started: 1, unless the server crashed meanwhile.
     attempt: u32,
     spec: SpecView,
+    /// How far a running job is.
     #[schema(required)]
     progress: Option<JobProgress>,
+    /// The result of a job that succeeded.
     #[schema(required)]
     result: Option<ResultView>,
+    /// Why a job failed.
     #[schema(required)]
     error: Option<JobFailure>,
 }
 
-/// The specification with every default filled in.
+/// The spec of a job with every default filled in.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = ResolvedSpec)]
 pub struct SpecView {
     #[schema(value_type = String, format = "uuid")]
     dataset_id: DatasetId,
-    /// The version that the job reads, whatever is appended later.
+    /// The version that the job uses, even if rows are appended later.
     dataset_version: u64,
     #[serde(flatten)]
     spec: JobSpec,
@@ -43,14 +47,17 @@ pub struct SpecView {
     metadata: serde_json::Value,
 }
 
+/// The result of a job.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Result)]
 pub struct ResultView {
     #[serde(flatten)]
     result: JobResult,
+    /// The path of the certificate.
     certificate_url: String,
 }
 
+/// The path of the certificate of a job.
 pub fn certificate_url(id: JobId) -> String {
     format!("/v1/jobs/{id}/certificate")
 }

@@ -5,7 +5,7 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, CowArray, Ix2};
 use serde::{Deserialize, Serialize};
 
-use crate::error::SpecError;
+use crate::error::{SpecCode, SpecError};
 
 /// Standardized features are clipped here: far outliers must not rule the scores.
 pub const CLIP: f32 = 5.0;
@@ -46,7 +46,7 @@ impl FeatureMap {
     /// Refuses shapes that do not fit one another or a mean of `output` rows, and non-finite numbers.
     pub fn check(&self, output: usize) -> Result<(), SpecError> {
         let fault = |field: &str, message: &str| {
-            Err(SpecError::new("invalid_policy", format!("features.{field}"), message))
+            Err(SpecError::new(SpecCode::InvalidPolicy, format!("features.{field}"), message))
         };
         let (center, inverse_scale) = match self {
             FeatureMap::Identity => return Ok(()),
@@ -70,7 +70,7 @@ impl FeatureMap {
         }
         if self.output_dim(0) != output {
             return Err(SpecError::new(
-                "invalid_policy",
+                SpecCode::InvalidPolicy,
                 "mean",
                 format!("has {output} rows, the features have {}", self.output_dim(0)),
             ));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
 use crate::digest::digest_of;
-use crate::error::{EngineError, Result, SpecError};
+use crate::error::{EngineError, Result, SpecCode, SpecError};
 use crate::numerics::product;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,7 +71,8 @@ impl PolicyParams {
 
     /// Refuses ragged, empty and non-finite parameters; everything else here assumes that it ran.
     pub fn check(&self) -> Result<(), SpecError> {
-        let fault = |field: &str, message: String| Err(SpecError::new("invalid_policy", field, message));
+        let fault =
+            |field: &str, message: String| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
         if self.n_actions() < 2 {
             let field = if self.mean().is_some() { "mean" } else { "n_actions" };
             return fault(field, "a policy needs at least two actions".into());

@@ -1,0 +1,84 @@
+//! The layers that are ours. `envelope.rs` lists them in the order in which requests pass them.
+//!
+//! Most of them work on a request before they call what is inside them, or on its response
+//! afterwards, and only `caller` has to wait before it calls. So most have futures of their own
+//! instead of boxed ones: a poll of a job passes all of them, and is to cost no more than before.
+
+pub mod caller;
+pub mod compression;
+pub mod linger;
+pub mod observe;
+pub mod panics;
+pub mod problems;
+pub mod request_id;
+pub mod time_limit;
+pub mod uploads;
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use pin_project_lite::pin_project;
+use tower::Service;
+
+/// What our layers wrap and what they are: a service that always has a response.
+pub trait Inner: Service<Request, Response = Response, Error = Infallible> {}
+
+impl<S: Service<Request, Response = Response, Error = Infallible>> Inner for S {}
+
+/// The matched route of a request, such as `/v1/jobs/{id}`.
+#[derive(Clone)]
+pub struct Route(Option<MatchedPath>);
+
+impl Route {
+    /// The route that the router matched for `request`.
+    pub fn of(request: &Request) -> Route {
+        Route(request.extensions().get::<MatchedPath>().cloned())
+    }
+
+    /// The route as it is declared, or `unmatched`.
+    pub fn as_str(&self) -> &str {
+        self.0.as_ref().map_or("unmatched", MatchedPath::as_str)
+    }
+}
+
+/// What a layer does with a response.
+pub trait OnResponse {
+    /// Turns the inner response into the layer's.
+    fn on_response(self, response: Response) -> Response;
+}
+
+pin_project! {
+    /// The future of a layer that has work left once the response is there.
+    pub struct Responding<F, W> {
+        #[pin]
+        inner: F,
+        work: Option<W>,
+    }
+}
+
+impl<F, W> Responding<F, W> {
+    /// Awaits `inner`, then does `work` on its response.
+    pub fn new(inner: F, work: W) -> Responding<F, W> {
+        Responding { inner, work: Some(work) }
+    }
+}
+
+impl<F, W> Future for Responding<F, W>
+where
+    F: Future<Output = Result<Response, Infallible>>,
+    W: OnResponse,
+{
+    type Output = Result<Response, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let Ok(response) = ready!(this.inner.poll(context));
+        Poll::Ready(Ok(match this.work.take() {
+            Some(work) => work.on_response(response),
+            None => response,
+        }))
+    }
+}

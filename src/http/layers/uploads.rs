@@ -1,0 +1,76 @@
+//! Permits of uploads: an upload takes memory and a thread, so only so many are read at a time.
+//!
+//! tower's `ConcurrencyLimit` makes requests wait and ends a permit with the response. Here an
+//! upload over the limit is rejected before its body is read. And an upload continues when its
+//! client disconnects, so the permit belongs to the work and not to the response.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::Method;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::{Either, Ready, ready};
+use tokio::sync::OwnedSemaphorePermit;
+use tower::{Layer, Service};
+
+use super::{Inner, Route};
+use crate::http::codes::Code;
+use crate::http::problem::Problem;
+use crate::http::{App, takes_uploads};
+
+/// How long the client of a rejected upload should wait.
+const RETRY_AFTER: Duration = Duration::from_secs(2);
+
+/// Gives each upload a permit, or rejects it.
+#[derive(Clone)]
+pub struct UploadsLayer(pub App);
+
+/// The permit of one upload, in the extensions of its request. The work must hold it to its end.
+#[derive(Clone)]
+pub struct UploadPermit(#[allow(dead_code)] Arc<OwnedSemaphorePermit>);
+
+impl<S> Layer<S> for UploadsLayer {
+    type Service = Uploads<S>;
+
+    fn layer(&self, inner: S) -> Uploads<S> {
+        Uploads { inner, app: self.0.clone() }
+    }
+}
+
+/// The service of [`UploadsLayer`].
+#[derive(Clone)]
+pub struct Uploads<S> {
+    inner: S,
+    app: App,
+}
+
+impl<S: Inner> Service<Request> for Uploads<S> {
+    type Response = Response;
+    type Error = S::Error;
+    type Future = Either<S::Future, Ready<Result<Response, S::Error>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request) -> Self::Future {
+        if request.method() == Method::POST && takes_uploads(Route::of(&request).as_str()) {
+            match permit(&self.app) {
+                Ok(permit) => request.extensions_mut().insert(permit),
+                Err(problem) => return Either::Right(ready(Ok(problem.into_response()))),
+            };
+        }
+        Either::Left(self.inner.call(request))
+    }
+}
+
+fn permit(app: &App) -> Result<UploadPermit, Problem> {
+    let permit = app.uploads.clone().try_acquire_owned().map_err(|_| {
+        let most = app.config.max_concurrent_uploads;
+        let detail = format!("{most} of {most} concurrent uploads in progress; try again.");
+        Problem::new(Code::TooManyUploads, detail).retry_after(RETRY_AFTER)
+    })?;
+    Ok(UploadPermit(Arc::new(permit)))
+}
