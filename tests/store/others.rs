@@ -5,15 +5,15 @@ use guarantor::store::*;
 use crate::support::{dataset, job, workspace};
 
 pub async fn keys_are_found_until_revoked(repository: &dyn Repository) {
-    let new = NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: "0123".into() };
+    let new = NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: KeyHash::of("gk_a") };
     let key = repository.create_key(new).await.unwrap();
-    assert_eq!(repository.key_by_hash("0123").await.unwrap(), Some(key.clone()));
-    assert_eq!(repository.key_by_hash("0124").await.unwrap(), None);
+    assert_eq!(repository.key_by_hash(&KeyHash::of("gk_a")).await.unwrap(), Some(key.clone()));
+    assert_eq!(repository.key_by_hash(&KeyHash::of("gk_b")).await.unwrap(), None);
     assert_eq!(repository.keys().await.unwrap(), std::slice::from_ref(&key));
     let revoked = repository.revoke_key(key.id).await.unwrap();
     assert!(revoked.revoked_at.is_some());
     assert_eq!(repository.revoke_key(key.id).await.unwrap(), revoked);
-    assert_eq!(repository.key_by_hash("0123").await.unwrap(), None);
+    assert_eq!(repository.key_by_hash(&KeyHash::of("gk_a")).await.unwrap(), None);
     let unknown = repository.revoke_key(KeyId::new()).await;
     assert!(matches!(unknown, Err(StoreError::NotFound(Resource::Key, _))), "{unknown:?}");
 }
