@@ -177,7 +177,7 @@ fn the_key_outlives_the_process_and_is_its_owners_alone() {
     let output = start_output(&server);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("signing-key.json is open to every user"), "{said}");
+    assert!(said.contains("signing-key.json is accessible to every user"), "{said}");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
 
     // Any one damaged byte, in either half.

@@ -54,7 +54,7 @@ pub async fn an_answer_is_repeated(repository: &dyn Repository) {
 pub async fn an_unanswered_request_is_taken_over(repository: &dyn Repository) {
     let first = request("x", Duration::ZERO);
     repository.begin_request(&first).await.unwrap();
-    // Its process died: whoever comes next continues with the same id.
+    // Its process died: the next attempt continues with the same id.
     let begun = repository.begin_request(&request("x", MINUTE)).await.unwrap();
     assert_eq!(begun, Begun::Proceed { resource_id: first.resource_id });
     assert_eq!(repository.begin_request(&request("x", MINUTE)).await.unwrap(), Begun::InProgress);
@@ -63,7 +63,7 @@ pub async fn an_unanswered_request_is_taken_over(repository: &dyn Repository) {
     assert_eq!(begun, Begun::Proceed { resource_id: first.resource_id });
 }
 
-pub async fn an_abandoned_request_starts_anew(repository: &dyn Repository) {
+pub async fn an_abandoned_request_starts_again(repository: &dyn Repository) {
     repository.begin_request(&request("x", MINUTE)).await.unwrap();
     repository.abandon_request(&workspace("a"), "k").await.unwrap();
     let second = request("y", MINUTE);
