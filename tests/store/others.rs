@@ -5,7 +5,8 @@ use guarantor::store::*;
 use crate::support::{dataset, job, workspace};
 
 pub async fn keys_are_found_until_revoked(repository: &dyn Repository) {
-    let new = NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: KeyHash::of("gk_a") };
+    let new =
+        NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: KeyHash::of("gk_a") };
     let key = repository.create_key(new).await.unwrap();
     assert_eq!(repository.key_by_hash(&KeyHash::of("gk_a")).await.unwrap(), Some(key.clone()));
     assert_eq!(repository.key_by_hash(&KeyHash::of("gk_b")).await.unwrap(), None);

@@ -10,6 +10,7 @@ mod event;
 mod tests;
 
 use crate::certificate::{Certificate, FamilyPlace, LedgerPlace, SharedLook, SharedWhy};
+use crate::error::Result;
 use crate::spec::{Family, JobSpec};
 
 pub use event::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
@@ -90,30 +91,36 @@ pub struct NewLook {
 
 impl NewLook {
     /// The look of a job that ended with a certificate.
-    pub fn certified(spec: &JobSpec, dataset_version: u64, certificate: &Certificate) -> Self {
-        let event = anytime_event(certificate);
+    ///
+    /// # Errors
+    /// If a number of the certificate or of the spec is not finite.
+    pub fn certified(spec: &JobSpec, dataset_version: u64, certificate: &Certificate) -> Result<Self> {
+        let event = anytime_event(certificate)?;
         let every_n = event.is_some();
         let digest = Some(certificate.digest.clone());
-        NewLook { digest, event, ..NewLook::of(spec, dataset_version, every_n) }
+        Ok(NewLook { digest, event, ..NewLook::of(spec, dataset_version, every_n)? })
     }
 
     /// The look of a job that showed a bound and ended without a certificate. `rows` is `None` if the
     /// dataset's version is gone.
-    pub fn shown(spec: &JobSpec, dataset_version: u64, rows: Option<RowCounts>) -> Self {
+    ///
+    /// # Errors
+    /// If a number of the spec is not finite.
+    pub fn shown(spec: &JobSpec, dataset_version: u64, rows: Option<RowCounts>) -> Result<Self> {
         NewLook::of(spec, dataset_version, asks_at_every_n(spec, rows))
     }
 
-    fn of(spec: &JobSpec, dataset_version: u64, every_n: bool) -> Self {
-        NewLook {
+    fn of(spec: &JobSpec, dataset_version: u64, every_n: bool) -> Result<Self> {
+        Ok(NewLook {
             dataset_version,
             delta: spec.delta,
             family: spec.family,
             digest: None,
             event: None,
-            asked: asked(spec),
+            asked: asked(spec)?,
             every_n,
             prior_is_fixed: prior_is_fixed(spec),
-        }
+        })
     }
 
     fn is_certified(&self) -> bool {
@@ -217,19 +224,21 @@ pub struct NoLookLeft {
 /// Checks that the family of a new job, if it has one, has a look left.
 ///
 /// Every unfinished job of the family holds a look until it ends, so no job can end and find none left. A
-/// job that is certain to be free needs none. `earlier` must contain the looks of the family and those that
-/// asked the same question; `unfinished` are the families of the dataset's queued and running jobs.
+/// job that is certain to be free needs none. `asked` is the name of the job's question; `earlier` must contain
+/// the looks of the family and those with the same question; `unfinished` are the families of the dataset's
+/// queued and running jobs.
 ///
 /// # Errors
 /// [`NoLookLeft`] if all looks of the family are taken or held.
 pub fn check_family(
     spec: &JobSpec,
+    asked: &str,
     rows: Option<RowCounts>,
     earlier: &[EarlierLook],
     unfinished: impl IntoIterator<Item = Option<Family>>,
-) -> Result<(), NoLookLeft> {
+) -> std::result::Result<(), NoLookLeft> {
     let Some(family) = &spec.family else { return Ok(()) };
-    if will_be_free(spec, rows, earlier) {
+    if asks_at_every_n(spec, rows) && is_known(asked, earlier) {
         return Ok(());
     }
     let held = unfinished.into_iter().filter(|held| held.as_ref() == Some(family)).count() as u64;
@@ -240,11 +249,7 @@ pub fn check_family(
     Err(NoLookLeft { looks: family.looks, taken, held })
 }
 
-/// Whether an earlier look rests on the event that the spec asks about, whatever the number of rows.
-fn will_be_free(spec: &JobSpec, rows: Option<RowCounts>, earlier: &[EarlierLook]) -> bool {
-    if !asks_at_every_n(spec, rows) {
-        return false;
-    }
-    let asked = Some(asked(spec));
-    earlier.iter().any(|e| e.every_n && e.asked == asked)
+/// Whether an earlier look asked the same question and rests on an event that holds at every number of rows.
+fn is_known(asked: &str, earlier: &[EarlierLook]) -> bool {
+    earlier.iter().any(|e| e.every_n && e.asked.as_deref() == Some(asked))
 }

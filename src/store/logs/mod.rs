@@ -102,10 +102,16 @@ impl StoredLog {
         for part in &self.parts {
             part.each_batch(None, |batch| {
                 let Some((layout, rows)) = decode::rows_of(&batch) else {
-                    return Err(StoreError::damaged_blob(part.key(), "its columns are not those of a log").into());
+                    return Err(
+                        StoreError::damaged_blob(part.key(), "its columns are not those of a log").into()
+                    );
                 };
                 if first.get_or_insert_with(|| layout.clone()) != &layout {
-                    return Err(StoreError::damaged_blob(part.key(), "its columns differ from those of earlier rows").into());
+                    return Err(StoreError::damaged_blob(
+                        part.key(),
+                        "its columns differ from those of earlier rows",
+                    )
+                    .into());
                 }
                 digest.update(&layout, &rows);
                 visit(&layout, rows)

@@ -14,10 +14,10 @@ use super::spooled::{Record, SpooledLog};
 use super::{LogLayout, LogMemory, LogRows, StoredLog};
 use crate::store::error::StoreError;
 use crate::store::records::Dataset;
+use guarantor_engine::EngineError;
 use guarantor_engine::control::Control;
 use guarantor_engine::log::{Capabilities, LogShape, chunk_contexts};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_engine::EngineError;
 use guarantor_ingest::{Marks, mark};
 
 /// How many bytes are buffered, so that rows of one chunk are written together.

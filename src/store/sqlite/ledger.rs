@@ -12,6 +12,7 @@ use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{Job, LedgerEntry, LedgerSummary, NewJob};
 use crate::store::repository::Ledger;
+use guarantor_engine::EngineError;
 use guarantor_engine::certificate::{
     Certificate, Decision, Document, LedgerPlace, PublicKey, Signature, SigningKey,
 };
@@ -94,6 +95,11 @@ struct Names<'a> {
     family: Option<&'a Family>,
 }
 
+/// A spec or a certificate has no digest, and therefore no name.
+fn unnamed(error: EngineError) -> StoreError {
+    StoreError::damaged("a certificate", error)
+}
+
 /// The number of a dataset's looks and their total cost, which the last look carries.
 async fn summary(connection: &mut SqliteConnection, dataset: DatasetId) -> Result<LedgerSummary> {
     let last: Option<(u64, f64)> =
@@ -112,7 +118,7 @@ impl Write {
         certificate: &Certificate,
         key: Option<&SigningKey>,
     ) -> Result<()> {
-        let look = NewLook::certified(&job.spec, job.dataset_version, certificate);
+        let look = NewLook::certified(&job.spec, job.dataset_version, certificate).map_err(unnamed)?;
         let place = self.place(job, &look).await?;
         let signature = match key {
             Some(key) => {
@@ -133,7 +139,7 @@ impl Write {
             return Ok(());
         }
         let rows = self.row_counts(job.dataset_id, job.dataset_version).await?;
-        let look = NewLook::shown(&job.spec, job.dataset_version, rows);
+        let look = NewLook::shown(&job.spec, job.dataset_version, rows).map_err(unnamed)?;
         let place = self.place(job, &look).await?;
         self.insert_look(job, &look, None, &place, None).await
     }
@@ -216,12 +222,12 @@ impl Write {
         if new.spec.family.is_none() {
             return Ok(());
         }
-        let asked = asked(&new.spec);
+        let asked = asked(&new.spec).map_err(unnamed)?;
         let names = Names { asked: &asked, family: new.spec.family.as_ref(), ..Names::default() };
         let earlier = self.related_looks(new.dataset_id, &names).await?;
         let rows = self.row_counts(new.dataset_id, new.dataset_version).await?;
         let unfinished = self.unfinished_families(new.dataset_id).await?;
-        ledger::check_family(&new.spec, rows, &earlier, unfinished)
+        ledger::check_family(&new.spec, &asked, rows, &earlier, unfinished)
             .map_err(|NoLookLeft { looks, taken, held }| StoreError::FamilyExhausted { looks, taken, held })
     }
 

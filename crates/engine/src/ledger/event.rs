@@ -13,6 +13,7 @@ use super::RowCounts;
 use crate::bound::LAMBDA_POINTS;
 use crate::certificate::{Certificate, digest_of};
 use crate::certify::split_of;
+use crate::error::Result;
 use crate::log::Outcome;
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, PriorKind};
 
@@ -33,7 +34,10 @@ struct Event<'a> {
 
 /// The name of the event that a certificate rests on, or `None` if its bounds hold at one number of rows
 /// only. Two certificates of one dataset with the same name share the event, so the second is free.
-pub fn anytime_event(certificate: &Certificate) -> Option<String> {
+///
+/// # Errors
+/// If a number of the certificate is not finite.
+pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
     let c = certificate;
     // An appended row of an earlier context would change that context's factor, which is then no
     // longer one step of a supermartingale.
@@ -44,9 +48,9 @@ pub fn anytime_event(certificate: &Certificate) -> Option<String> {
         || !holds_at_every_n(&c.spec)
         || !c.bounds.iter().all(|record| betting(&record.bound))
     {
-        return None;
+        return Ok(None);
     }
-    Some(digest_of(&Event {
+    let event = Event {
         spec: of_event(&c.spec),
         claims: (c.bounds.iter()).map(|r| (&*r.event, &*r.bound, r.delta, r.terms.grid_size)).collect(),
         lambda_points: LAMBDA_POINTS,
@@ -56,7 +60,8 @@ pub fn anytime_event(certificate: &Certificate) -> Option<String> {
         dim: c.dataset.dim,
         outcome: c.user_units.outcome,
         engine_version: &c.engine_version,
-    }))
+    };
+    Ok(Some(digest_of(&event)))
 }
 
 /// The spec without the fields that no event depends on: the required improvement, how Q is searched (the
@@ -68,8 +73,11 @@ fn of_event(spec: &JobSpec) -> JobSpec {
 /// The name of the question that a spec asks, known before anything is computed. On one dataset, the same
 /// name means the same event: at every number of rows if [`holds_at_every_n`], and on the same rows if
 /// [`prior_is_fixed`].
-pub fn asked(spec: &JobSpec) -> String {
-    digest_of(&(of_event(spec), crate::VERSION))
+///
+/// # Errors
+/// If a number of the spec is not finite.
+pub fn asked(spec: &JobSpec) -> Result<String> {
+    Ok(digest_of(&(of_event(spec), crate::VERSION)))
 }
 
 /// Whether the prior does not depend on the dataset's rows. With a split it does, and with a time budget it

@@ -194,14 +194,14 @@ fn what_is_asked_depends_on_neither_the_threshold_nor_the_family() {
     let base = learning(BoundKind::Betting, PriorKind::Zero);
     let same =
         JobSpec { min_improvement: 0.2, family: Some(Family { delta: 0.1, looks: 2 }), ..base.clone() };
-    assert_eq!(asked(&base), asked(&same));
+    assert_eq!(asked(&base).unwrap(), asked(&same).unwrap());
     for other in [
         JobSpec { delta: 0.04, ..base.clone() },
         JobSpec { tau: 0.2, ..base.clone() },
         JobSpec { seed: 1, ..base.clone() },
         learning(BoundKind::Catoni, PriorKind::Zero),
     ] {
-        assert_ne!(asked(&base), asked(&other), "{other:?}");
+        assert_ne!(asked(&base).unwrap(), asked(&other).unwrap(), "{other:?}");
     }
 }
 
@@ -222,9 +222,9 @@ fn which_events_hold_at_every_number_of_rows() {
     ];
     for (spec, expected) in cases {
         assert_eq!(holds_at_every_n(&spec), expected, "{spec:?}");
-        assert_eq!(NewLook::shown(&spec, 1, ONCE).every_n, expected, "{spec:?}");
-        assert!(!NewLook::shown(&spec, 1, REPEATED).every_n, "{spec:?}");
-        assert!(!NewLook::shown(&spec, 1, None).every_n, "{spec:?}");
+        assert_eq!(NewLook::shown(&spec, 1, ONCE).unwrap().every_n, expected, "{spec:?}");
+        assert!(!NewLook::shown(&spec, 1, REPEATED).unwrap().every_n, "{spec:?}");
+        assert!(!NewLook::shown(&spec, 1, None).unwrap().every_n, "{spec:?}");
     }
     assert!(prior_is_fixed(&learning(BoundKind::Cbb, PriorKind::Zero)));
     assert!(!prior_is_fixed(&learning(BoundKind::Cbb, PriorKind::Split)));
@@ -256,22 +256,27 @@ fn unfinished_jobs_hold_looks_of_their_family() {
     let taken = EarlierLook { family: Some(family), cost: 0.02, ..earlier(1) };
     let other = Some(Family { looks: 2, ..family });
     let check = |unfinished: &[Option<Family>]| {
-        check_family(&job, ONCE, std::slice::from_ref(&taken), unfinished.iter().copied())
+        check_family(&job, "question", ONCE, std::slice::from_ref(&taken), unfinished.iter().copied())
     };
     assert_eq!(check(&[None, other, Some(family)]), Ok(()));
     let full = check(&[Some(family), None, Some(family)]);
     assert_eq!(full, Err(NoLookLeft { looks: 3, taken: 1, held: 2 }));
     let without = JobSpec { family: None, ..job.clone() };
-    assert_eq!(check_family(&without, ONCE, &[taken], [Some(family); 9]), Ok(()), "no family, no limit");
+    assert_eq!(
+        check_family(&without, "question", ONCE, &[taken], [Some(family); 9]),
+        Ok(()),
+        "no family, no limit"
+    );
 }
 
 #[test]
 fn a_job_that_will_be_free_needs_no_look() {
     let family = Family { delta: 0.05, looks: 1 };
     let job = JobSpec { family: Some(family), ..spec(BoundKind::Auto) };
-    let before = EarlierLook { family: Some(family), asked: Some(asked(&job)), every_n: true, ..earlier(1) };
+    let before =
+        EarlierLook { family: Some(family), asked: Some(asked(&job).unwrap()), every_n: true, ..earlier(1) };
     let check = |job: &JobSpec, rows, before: &EarlierLook| {
-        check_family(job, rows, std::slice::from_ref(before), []).is_ok()
+        check_family(job, &asked(job).unwrap(), rows, std::slice::from_ref(before), []).is_ok()
     };
     assert!(check(&job, ONCE, &before));
     assert!(!check(&job, REPEATED, &before), "a repeated context ends it");
@@ -279,7 +284,7 @@ fn a_job_that_will_be_free_needs_no_look() {
     assert!(!check(&JobSpec { tau: 0.2, ..job.clone() }, ONCE, &before), "another question");
     assert!(!check(&job, ONCE, &EarlierLook { every_n: false, ..before.clone() }));
     let catoni = JobSpec { bound: BoundKind::Catoni, ..job };
-    let same = EarlierLook { asked: Some(asked(&catoni)), ..before };
+    let same = EarlierLook { asked: Some(asked(&catoni).unwrap()), ..before };
     assert!(!check(&catoni, ONCE, &same), "its bound holds at one number of rows");
 }
 
@@ -339,14 +344,14 @@ impl Model {
 
     fn submit(&mut self, spec: JobSpec) {
         let held = self.unfinished.iter().map(|(spec, _)| spec.family);
-        if check_family(&spec, ONCE, &self.earlier(), held).is_ok() {
+        if check_family(&spec, &asked(&spec).unwrap(), ONCE, &self.earlier(), held).is_ok() {
             self.unfinished.push((spec, self.version));
         }
     }
 
     /// The look of a job, as the engine would name it.
     fn look(&self, spec: &JobSpec, version: u64, ending: Ending) -> Option<(NewLook, Truth)> {
-        let shown = NewLook::shown(spec, version, ONCE);
+        let shown = NewLook::shown(spec, version, ONCE).unwrap();
         let new = match ending {
             Ending::Unseen => return None,
             Ending::Shown => shown,

@@ -35,7 +35,7 @@ fn shared_claim(
     let excess_at = |log: &MemoryLog| {
         let finished = run_job(request, log, policies);
         let c = &finished.certificate;
-        events.insert(anytime_event(c).expect("a bound that holds at every n"));
+        events.insert(anytime_event(c).unwrap().expect("a bound that holds at every n"));
         let policy = finished.evidence.policy.as_ref().or(policies.values().next()).expect("a policy");
         excess(world, policy, c.guaranteed_risk, c.guaranteed_improvement)
     };
