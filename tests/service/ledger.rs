@@ -99,7 +99,8 @@ fn cancel(client: &Client, job: &str) {
     assert_eq!(client.finish(job)["status"], "cancelled");
 }
 
-/// Somebody tries one τ after another, reads the bound of each while it runs, and would let the best one finish.
+/// Somebody tries one τ after another, reads the bound of each while it runs, and would let the best one
+/// finish.
 #[test]
 fn a_bound_that_was_read_before_the_job_was_cancelled_was_a_look() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Logs that are read from a temporary file instead of memory: the same chunks, the same certificates, and no other
-//! bytes than those whose digest was checked.
+//! Logs that are read from a temporary file instead of memory: the same chunks, the same certificates, and
+//! no other bytes than those whose digest was checked.
 
 use crate::support;
 
@@ -36,8 +36,8 @@ const KINDS: [Kind; 6] = [
     Kind { contexts: true, full: false, candidates: false, policy: true },
 ];
 
-/// Rows logged by `policy_params`. With context ids, the rows of a context are far apart, and a context has one to
-/// seven rows.
+/// Rows logged by `policy_params`. With context ids, the rows of a context are far apart, and a context has
+/// one to seven rows.
 fn rows(kind: Kind, n: usize) -> Vec<Value> {
     let context = |i: usize| if kind.contexts { (i * 7919) % (n * 2 / 3 + 1) % 2500 } else { i };
     let x: Vec<f32> = (0..n)

@@ -1,5 +1,5 @@
-//! What every implementation of `Repository` must do. The suite has one file per resource; to run it on another
-//! implementation, add a module at the end of this file.
+//! What every implementation of `Repository` must do. The suite has one file per resource; to run it on
+//! another implementation, add a module at the end of this file.
 
 #[path = "datasets.rs"]
 mod datasets;

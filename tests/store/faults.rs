@@ -1,5 +1,5 @@
-//! Faults inside the engine and between the engine and the store, each on a log whose decision is `deploy` without
-//! the fault. With the fault, none may be.
+//! Faults inside the engine and between the engine and the store, each on a log whose decision is `deploy`
+//! without the fault. With the fault, none may be.
 
 use crate::support;
 
@@ -216,8 +216,8 @@ fn no_fault_in_the_log_ends_in_deploy() {
         let visible = VISIBLE.iter().flat_map(|fault| [(fault, 0), (fault, 3)]);
         let invisible = INVISIBLE.iter().flat_map(|fault| [(fault, 1), (fault, 4)]);
         let lasting = visible.chain(invisible).map(|(fault, from)| (fault, from, usize::MAX));
-        // In the second reading only: all of these jobs that learn use a split, which must not see rows that the
-        // certificate does not.
+        // In the second reading only: all of these jobs that learn use a split, which must not see rows
+        // that the certificate does not.
         let healing = INVISIBLE.iter().map(|fault| (fault, 1, 2));
         for ((name, change), from, until) in lasting.chain(healing) {
             let log = MemoryLog::new(columns()).unwrap();

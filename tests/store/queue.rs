@@ -1,4 +1,5 @@
-//! The queue with fake computations that wait for the test at every step, so that nothing here depends on speed.
+//! The queue with fake computations that wait for the test at every step, so that nothing here depends on
+//! speed.
 
 use crate::support;
 

@@ -224,9 +224,9 @@ pub struct NoLookLeft {
 /// Checks that the family of a new job, if it has one, has a look left.
 ///
 /// Every unfinished job of the family holds a look until it ends, so no job can end and find none left. A
-/// job that is certain to be free needs none. `asked` is the name of the job's question; `earlier` must contain
-/// the looks of the family and those with the same question; `unfinished` are the families of the dataset's
-/// queued and running jobs.
+/// job that is certain to be free needs none. `asked` is the name of the job's question; `earlier` must
+/// contain the looks of the family and those with the same question; `unfinished` are the families of the
+/// dataset's queued and running jobs.
 ///
 /// # Errors
 /// [`NoLookLeft`] if all looks of the family are taken or held.

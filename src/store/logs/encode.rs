@@ -17,7 +17,8 @@ use guarantor_ingest::{LogLayout, LogRows};
 /// How the columns of logged candidates are named.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
 
-/// About how many bytes a row group has before compression. A writer and a reader each have one group in memory.
+/// About how many bytes a row group has before compression. A writer and a reader each have one group in
+/// memory.
 const GROUP_BYTES: usize = 8 << 20;
 
 /// The zstd level.
@@ -85,8 +86,8 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
     ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)), Some(properties))
 }
 
-/// The compression for a column with numbers like these. If the features of a log do not repeat, zstd takes longer
-/// than the rest of the encoding and saves next to nothing.
+/// The compression for a column with numbers like these. If the features of a log do not repeat, zstd takes
+/// longer than the rest of the encoding and saves next to nothing.
 fn worth(sample: &[u8]) -> Result<Compression, ParquetError> {
     let compressed = zstd::bulk::compress(sample, LEVEL)?;
     Ok(match compressed.len() as f64 <= WORTH * sample.len() as f64 {

@@ -1,5 +1,5 @@
-//! Stored logs: Parquet files that never change, and a digest of their rows that depends neither on the format in
-//! which they were uploaded nor on how they are divided into files.
+//! Stored logs: Parquet files that never change, and a digest of their rows that depends neither on the
+//! format in which they were uploaded nor on how they are divided into files.
 
 mod decode;
 mod encode;
@@ -90,9 +90,9 @@ impl StoredLog {
         })
     }
 
-    /// Visits the stored rows, one batch at a time. The rows may be relied on only after this has returned: only
-    /// then is their digest known to be the one that they were stored with. Returns the state of the digest after
-    /// the last row, for rows that follow.
+    /// Visits the stored rows, one batch at a time. The rows may be relied on only after this has returned:
+    /// only then is their digest known to be the one that they were stored with. Returns the state of the
+    /// digest after the last row, for rows that follow.
     pub fn each_batch<E: From<StoreError>>(
         &self,
         mut visit: impl FnMut(&LogLayout, LogRows) -> Result<(), E>,
@@ -135,7 +135,8 @@ fn decoded_bytes(content: &DatasetContent) -> u64 {
 }
 
 impl Store {
-    /// Prepares to read a dataset's rows. Parts that fit into memory are read here, others are checked to exist.
+    /// Prepares to read a dataset's rows. Parts that fit into memory are read here, others are checked to
+    /// exist.
     pub async fn fetch_log(&self, dataset: &Dataset) -> Result<StoredLog> {
         let mut log =
             StoredLog { parts: Vec::new(), dataset: dataset.clone(), memory: self.log_memory.clone() };

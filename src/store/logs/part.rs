@@ -1,5 +1,5 @@
-//! A part of a stored log, read one row group at a time, so that one group is in memory wherever the bytes are.
-//! Everything here blocks: call it on compute and blocking threads, never on an async one.
+//! A part of a stored log, read one row group at a time, so that one group is in memory wherever the bytes
+//! are. Everything here blocks: call it on compute and blocking threads, never on an async one.
 
 use std::ops::Range;
 
@@ -51,8 +51,8 @@ impl LogPart {
         &self.blob.key
     }
 
-    /// Visits the rows in order, with all of their columns or only the named one; no rows at all if no column has
-    /// that name.
+    /// Visits the rows in order, with all of their columns or only the named one; no rows at all if no
+    /// column has that name.
     pub fn each_batch<E: From<StoreError>>(
         &self,
         only: Option<&str>,

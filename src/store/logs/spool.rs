@@ -1,7 +1,7 @@
-//! Writes a log that is too large for memory to a temporary file. The log is read once from its parts, checked, and
-//! written in the engine's order: chunk by chunk, each with all rows of its contexts. Later passes read that file
-//! and nothing else, and check it against hashes that were taken when it was written, so they cannot see other
-//! bytes than those whose digest was checked.
+//! Writes a log that is too large for memory to a temporary file. The log is read once from its parts,
+//! checked, and written in the engine's order: chunk by chunk, each with all rows of its contexts. Later
+//! passes read that file and nothing else, and check it against hashes that were taken when it was written,
+//! so they cannot see other bytes than those whose digest was checked.
 //!
 //! The chunks are bit for bit those of the same log in memory, and so is everything computed from them.
 
@@ -277,8 +277,8 @@ fn changed() -> SpoolError {
 }
 
 impl Contexts {
-    /// The number of a row's context. The first pass read the ids before the digest was checked, so the second pass
-    /// compares them with those that the digest covers.
+    /// The number of a row's context. The first pass read the ids before the digest was checked, so the
+    /// second pass compares them with those that the digest covers.
     fn of(&self, row: u64, id: Option<&String>) -> Result<u64> {
         let ordinal = *self.ordinals.get(row as usize).ok_or_else(changed)?;
         match id {
