@@ -1,9 +1,10 @@
 //! A consistent copy of a data directory, taken while a server uses it.
 //!
-//! Rows name files, so the snapshot of the database decides which files belong to the copy. Files never change,
-//! but one may be deleted between the snapshot and its copying. So the files are copied first, then the snapshot
-//! is taken, then the files that it names besides those are copied. If one of these was deleted meanwhile, another
-//! snapshot is taken, which no longer names it. Nothing here writes to the directory that is copied.
+//! Rows name files, so the snapshot of the database decides which files belong to the copy. Files never
+//! change, but one may be deleted between the snapshot and its copying. So the files are copied first, then
+//! the snapshot is taken, then the files that it names besides those are copied. If one of these was
+//! deleted meanwhile, another snapshot is taken, which no longer names it. Nothing here writes to the
+//! directory that is copied.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,8 +30,8 @@ pub struct BackedUp {
     pub bytes: u64,
 }
 
-/// Copies the data directory `from` to `to`, which must be empty or not exist yet. A server started on `to` finds
-/// everything that was acknowledged before the copy began.
+/// Copies the data directory `from` to `to`, which must be empty or not exist yet. A server started on `to`
+/// finds everything that was acknowledged before the copy began.
 ///
 /// # Errors
 /// `Refused` if `from` is not a data directory or `to` is not empty, `Damaged` if a blob is damaged.
@@ -69,8 +70,8 @@ pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
     Err(StoreError::Refused("files were deleted faster than they could be copied; try again".into()))
 }
 
-/// Copies the named files that are not copied yet; false if one of them no longer exists. A file that does not
-/// have the length in its row is damaged, and a backup that hides this would be worse than none.
+/// Copies the named files that are not copied yet; false if one of them no longer exists. A file that does
+/// not have the length in its row is damaged, and a backup that hides this would be worse than none.
 fn complete(named: &HashMap<String, u64>, blobs: &Path, copies: &Path) -> Result<bool> {
     for (key, bytes) in named {
         let to = copies.join(key);
@@ -88,8 +89,8 @@ fn complete(named: &HashMap<String, u64>, blobs: &Path, copies: &Path) -> Result
     Ok(true)
 }
 
-/// Removes the copies of files that the snapshot does not name: they were deleted before it was taken, or not yet
-/// acknowledged.
+/// Removes the copies of files that the snapshot does not name: they were deleted before it was taken, or
+/// not yet acknowledged.
 fn prune(named: &HashMap<String, u64>, copies: &Path) -> Result<()> {
     for key in files_below(copies)? {
         if key.to_str().is_none_or(|key| !named.contains_key(key)) {

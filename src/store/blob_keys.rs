@@ -57,8 +57,8 @@ pub fn dataset_part_prefix(id: DatasetId, request: Uuid) -> String {
     format!("datasets/{id}/{request}-")
 }
 
-/// The key of a file of a job. It contains the lease's token, because a worker that lost its lease may still be
-/// writing.
+/// The key of a file of a job. It contains the lease's token, because a worker that lost its lease may
+/// still be writing.
 pub fn job_key(id: JobId, token: LeaseToken, file: &str) -> String {
     format!("jobs/{id}/{token}/{file}")
 }

@@ -1,6 +1,6 @@
-//! Blobs: logs, policies' parameters, certificates. A blob is written once under a key that nothing else uses, is
-//! never changed, and is deleted only when no row names it. Blobs are files on disk, synced when they are
-//! written; any other `ObjectStore` works too.
+//! Blobs: logs, policies' parameters, certificates. A blob is written once under a key that nothing else
+//! uses, is never changed, and is deleted only when no row names it. Blobs are files on disk, synced when
+//! they are written; any other `ObjectStore` works too.
 
 use std::ops::Range;
 use std::path::Path as FsPath;
@@ -52,7 +52,8 @@ impl Blobs {
         }
     }
 
-    /// A writer for a blob that is too large for memory. Nothing exists under the key until `BlobWriter::finish`.
+    /// A writer for a blob that is too large for memory. Nothing exists under the key until
+    /// `BlobWriter::finish`.
     pub async fn writer(&self, key: String) -> Result<BlobWriter> {
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
         let (pending, root) = (Vec::new(), self.root.clone());
@@ -86,8 +87,8 @@ impl Blobs {
         Ok(bytes)
     }
 
-    /// Deletes the blobs with these keys, as far as they exist. What is left after a failure is removed by the
-    /// orphan sweep.
+    /// Deletes the blobs with these keys, as far as they exist. What is left after a failure is removed by
+    /// the orphan sweep.
     pub async fn delete(&self, keys: &[String]) {
         for key in keys {
             match self.objects.delete(&Path::from(key.as_str())).await {
@@ -108,8 +109,8 @@ impl Blobs {
     }
 }
 
-/// Removes the directories of a blob that is gone, as far as they are empty. The top directory (`datasets`) stays,
-/// because an upload may be about to create its own directory in it.
+/// Removes the directories of a blob that is gone, as far as they are empty. The top directory (`datasets`)
+/// stays, because an upload may be about to create its own directory in it.
 fn remove_empty_folders(root: Option<&FsPath>, key: &str) {
     let Some(root) = root else { return };
     let folders = FsPath::new(key).ancestors().skip(1);
@@ -155,8 +156,8 @@ pub fn remove_unfinished(root: &FsPath) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes a blob piece by piece. A full part is uploaded while the next one fills, so at most two parts are in
-/// memory. A writer that is dropped unfinished leaves no blob.
+/// Writes a blob piece by piece. A full part is uploaded while the next one fills, so at most two parts are
+/// in memory. A writer that is dropped unfinished leaves no blob.
 pub struct BlobWriter {
     key: String,
     upload: Box<dyn MultipartUpload>,

@@ -1,4 +1,5 @@
-//! The disk under a store: whether it can be written, probed by writing one block, and how much space is left.
+//! The disk under a store: whether it can be written, probed by writing one block, and how much space is
+//! left.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

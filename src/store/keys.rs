@@ -1,5 +1,5 @@
-//! API keys: 256 random bits, stored only as their SHA-256. A slow hash would protect nothing here, because such
-//! a key cannot be guessed, and every request would pay for it.
+//! API keys: 256 random bits, stored only as their SHA-256. A slow hash would protect nothing here, because
+//! such a key cannot be guessed, and every request would pay for it.
 
 use super::Store;
 use super::error::{Result, StoreError};

@@ -1,8 +1,8 @@
 //! The store: rows behind the trait `Repository` (SQLite in `sqlite/`) and files behind `Blobs`.
 //!
-//! `Store` has both, and the operations that need both. The order is always the same: write the file, then the
-//! row that names it, in one transaction; delete the row, then the file. A crash in between leaves a file that
-//! no row names, which `sweep` removes.
+//! `Store` has both, and the operations that need both. The order is always the same: write the file, then
+//! the row that names it, in one transaction; delete the row, then the file. A crash in between leaves a
+//! file that no row names, which `sweep` removes.
 
 mod backup;
 mod blob_keys;
@@ -113,8 +113,8 @@ impl Store {
     ) -> Result<Policy> {
         let blob = self.blobs.put(policy_key(id), json_bytes(params)?).await;
         let params_blob = match blob {
-            // An earlier attempt of the same request wrote it. Whether that attempt also wrote the row is found
-            // out when the row is inserted.
+            // An earlier attempt of the same request wrote it. Whether that attempt also wrote the row is
+            // found out when the row is inserted.
             Err(StoreError::Exists(..)) => {
                 BlobRef { key: policy_key(id), bytes: json_bytes(params)?.len() as u64 }
             }
@@ -218,8 +218,8 @@ impl Store {
         }
     }
 
-    /// Deletes jobs that are older than `retention`, if there is one, and removes what crashes left behind: files
-    /// that no row named in any sweep of the last `orphan_age`, which must exceed the longest upload.
+    /// Deletes jobs that are older than `retention`, if there is one, and removes what crashes left behind:
+    /// files that no row named in any sweep of the last `orphan_age`, which must exceed the longest upload.
     pub async fn sweep(&self, retention: Option<Duration>, orphan_age: Duration) -> Result<()> {
         if let Some(age) = retention {
             let blobs = self.repository.sweep_jobs(age).await?;
@@ -232,8 +232,8 @@ impl Store {
         Ok(())
     }
 
-    /// Those of `orphans` that were known as orphans `age` ago. This uses the process's own clock: the times of
-    /// the files are the wall clock's, and when that jumps a file may look older than it is.
+    /// Those of `orphans` that were known as orphans `age` ago. This uses the process's own clock: the
+    /// times of the files are the wall clock's, and when that jumps a file may look older than it is.
     fn known_for(&self, age: Duration, orphans: Vec<String>) -> Vec<String> {
         let mut known = self.orphans.lock();
         let now = Instant::now();

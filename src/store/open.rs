@@ -11,15 +11,15 @@ use super::error::{Result, StoreError};
 use super::sqlite::Sqlite;
 use super::{LogMemory, Repository, Store};
 
-/// Held while a server owns the data directory. The operating system releases it when the process ends, however
-/// it ends.
+/// Held while a server owns the data directory. The operating system releases it when the process ends,
+/// however it ends.
 pub struct DirectoryLock {
     _file: File,
 }
 
 impl Store {
-    /// Opens the store in a directory, or creates one. Any number of processes may do so: the command line creates
-    /// keys while a server runs.
+    /// Opens the store in a directory, or creates one. Any number of processes may do so: the command line
+    /// creates keys while a server runs.
     pub async fn open(directory: &Path) -> Result<Store> {
         std::fs::create_dir_all(directory).map_err(|error| {
             let message = format!("the data directory {} cannot be created: {error}", directory.display());
@@ -33,8 +33,9 @@ impl Store {
         Ok(store.with_log_memory(LogMemory { scratch, ..LogMemory::default() }))
     }
 
-    /// Makes this process the server of the directory: jobs and requests of an earlier process that died can be
-    /// taken over at once, and what it left half-done is removed. Keep the lock for as long as the server runs.
+    /// Makes this process the server of the directory: jobs and requests of an earlier process that died
+    /// can be taken over at once, and what it left half-done is removed. Keep the lock for as long as the
+    /// server runs.
     ///
     /// # Errors
     /// `Refused` if another server runs on the directory, `Damaged` if the database is damaged.

@@ -1,9 +1,9 @@
 //! The repository: everything that is a row and not a file. There is one trait for each resource, and
 //! `Repository` for all of them. `tests/store/conformance.rs` checks what an implementation must do.
 //!
-//! Callers may rely on this: every method is one transaction; times are the database's; a resource of another
-//! workspace is `NotFound`; lists are newest first, and a row that is damaged is left out of them. The ledger's
-//! rules are not an implementation's business: it calls `guarantor_engine::ledger`.
+//! Callers may rely on this: every method is one transaction; times are the database's; a resource of
+//! another workspace is `NotFound`; lists are newest first, and a row that is damaged is left out of them.
+//! The ledger's rules are not an implementation's business: it calls `guarantor_engine::ledger`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,8 +67,8 @@ pub trait Policies: Send + Sync {
     async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Policy>;
     /// A page of the workspace's policies.
     async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Policy>>;
-    /// Deletes a policy. `InUse` while an unfinished job reads it or a dataset names it as its logging policy.
-    /// Returns the keys of the blobs that no row names any more.
+    /// Deletes a policy. `InUse` while an unfinished job reads it or a dataset names it as its logging
+    /// policy. Returns the keys of the blobs that no row names any more.
     async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>>;
 }
 
@@ -84,8 +84,9 @@ pub trait Jobs: Send + Sync {
     fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>>;
     /// A page of the workspace's jobs.
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>>;
-    /// Cancels a queued job at once, and asks a running one to stop. Canceling a canceled job changes nothing.
-    /// `Finished` if the job has succeeded or failed. Also returns whether this call changed the job.
+    /// Cancels a queued job at once, and asks a running one to stop. Canceling a canceled job changes
+    /// nothing. `Finished` if the job has succeeded or failed. Also returns whether this call changed the
+    /// job.
     async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<(Job, bool)>;
     /// The events after the one with id `after`, oldest first, at most `limit`.
     async fn job_events(
@@ -102,11 +103,12 @@ pub trait Jobs: Send + Sync {
 /// What workers do. Every write except the claim itself is guarded by the lease's token.
 #[async_trait]
 pub trait Leases: Send + Sync {
-    /// Returns jobs whose lease has expired to their position in the queue, or ends them: canceled if that was
-    /// requested, failed after the last attempt. Returns the jobs that changed.
+    /// Returns jobs whose lease has expired to their position in the queue, or ends them: canceled if that
+    /// was requested, failed after the last attempt. Returns the jobs that changed.
     async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>>;
-    /// Claims the next job, if one is queued: the oldest job of the workspace that was served least recently. A job
-    /// whose row cannot be read is failed (`job_unreadable`) and skipped, here and in `expire_leases`.
+    /// Claims the next job, if one is queued: the oldest job of the workspace that was served least
+    /// recently. A job whose row cannot be read is failed (`job_unreadable`) and skipped, here and in
+    /// `expire_leases`.
     async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>>;
     /// Extends the lease, writes progress if there is any, and returns whether cancellation was requested.
     async fn heartbeat(
@@ -134,8 +136,8 @@ pub trait Leases: Send + Sync {
 /// transaction that ends a job enters its look.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// The totals of a dataset and a page of its looks, newest first. A damaged row is an error here, because a
-    /// ledger with a look missing would be misleading.
+    /// The totals of a dataset and a page of its looks, newest first. A damaged row is an error here,
+    /// because a ledger with a look missing would be misleading.
     async fn ledger(
         &self,
         workspace: &Workspace,
@@ -157,9 +159,11 @@ pub trait Idempotency: Send + Sync {
     async fn begin_request(&self, request: &IdempotentRequest) -> Result<Begun>;
     /// Stores the response for 24 hours from the first request.
     async fn complete_request(&self, workspace: &Workspace, key: &str, answer: &StoredAnswer) -> Result<()>;
-    /// Forgets a request whose failure should not be returned again, such as an overload or a fault of the server.
+    /// Forgets a request whose failure should not be returned again, such as an overload or a fault of the
+    /// server.
     async fn abandon_request(&self, workspace: &Workspace, key: &str) -> Result<()>;
-    /// Lets every request without a response be taken over now. Only for a process that is known to be the only one.
+    /// Lets every request without a response be taken over now. Only for a process that is known to be the
+    /// only one.
     async fn release_requests(&self) -> Result<()>;
 }
 
@@ -170,8 +174,8 @@ pub trait Upkeep: Send + Sync {
     async fn ping(&self) -> Result<()>;
     /// Reads the whole database. `Damaged` if it is not consistent.
     async fn check_integrity(&self) -> Result<()>;
-    /// Deletes jobs that finished longer than `age` ago, with their events and the policies that they learned, unless
-    /// something else uses those. Returns the keys of the blobs to delete.
+    /// Deletes jobs that finished longer than `age` ago, with their events and the policies that they
+    /// learned, unless something else uses those. Returns the keys of the blobs to delete.
     async fn sweep_jobs(&self, age: Duration) -> Result<Vec<String>>;
     /// Deletes expired requests. Returns how many.
     async fn sweep_requests(&self) -> Result<u64>;

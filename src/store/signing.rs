@@ -1,6 +1,6 @@
-//! The key that signs certificates: a file in the data directory, created at the first start and readable by its
-//! owner only. Its public half is in the database too, so that certificates of earlier keys can still be verified
-//! after the file was replaced.
+//! The key that signs certificates: a file in the data directory, created at the first start and readable
+//! by its owner only. Its public half is in the database too, so that certificates of earlier keys can
+//! still be verified after the file was replaced.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -28,8 +28,8 @@ struct KeyFile {
 }
 
 impl Store {
-    /// Signs certificates from now on with the key in the directory, which is created if necessary. Only for the
-    /// server that holds the directory's lock.
+    /// Signs certificates from now on with the key in the directory, which is created if necessary. Only
+    /// for the server that holds the directory's lock.
     ///
     /// # Errors
     /// `Refused` if the key cannot be read or written, is damaged, or is readable by every user.

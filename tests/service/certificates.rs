@@ -177,7 +177,7 @@ fn the_key_survives_restarts_and_only_its_owner_can_read_it() {
     let output = start_output(&server);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("signing-key.json is open to every user"), "{said}");
+    assert!(said.contains("signing-key.json is accessible to every user"), "{said}");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
 
     // One damaged byte, anywhere in the file.

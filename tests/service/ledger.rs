@@ -1,5 +1,4 @@
-//! Looking many times: the ledger of a dataset, families of looks, and looks that cost nothing,
-//! through the real server.
+//! Looking many times: the ledger of a dataset, families of looks, and free looks, through the real server.
 
 use crate::common;
 
@@ -38,7 +37,7 @@ fn with(mut spec: Value, more: Value) -> Value {
 }
 
 #[test]
-fn every_certificate_knows_its_place() {
+fn every_certificate_has_its_ledger_entry() {
     let server = Server::start();
     let client = server.client();
     let (dataset, policy) = (client.dataset(300), policy(&client));
@@ -59,7 +58,7 @@ fn every_certificate_knows_its_place() {
         assert_eq!(checked["valid"], true, "{checked}");
         places.push(place);
     }
-    // A job that ends before it has shown anything is no look.
+    // A job that ends before it has shown anything is not a look.
     let endless = client.submit_endless(&dataset);
     let waiting = client.submit(with(evaluation(&dataset, &policy), json!({"bound": "catoni", "tau": 0.5})));
     cancel(&client, &waiting);
@@ -85,7 +84,7 @@ fn every_certificate_knows_its_place() {
     client.get(&format!("/v1/datasets/{}/ledger", id_of(&json!({"id": policy})))).problem(404, "not_found");
 }
 
-/// Rows with a name for the context of each.
+/// The rows, each with a context id of its own.
 fn named(rows: &str, prefix: &str) -> String {
     let row = |(i, line): (usize, &str)| {
         let mut row: Value = serde_json::from_str(line).unwrap();
@@ -100,7 +99,8 @@ fn cancel(client: &Client, job: &str) {
     assert_eq!(client.finish(job)["status"], "cancelled");
 }
 
-/// Trying one τ after the other, reading the bound of each while it runs, and letting the best finish.
+/// Somebody tries one τ after another, reads the bound of each while it runs, and would let the best one
+/// finish.
 #[test]
 fn a_bound_that_was_read_before_the_job_was_cancelled_was_a_look() {
     let server = Server::start();
@@ -126,7 +126,7 @@ fn a_bound_that_was_read_before_the_job_was_cancelled_was_a_look() {
     client.post("/v1/jobs", &spec(0.4)).problem(422, "family_exhausted");
 }
 
-/// How the second of two looks with one specification was counted, rows having been appended between.
+/// The ledger entry of the second of two looks with one spec, with rows appended in between.
 fn second_look(client: &Client, rows: &str, more_rows: &str, spec: impl Fn(&str) -> Value) -> Value {
     let dataset = id_of(&client.upload("?outcome=reward", rows).expect(201));
     certify(client, spec(&dataset));
@@ -139,7 +139,7 @@ fn second_look(client: &Client, rows: &str, more_rows: &str, spec: impl Fn(&str)
 }
 
 #[test]
-fn looking_again_after_an_append_is_free_where_the_bound_allows_it() {
+fn looking_again_after_an_append_is_free_if_the_bound_allows_it() {
     let server = Server::start();
     let client = server.client();
     let policy = policy(&client);
@@ -212,7 +212,7 @@ fn another_event_is_another_look() {
     let (first, second) = (policy(&client), policy(&client));
     let dataset = client.dataset(200);
     certify(&client, evaluation(&dataset, &first));
-    // What is asked of the improvement is no part of the event.
+    // The required improvement is not part of the event.
     let place = |spec: Value| certify(&client, spec)["ledger"].clone();
     let lower = place(with(evaluation(&dataset, &first), json!({"min_improvement": 0.1})));
     assert_eq!(lower["shares"]["why"], "anytime", "{lower}");
@@ -266,14 +266,14 @@ fn a_family_shares_one_delta() {
     }
     let unknown = json!({"family": {"delta": 0.05, "looks": 2, "name": "x"}});
     client.post("/v1/jobs", &with(spec(4), unknown)).problem(422, "unknown_field");
-    // The same dataset for all of that: nothing that was refused was counted.
+    // All of that was on the same dataset: nothing that was rejected was counted.
     let ledger = client.get(&format!("/v1/datasets/{dataset}/ledger")).expect(200);
     assert_eq!(ledger["looks"], 3);
 }
 
-/// What costs nothing takes nothing, and so is let in where nothing is left.
+/// A free look takes no look of its family, so it is accepted even if none is left.
 #[test]
-fn a_free_look_needs_no_place_in_its_family() {
+fn a_free_look_needs_no_look_of_its_family() {
     let server = Server::start();
     let client = server.client();
     let policy = policy(&client);
@@ -286,7 +286,7 @@ fn a_free_look_needs_no_place_in_its_family() {
     let again = certify(&client, spec(json!({})));
     assert_eq!(again["ledger"]["shares"], json!({"look": 1, "why": "anytime"}));
     assert_eq!(again["ledger"]["family"]["taken"], 1);
-    // Any other question is not, nor is this one where its bound holds at one number of rows only.
+    // Any other question is rejected, and so is this one once its bound holds at one number of rows only.
     for more in [json!({"tau": 0.2}), json!({"bound": "catoni"})] {
         client.post("/v1/jobs", &spec(more)).problem(422, "family_exhausted");
     }
@@ -294,7 +294,7 @@ fn a_free_look_needs_no_place_in_its_family() {
     client.post("/v1/jobs", &spec(json!({}))).problem(422, "family_exhausted");
 }
 
-/// However often the process dies, a certificate is entered once, and none is missing.
+/// However often the process dies, every certificate is entered exactly once.
 #[test]
 fn a_crash_neither_loses_nor_doubles_a_look() {
     let mut server = Server::start_with(&[("GUARANTOR_WORKERS", "2")]);
@@ -306,7 +306,7 @@ fn a_crash_neither_loses_nor_doubles_a_look() {
     for round in 0..6 {
         let client = server.client();
         jobs.extend((0..8).map(|i| submit(&client, 8 * round + i)));
-        // Some of them have ended by then and some are at work.
+        // By then some of them have ended and some are running.
         client.finish(&jobs[jobs.len() - 6]);
         server.kill();
         server.restart();
@@ -332,7 +332,7 @@ fn a_crash_neither_loses_nor_doubles_a_look() {
     }
 }
 
-/// The caller attests that no candidate was learned from these rows; the service knows when it was.
+/// The caller attests that no candidate was learned from these rows, but the service knows if one was.
 #[test]
 fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
     let server = Server::start();
@@ -349,7 +349,7 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
     let refused = client.post("/v1/jobs", &prior);
     refused.problem(422, "policy_learned_here");
     assert_eq!(refused.json["errors"][0]["field"], "prior.policy_id");
-    // Nor does one that comes from it by way of other rows.
+    // Nor does a policy that was learned from it on other rows.
     let other = client.dataset(250);
     let heir = |prior: &Value, dataset: &str| {
         let done = client.finish(&client.submit(json!({"dataset_id": dataset, "bound": "betting",
@@ -374,12 +374,12 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
     for dataset in [&dataset, &other, &logged] {
         client.post("/v1/jobs", &evaluation(dataset, &by_log)).problem(422, "policy_learned_here");
     }
-    // Other rows may.
+    // On other rows it may be certified.
     let fresh = certify(&client, evaluation(&client.dataset(200), &learned));
     assert_eq!(fresh["ledger"]["look"], 1);
 }
 
-/// Without propensities: those of the policy that logged are taken.
+/// The rows without propensities, which then come from the logging policy.
 fn unlogged(rows: &str) -> String {
     let row = |line: &str| {
         let mut row: Value = serde_json::from_str(line).unwrap();

@@ -1,5 +1,5 @@
-//! Logs that are read from a file instead of memory: the same chunks, the same certificates, and no
-//! other bytes than those whose digest was checked.
+//! Logs that are read from a temporary file instead of memory: the same chunks, the same certificates, and
+//! no other bytes than those whose digest was checked.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ use guarantor_ingest::{Encoding, Format, IngestLimits};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 
-/// What a log may have beside features, action, propensity and cost.
+/// What a log may have besides features, action, propensity and cost.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 struct Kind {
     contexts: bool,
@@ -36,8 +36,8 @@ const KINDS: [Kind; 6] = [
     Kind { contexts: true, full: false, candidates: false, policy: true },
 ];
 
-/// Rows logged by `policy_params`. With contexts, those of one are far apart, some have one row and
-/// others up to seven.
+/// Rows logged by `policy_params`. With context ids, the rows of a context are far apart, and a context has
+/// one to seven rows.
 fn rows(kind: Kind, n: usize) -> Vec<Value> {
     let context = |i: usize| if kind.contexts { (i * 7919) % (n * 2 / 3 + 1) % 2500 } else { i };
     let x: Vec<f32> = (0..n)
@@ -54,7 +54,7 @@ fn rows(kind: Kind, n: usize) -> Vec<Value> {
         let mut row = json!({ "x": x.row(i).to_vec(), "action": action, "cost": cost });
         row["propensity"] = json!(propensity);
         if kind.full {
-            // As logs in single precision have them, so that they must be normalised.
+            // In single precision, so that they must be normalized.
             let rounded = full.row(i).iter().map(|&p| f64::from(p as f32)).collect::<Vec<_>>();
             row["propensities"] = json!(rounded);
         }
@@ -74,7 +74,7 @@ fn body(rows: &[Value]) -> impl futures_util::Stream<Item = Result<Bytes, store:
     stream::iter([Ok(Bytes::from(text))])
 }
 
-/// In two parts, so that chunks reach from one into the other.
+/// Stores rows in two parts, so that a chunk extends from one into the other.
 async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
     let rows = rows(kind, n);
     let (first, second) = rows.split_at(n / 3);
@@ -109,7 +109,7 @@ fn append(dataset: Dataset, kind: Kind) -> Append {
     }
 }
 
-/// The same store, whose logs are all too large for memory.
+/// The same store with no memory for logs.
 fn without_memory(store: &Store) -> Store {
     store.clone().with_log_memory(LogMemory { max_bytes: 0, ..store.log_memory().clone() })
 }
@@ -121,7 +121,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 fn assert_same(a: &dyn LogSource, b: &dyn LogSource, kind: Kind) {
     assert_eq!(a.shape(), b.shape(), "{kind:?}");
     assert_eq!(a.chunks(), b.chunks(), "{kind:?}");
-    // Backwards, because chunks may be asked for in any order.
+    // Backwards, because chunks may be read in any order.
     for index in (0..a.chunks()).rev() {
         let (a, b): (Chunk, Chunk) = (a.chunk(index).unwrap(), b.chunk(index).unwrap());
         assert_eq!(a.x, b.x, "{kind:?} chunk {index}");
@@ -216,7 +216,7 @@ async fn a_damaged_part_is_noticed_before_anything_is_computed() {
         let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();
         let error = blocking(move || stored.spool(None, &unattended()).map(drop)).await.unwrap_err();
         assert!(matches!(error, EngineError::Log(_)), "{error}");
-        // Nor are rows added to it, which would give the damaged ones a digest.
+        // Nothing can be appended either: that would give the damaged rows a digest.
         let refused = store::append(&store, append(dataset, KINDS[3]), body(&rows(KINDS[3], 10))).await;
         assert!(matches!(refused, Err(UploadError::Store(StoreError::Damaged(_)))), "{refused:?}");
     }

@@ -1,5 +1,5 @@
-//! What every implementation of `Repository` must do. The suite is in `store/`, a file a resource;
-//! to hold another implementation to it, add a module below.
+//! What every implementation of `Repository` must do. The suite has one file per resource; to run it on
+//! another implementation, add a module at the end of this file.
 
 #[path = "datasets.rs"]
 mod datasets;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use guarantor::store::{Repository, Sqlite};
 
-/// A repository and whatever must live as long as it.
+/// A repository, and whatever must live as long as it does.
 pub struct Fixture {
     pub repository: Arc<dyn Repository>,
     _keep: Box<dyn Any>,
@@ -60,8 +60,8 @@ macro_rules! every_test {
                 a_job_needs_its_inputs,
                 the_queue_has_limits,
                 jobs_are_filtered,
-                a_foreign_cursor_is_refused,
-                a_queued_job_is_cancelled_at_once,
+                a_foreign_cursor_is_rejected,
+                a_queued_job_is_canceled_at_once,
                 a_running_job_is_asked_to_stop,
                 events_are_resumed,
                 the_queue_knows_its_depth,
@@ -73,14 +73,14 @@ macro_rules! every_test {
                 a_lost_lease_writes_nothing,
                 attempts_are_bounded,
                 a_release_does_not_count,
-                a_cancelled_job_is_not_put_back,
+                a_canceled_job_is_not_requeued,
                 progress_changes_the_revision,
                 old_progress_is_forgotten,
             },
             ledger::{
                 looks_add_up,
                 the_same_certificate_again_is_free,
-                a_family_has_so_many_looks,
+                a_family_has_a_limited_number_of_looks,
                 only_success_is_a_look,
                 a_bound_that_was_shown_is_a_look,
                 a_look_outlives_its_job_and_its_dataset,
@@ -92,7 +92,7 @@ macro_rules! every_test {
                 keys_are_found_until_revoked,
                 an_answer_is_repeated,
                 an_unanswered_request_is_taken_over,
-                an_abandoned_request_starts_anew,
+                an_abandoned_request_starts_again,
                 retention_removes_jobs_and_their_files,
                 unnamed_blobs_are_found,
             },

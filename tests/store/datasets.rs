@@ -28,7 +28,7 @@ pub async fn versions_follow_each_other(repository: &dyn Repository) {
     assert!(second.revision > first.revision);
     assert_eq!(second.created_at, first.created_at);
     assert_eq!(repository.dataset(ws, id).await.unwrap(), second);
-    // Old certificates keep naming theirs.
+    // Old certificates still refer to their own version.
     assert_eq!(repository.dataset_version(ws, id, 1).await.unwrap().content, first.content);
     let missing = repository.dataset_version(ws, id, 3).await;
     assert!(matches!(missing, Err(StoreError::NotFound(Resource::DatasetVersion, _))), "{missing:?}");

@@ -21,7 +21,7 @@ use support::{new_job, policy_params, store};
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// Rows that the policy of `policy_params` logged; action 1 is the good one.
+/// Rows logged by `policy_params`; action 1 is the best one.
 async fn upload(store: &Store, rows: usize) -> Dataset {
     let x: Vec<f32> = (0..2 * rows).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
     let x = ndarray::Array2::from_shape_vec((rows, 2), x).unwrap();

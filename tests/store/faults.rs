@@ -1,5 +1,5 @@
-//! Faults inside the core and between core and store, each on a log that deploys without it. None may
-//! end in deploy.
+//! Faults inside the engine and between the engine and the store, each on a log whose decision is `deploy`
+//! without the fault. With the fault, none may be.
 
 use crate::support;
 
@@ -28,7 +28,7 @@ use support::{dataset, finished, new_job, store};
 const LONG: Duration = Duration::from_secs(60);
 const ACTIONS: usize = 3;
 
-/// A uniform log over three actions on which the first feature's sign says which is right: three chunks.
+/// A uniform log over three actions, in three chunks; the sign of the first feature tells the best action.
 fn columns() -> Columns {
     let rows = 2100;
     let mut columns = Columns {
@@ -54,16 +54,16 @@ fn columns() -> Columns {
     columns
 }
 
-/// The good policy, for evaluations.
+/// A good policy, for evaluations.
 fn policy() -> PolicyParams {
     let mean = vec![vec![0.0, 40.0, -40.0], vec![0.0; 3]];
     PolicyParams::Softmax { mean, inverse_temperature: 1.0, features: Default::default() }
 }
 
-/// What is done to a chunk; none is a chunk that cannot be read.
+/// What is done to a chunk; `None` is a chunk that cannot be read.
 type Change = Option<fn(&mut Chunk<'_>)>;
 
-/// Faults that no sound log can show.
+/// Faults that no valid log can have.
 const VISIBLE: &[(&str, Change)] = &[
     ("a NaN in the features", Some(|c| c.x[(0, 0)] = f32::NAN)),
     ("an infinite feature", Some(|c| c.x[(0, 1)] = f32::INFINITY)),
@@ -85,7 +85,7 @@ const VISIBLE: &[(&str, Change)] = &[
     ("a disk that fails", None),
 ];
 
-/// Changes to another log that is just as sound: only the comparison with what was there can tell.
+/// Changes that give another valid log: only a comparison with the first reading can notice them.
 const INVISIBLE: &[(&str, Change)] = &[
     ("every cost is the best", Some(|c| c.costs.to_mut().fill(-1.0))),
     ("one cost is better", Some(|c| flip_one(c.costs.to_mut()))),
@@ -120,7 +120,7 @@ fn truncate(chunk: &mut Chunk<'_>, rows: usize) {
     }
 }
 
-/// A sound log, of which chunk 1 is changed from the `from`-th time on that it is read, until it heals.
+/// A valid log whose chunk 1 is changed from the `from`-th reading on, until it heals.
 struct Faulty {
     log: MemoryLog,
     change: Change,
@@ -166,7 +166,7 @@ impl LogSource for Faulty {
     }
 }
 
-/// One job of each kind: what is learned in three ways, and a policy that is given.
+/// One job of each kind: three ways to learn, and a given policy.
 fn jobs(shape: &LogShape) -> Vec<(&'static str, JobSpec)> {
     let of_policy = |_: &str| {
         let policy = policy();
@@ -212,12 +212,12 @@ fn no_fault_in_the_log_ends_in_deploy() {
             Decision::Deploy,
             "{job} without a fault"
         );
-        // From the first reading on, where that can be seen at all; after it; and late.
+        // From the first reading on, if that can be noticed at all; from the second; and late.
         let visible = VISIBLE.iter().flat_map(|fault| [(fault, 0), (fault, 3)]);
         let invisible = INVISIBLE.iter().flat_map(|fault| [(fault, 1), (fault, 4)]);
         let lasting = visible.chain(invisible).map(|(fault, from)| (fault, from, usize::MAX));
-        // In the second reading alone: all of these jobs that learn do it by a split, which must not have
-        // seen what the certificate does not.
+        // In the second reading only: all of these jobs that learn use a split, which must not see rows
+        // that the certificate does not.
         let healing = INVISIBLE.iter().map(|fault| (fault, 1, 2));
         for ((name, change), from, until) in lasting.chain(healing) {
             let log = MemoryLog::new(columns()).unwrap();
@@ -227,7 +227,7 @@ fn no_fault_in_the_log_ends_in_deploy() {
                 continue;
             }
             shown += 1;
-            // A fault in the last reading of all is an error, and an error is no deployment.
+            // A fault in the very last reading is an error, and an error deploys nothing.
             let decided = ending.map(|finished| finished.certificate.decision);
             assert_ne!(
                 decided.as_ref().ok(),
@@ -267,7 +267,7 @@ fn a_stopped_job_certifies_nothing() {
     }
 }
 
-/// A worker that says deploy, when it is told to.
+/// A worker that decides `deploy` when it is told to.
 struct Late {
     began: Mutex<mpsc::Sender<JobId>>,
     go: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -279,7 +279,7 @@ impl Runner for Late {
         self.began.lock().unwrap().send(job.id).unwrap();
         let (go, spec) = (self.go.clone(), job.spec.clone());
         Ok(Box::new(move |_| {
-            // Deaf to the flag that asks it to stop.
+            // It ignores the flag that asks it to stop.
             go.lock().unwrap().recv_timeout(LONG).unwrap();
             let mut finished = finished(&spec);
             finished.certificate.decision = Decision::Deploy;
@@ -330,7 +330,7 @@ impl Scene {
         self.store.repository().job(&self.job.workspace, self.job.id).await.unwrap()
     }
 
-    /// What stands in the database when the clock jumps by `seconds`, seen from the clock.
+    /// Changes the times in the database as if the clock had jumped by `seconds`.
     async fn jump(&mut self, seconds: i64) {
         for times in [
             "UPDATE jobs SET created_at = created_at - $1, queued_at = queued_at - $1, started_at = started_at - $1, lease_until = lease_until - $1",
@@ -353,7 +353,7 @@ async fn a_worker_that_comes_back_late_with_deploy_is_not_heard() {
     let scene = Scene::new().await;
     let workers = scene.queue.start(scene.runner.clone()).unwrap();
     scene.wait_for_begin();
-    // Another process finds the lease run out and takes the job; heartbeats may come in between.
+    // Another process finds that the lease has expired and takes the job; heartbeats may come in between.
     let (repository, terms) = (scene.store.repository(), LeaseTerms { duration: LONG, max_attempts: 3 });
     let stolen = loop {
         repository.end_all_leases().await.unwrap();
@@ -366,7 +366,7 @@ async fn a_worker_that_comes_back_late_with_deploy_is_not_heard() {
     let job = scene.now().await;
     assert_eq!((job.status, job.attempt, job.result), (JobStatus::Running, 2, None));
     assert!(scene.store.certificate(&scene.now().await).await.unwrap().is_none());
-    assert!(scene.store.blobs().keys().await.unwrap().is_empty(), "not even files may be left of it");
+    assert!(scene.store.blobs().keys().await.unwrap().is_empty(), "no files may be left either");
     assert_eq!(stolen.job.id, job.id);
 }
 
@@ -375,7 +375,7 @@ async fn a_clock_that_jumps_ahead_costs_an_attempt_and_nothing_else() {
     let mut scene = Scene::new().await;
     let workers = scene.queue.start(scene.runner.clone()).unwrap();
     scene.wait_for_begin();
-    // A day ahead, again and again until it falls between two heartbeats and a second server sees it.
+    // A day ahead, repeated until it falls between two heartbeats and a second server notices.
     let (store, terms) = (scene.store.clone(), LeaseTerms { duration: LONG, max_attempts: 3 });
     loop {
         scene.jump(86_400).await;
@@ -383,10 +383,10 @@ async fn a_clock_that_jumps_ahead_costs_an_attempt_and_nothing_else() {
             break;
         }
     }
-    // The first worker's deploy comes from before the jump. The job is run again, and ends once.
+    // The first worker's result comes from before the jump. The job runs again and ends once.
     scene.go.send(()).unwrap();
     scene.wait_for_begin();
-    assert_eq!(scene.now().await.result, None, "the fenced result has landed");
+    assert_eq!(scene.now().await.result, None, "the result without a lease was written");
     scene.go.send(()).unwrap();
     let job = scene.queue.wait(&scene.job.workspace, scene.job.id, LONG).await.unwrap();
     assert_eq!((job.status, job.attempt), (JobStatus::Succeeded, 2));
@@ -401,14 +401,14 @@ async fn a_clock_that_jumps_back_changes_nothing() {
     let workers = scene.queue.start(scene.runner.clone()).unwrap();
     scene.wait_for_begin();
     scene.jump(-86_400).await;
-    // Submitted after, and stamped before: it still waits for its turn.
+    // It was submitted later but has an earlier time: it still waits for its turn.
     let dataset = scene.store.repository().dataset(&scene.job.workspace, scene.job.dataset_id).await.unwrap();
     let second = scene.queue.submit(new_job(&dataset)).await.unwrap();
     assert!(second.created_at < scene.now().await.created_at, "the clock did not jump");
     scene.go.send(()).unwrap();
     let job = scene.queue.wait(&scene.job.workspace, scene.job.id, LONG).await.unwrap();
     assert_eq!((job.status, job.attempt), (JobStatus::Succeeded, 1));
-    // It ended before it began, by the clock: no time that is told of it is negative for that.
+    // By the clock it ended before it started, but no reported duration is negative.
     assert!(job.finished_at < job.started_at);
     assert_eq!(job.finished_at.unwrap().seconds_since(job.started_at.unwrap()), 0.0);
     let begun = tokio::task::block_in_place(|| scene.began.recv_timeout(LONG).unwrap());

@@ -47,7 +47,7 @@ pub async fn the_queue_has_limits(repository: &dyn Repository) {
     repository.submit_job(new_job(&b), &limits).await.unwrap();
     let full = repository.submit_job(new_job(&b), &limits).await;
     assert!(matches!(full, Err(StoreError::QueueFull { queued: 3, limit: 3 })), "{full:?}");
-    // A job that runs does not wait any more.
+    // A running job is not queued any more.
     repository.claim_job(&TERMS).await.unwrap().unwrap();
     repository.submit_job(new_job(&b), &limits).await.unwrap();
 }
@@ -70,7 +70,7 @@ pub async fn jobs_are_filtered(repository: &dyn Repository) {
     assert_eq!(list(Some(JobStatus::Running), None).await, []);
 }
 
-pub async fn a_foreign_cursor_is_refused(repository: &dyn Repository) {
+pub async fn a_foreign_cursor_is_rejected(repository: &dyn Repository) {
     for after in ["", "x", "1.", "zz.00000000-0000-7000-8000-000000000000", "1.not-an-id"] {
         let page = PageRequest { limit: 10, after: Some(after.into()) };
         let found = repository.jobs(&workspace("a"), &JobFilter::default(), &page).await;
@@ -78,7 +78,7 @@ pub async fn a_foreign_cursor_is_refused(repository: &dyn Repository) {
     }
 }
 
-pub async fn a_queued_job_is_cancelled_at_once(repository: &dyn Repository) {
+pub async fn a_queued_job_is_canceled_at_once(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let before = job(repository, &dataset).await;
     let foreign = repository.cancel_job(&workspace("b"), before.id).await;

@@ -7,7 +7,7 @@ use guarantor_engine::control::Progress;
 use crate::support::{dataset, finished, job, policy_params, workspace};
 
 const TERMS: LeaseTerms = LeaseTerms { duration: Duration::from_secs(60), max_attempts: 3 };
-/// A lease that has run out as soon as it is given.
+/// A lease that expires as soon as it is granted.
 const NO_TIME: LeaseTerms = LeaseTerms { duration: Duration::ZERO, max_attempts: 3 };
 
 fn progress(fraction: f64) -> JobProgress {
@@ -113,7 +113,7 @@ pub async fn a_lost_lease_writes_nothing(repository: &dyn Repository) {
     assert_eq!(repository.job(&workspace("a"), id).await.unwrap(), before);
     assert!(repository.policy(&workspace("a"), policy).await.is_err());
     repository.finish_job(id, second.token, &TERMS, Finish::Cancelled).await.unwrap();
-    // Nor can the holder write twice.
+    // The holder cannot write twice either.
     lost(repository.finish_job(id, second.token, &TERMS, Finish::Cancelled).await.map(drop));
 }
 
@@ -145,13 +145,13 @@ pub async fn a_release_does_not_count(repository: &dyn Repository) {
     let released = repository.finish_job(first, claim.token, &TERMS, Finish::Released).await.unwrap();
     assert_eq!((released.status, released.attempt), (JobStatus::Queued, 0));
     assert_eq!((released.started_at, released.finished_at), (None, None));
-    // It has kept its place.
+    // It has kept its position in the queue.
     let again = repository.claim_job(&TERMS).await.unwrap().unwrap();
     assert_eq!((again.job.id, again.job.attempt), (first, 1));
     assert_eq!(repository.claim_job(&TERMS).await.unwrap().unwrap().job.id, second);
 }
 
-pub async fn a_cancelled_job_is_not_put_back(repository: &dyn Repository) {
+pub async fn a_canceled_job_is_not_requeued(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let ws = workspace("a");
     for finish in [
@@ -184,7 +184,7 @@ pub async fn progress_changes_the_revision(repository: &dyn Repository) {
         assert!(job.revision > revision);
         revision = job.revision;
     }
-    // A bare heartbeat is not a change that anybody can see.
+    // A heartbeat without progress is not a visible change.
     repository.heartbeat(id, claim.token, &TERMS, None).await.unwrap();
     assert_eq!(repository.job(&workspace("a"), id).await.unwrap().revision, revision);
     let events = repository.job_events(&workspace("a"), id, 2, 10).await.unwrap();

@@ -41,7 +41,7 @@ fn success(claim: &Claim, certificate: Certificate, key: Option<Arc<SigningKey>>
     }
 }
 
-/// Submits a job and ends it with a certificate that `change` has had its hands on.
+/// Submits a job and ends it with a certificate that `change` has changed.
 async fn look(
     repository: &dyn Repository,
     dataset: &Dataset,
@@ -71,10 +71,10 @@ pub async fn looks_add_up(repository: &dyn Repository) {
     assert_eq!((first.place.look, first.place.spent_before, first.place.spent), (1, 0.0, 0.05));
     assert_eq!((second.place.look, second.place.spent_before, second.place.spent), (2, 0.05, 0.05 + 0.1));
     assert_eq!(second.place.family_wise_confidence, 1.0 - (0.05 + 0.1));
-    // Another dataset has rows, and so a ledger, of its own.
+    // Another dataset has rows of its own, and therefore a ledger of its own.
     assert_eq!(look(repository, &other, at(&spec, 0.05), |_| {}).await.place.look, 1);
     let third = look(repository, &dataset, at(&spec, 0.9), |_| {}).await;
-    assert_eq!(third.place.family_wise_confidence, 0.0, "never below nothing");
+    assert_eq!(third.place.family_wise_confidence, 0.0, "never below 0");
 
     let (summary, newest) = repository.ledger(&workspace("a"), dataset.id, &page(2)).await.unwrap();
     assert_eq!((summary.looks, summary.spent), (3, third.place.spent));
@@ -96,7 +96,7 @@ pub async fn the_same_certificate_again_is_free(repository: &dyn Repository) {
     assert_eq!((other.place.shares, other.place.cost), (None, 0.05));
 }
 
-pub async fn a_family_has_so_many_looks(repository: &dyn Repository) {
+pub async fn a_family_has_a_limited_number_of_looks(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let family = Family { delta: 0.06, looks: 3 };
     let of_family = |seed: u64| JobSpec { delta: 0.02, family: Some(family), seed, ..spec(&dataset) };
@@ -108,7 +108,7 @@ pub async fn a_family_has_so_many_looks(repository: &dyn Repository) {
     // The same certificate takes no look of the family.
     let again = look(repository, &dataset, of_family(1), |_| {}).await.place.family.unwrap();
     assert_eq!(again.taken, 1);
-    // Two that wait hold what is left; one that is cancelled gives its place back.
+    // Two queued jobs hold the looks that are left; a canceled one gives its look back.
     let held = submit(repository, &dataset, of_family(2)).await.unwrap();
     let cancelled = submit(repository, &dataset, of_family(3)).await.unwrap();
     exhausted(submit(repository, &dataset, of_family(4)).await);
@@ -125,7 +125,7 @@ pub async fn a_family_has_so_many_looks(repository: &dyn Repository) {
     }
     assert!(repository.look_of_job(&dataset.workspace, held.id).await.unwrap().is_some());
     exhausted(submit(repository, &dataset, of_family(6)).await);
-    // Other numbers are another family, and no family has no end.
+    // Other numbers are another family, and without a family there is no limit.
     let other = Family { delta: 0.06, looks: 4 };
     let spec = JobSpec { delta: 0.015, family: Some(other), ..of_family(6) };
     submit(repository, &dataset, spec).await.unwrap();
@@ -140,7 +140,7 @@ pub async fn only_success_is_a_look(repository: &dyn Repository) {
         repository.finish_job(id, claim.token, &TERMS, finish).await.unwrap();
         assert_eq!(repository.look_of_job(&dataset.workspace, id).await.unwrap(), None);
     }
-    // A worker that lost its lease draws nothing, and the one that has it draws once.
+    // A worker that lost its lease enters no look, and the one that has it enters one.
     let id = submit(repository, &dataset, spec(&dataset)).await.unwrap().id;
     let no_time = LeaseTerms { duration: Duration::ZERO, ..TERMS };
     let late = repository.claim_job(&no_time).await.unwrap().unwrap();
@@ -155,7 +155,7 @@ pub async fn only_success_is_a_look(repository: &dyn Repository) {
     assert_eq!(summary.looks, 1);
 }
 
-/// Running and cancelled jobs show their bounds; who looks and cancels has looked.
+/// Running and canceled jobs show their bounds, so reading one and canceling the job is a look.
 pub async fn a_bound_that_was_shown_is_a_look(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let ws = dataset.workspace.clone();
@@ -196,7 +196,7 @@ pub async fn a_bound_that_was_shown_is_a_look(repository: &dyn Repository) {
         finish(&claim, Finish::Succeeded(Box::new(success(&claim, certificate, None)))).await.unwrap();
     assert_eq!((answered.place.look, answered.place.cost), (3, 0.0));
     assert_eq!(answered.place.shares, Some(SharedLook { look: 1, why: SharedWhy::Asked }));
-    // Shown by an attempt that was put back, and cancelled while it waits.
+    // Shown by an attempt whose job returned to the queue and was canceled there.
     let claim = shown(0.3, Some(-0.4)).await;
     assert_eq!(finish(&claim, Finish::Released).await, None);
     let (cancelled, _) = repository.cancel_job(&ws, claim.job.id).await.unwrap();

@@ -5,15 +5,16 @@ use guarantor::store::*;
 use crate::support::{dataset, job, workspace};
 
 pub async fn keys_are_found_until_revoked(repository: &dyn Repository) {
-    let new = NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: "0123".into() };
+    let new =
+        NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: KeyHash::of("gk_a") };
     let key = repository.create_key(new).await.unwrap();
-    assert_eq!(repository.key_by_hash("0123").await.unwrap(), Some(key.clone()));
-    assert_eq!(repository.key_by_hash("0124").await.unwrap(), None);
+    assert_eq!(repository.key_by_hash(&KeyHash::of("gk_a")).await.unwrap(), Some(key.clone()));
+    assert_eq!(repository.key_by_hash(&KeyHash::of("gk_b")).await.unwrap(), None);
     assert_eq!(repository.keys().await.unwrap(), std::slice::from_ref(&key));
     let revoked = repository.revoke_key(key.id).await.unwrap();
     assert!(revoked.revoked_at.is_some());
     assert_eq!(repository.revoke_key(key.id).await.unwrap(), revoked);
-    assert_eq!(repository.key_by_hash("0123").await.unwrap(), None);
+    assert_eq!(repository.key_by_hash(&KeyHash::of("gk_a")).await.unwrap(), None);
     let unknown = repository.revoke_key(KeyId::new()).await;
     assert!(matches!(unknown, Err(StoreError::NotFound(Resource::Key, _))), "{unknown:?}");
 }
@@ -54,7 +55,7 @@ pub async fn an_answer_is_repeated(repository: &dyn Repository) {
 pub async fn an_unanswered_request_is_taken_over(repository: &dyn Repository) {
     let first = request("x", Duration::ZERO);
     repository.begin_request(&first).await.unwrap();
-    // Its process died: whoever comes next continues with the same id.
+    // Its process died: the next attempt continues with the same id.
     let begun = repository.begin_request(&request("x", MINUTE)).await.unwrap();
     assert_eq!(begun, Begun::Proceed { resource_id: first.resource_id });
     assert_eq!(repository.begin_request(&request("x", MINUTE)).await.unwrap(), Begun::InProgress);
@@ -63,7 +64,7 @@ pub async fn an_unanswered_request_is_taken_over(repository: &dyn Repository) {
     assert_eq!(begun, Begun::Proceed { resource_id: first.resource_id });
 }
 
-pub async fn an_abandoned_request_starts_anew(repository: &dyn Repository) {
+pub async fn an_abandoned_request_starts_again(repository: &dyn Repository) {
     repository.begin_request(&request("x", MINUTE)).await.unwrap();
     repository.abandon_request(&workspace("a"), "k").await.unwrap();
     let second = request("y", MINUTE);

@@ -1,5 +1,5 @@
-//! The queue with made-up computations that wait for the test at every step, so that nothing here
-//! depends on how fast anything is.
+//! The queue with fake computations that wait for the test at every step, so that nothing here depends on
+//! speed.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, SqliteConnection};
 use support::{dataset, finished, new_job, store, workspace};
 
-/// Far longer than any test takes: a test that gets here has failed.
+/// Far longer than any test takes: a test that waits this long has failed.
 const LONG: Duration = Duration::from_secs(60);
 const TERMS: LeaseTerms = LeaseTerms { duration: LONG, max_attempts: 3 };
 
@@ -41,7 +41,7 @@ fn script(
     Arc::new(Script(Arc::new(work)))
 }
 
-/// A computation that tells when it has begun and goes on when it is told to.
+/// A computation that reports when it has started and continues when it is told to.
 struct Steps {
     began: Mutex<mpsc::Receiver<JobId>>,
     go: mpsc::Sender<()>,
@@ -130,7 +130,7 @@ impl Fixture {
         job
     }
 
-    /// As another hand would, past the store.
+    /// Changes a row behind the store's back.
     async fn sql(&self, statement: &'static str, id: JobId) {
         let options = SqliteConnectOptions::new().filename(self.directory.path().join("guarantor.sqlite"));
         let mut db = SqliteConnection::connect_with(&options).await.unwrap();
@@ -190,7 +190,7 @@ async fn a_worker_that_lost_its_lease_cannot_write() {
     let workers = fixture.queue.start(runner).unwrap();
     let id = fixture.submit().await;
     assert_eq!(steps.wait_for_begin(), id);
-    // Another process finds the lease run out and takes the job.
+    // Another process finds that the lease has expired and takes the job.
     let stolen = steal(&fixture, id).await;
     assert_eq!(stolen.job.attempt, 2);
     steps.go_on();
@@ -249,7 +249,7 @@ async fn a_queued_job_is_cancelled_without_a_worker() {
         let job = fixture.queue.cancel(fixture.workspace(), id).await.unwrap();
         assert_eq!(job.status, JobStatus::Cancelled);
     }
-    // It has ended once, however often that was asked for.
+    // It ended once, however often that was requested.
     assert_eq!(ends.recv().await.unwrap().id, id);
     assert!(ends.try_recv().is_err());
 }
@@ -285,7 +285,7 @@ async fn the_engines_error_is_the_jobs() {
     workers.shutdown(LONG).await;
 }
 
-/// Ahead of all others, waiting or left by a process that died, it would be chosen again for ever.
+/// A damaged job at the head of the queue, or left by a process that died, must not be chosen again forever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_row_is_damaged_does_not_stop_the_queue() {
     let fixture = Fixture::new().await;
@@ -303,7 +303,7 @@ async fn a_job_whose_row_is_damaged_does_not_stop_the_queue() {
     assert_eq!(fixture.ended(good).await.status, JobStatus::Succeeded);
     workers.shutdown(LONG).await;
     for id in [waiting, running] {
-        // The row itself stays as it is, for whoever restores it.
+        // The row itself stays as it is, so that it can be restored.
         let read = fixture.store.repository().job(fixture.workspace(), id).await;
         assert!(matches!(read, Err(StoreError::Damaged(_))), "{read:?}");
         assert_eq!(fixture.kinds(id).await.last().unwrap(), "failed");
@@ -319,7 +319,7 @@ async fn a_job_whose_row_is_damaged_does_not_stop_the_queue() {
     }
 }
 
-/// The store is away for a moment, in the middle of a computation.
+/// The store is unavailable for a moment in the middle of a computation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_cannot_be_read_for_a_moment_is_read_again() {
     let away = EngineError::from(StoreError::from(std::io::Error::from_raw_os_error(5)));
@@ -395,7 +395,7 @@ async fn a_shutdown_lets_running_jobs_finish_and_starts_no_others() {
 async fn a_job_whose_process_died_runs_again_at_once() {
     let fixture = Fixture::new().await;
     let id = fixture.submit().await;
-    // A process claims it, with a long lease, and is never heard of again.
+    // A process claims it with a long lease and disappears.
     fixture.store.repository().claim_job(&TERMS).await.unwrap().unwrap();
     let store = Store::open(fixture.directory.path()).await.unwrap();
     let _lock = store.take_over(fixture.directory.path()).await.unwrap();

@@ -1,5 +1,5 @@
-//! What the tests of the store and the queue share: a store in a directory that goes away, and
-//! records to put into it.
+//! What the tests of the store and the queue share: a store in a temporary directory, and records to put
+//! into it.
 #![allow(dead_code)]
 
 use guarantor::store::{
@@ -92,7 +92,7 @@ pub fn policy_params() -> PolicyParams {
     }
 }
 
-/// A computation's result that says keep; its numbers are made up.
+/// The result of a computation with made-up numbers and the decision `keep`.
 pub fn finished(spec: &JobSpec) -> Finished {
     let outcome = Outcome::default();
     let mut certificate = Certificate {

@@ -149,7 +149,7 @@ fn a_backup_that_cannot_be_whole_is_refused() {
     std::fs::create_dir_all(&occupied).unwrap();
     std::fs::write(occupied.join("a file"), "").unwrap();
     refused(server.data.path(), &occupied, "not empty");
-    refused(place.path(), &place.path().join("new"), "no data directory");
+    refused(place.path(), &place.path().join("new"), "is not a data directory");
     // A log that has lost its end must not hide in a backup.
     let folder = server.data.path().join("blobs/datasets").join(&dataset);
     let part = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();

@@ -93,7 +93,7 @@ impl NewLook {
     /// The look of a job that ended with a certificate.
     ///
     /// # Errors
-    /// If a number of the certificate is not finite.
+    /// If a number of the certificate or of the spec is not finite.
     pub fn certified(spec: &JobSpec, dataset_version: u64, certificate: &Certificate) -> Result<Self> {
         let event = anytime_event(certificate)?;
         let every_n = event.is_some();
@@ -224,8 +224,9 @@ pub struct NoLookLeft {
 /// Checks that the family of a new job, if it has one, has a look left.
 ///
 /// Every unfinished job of the family holds a look until it ends, so no job can end and find none left. A
-/// job that is certain to be free needs none. `asked` is the name of its question ([`asked`]). `earlier` must contain the looks of the family and those that
-/// asked the same question; `unfinished` are the families of the dataset's queued and running jobs.
+/// job that is certain to be free needs none. `asked` is the name of the job's question; `earlier` must
+/// contain the looks of the family and those with the same question; `unfinished` are the families of the
+/// dataset's queued and running jobs.
 ///
 /// # Errors
 /// [`NoLookLeft`] if all looks of the family are taken or held.
@@ -235,9 +236,9 @@ pub fn check_family(
     rows: Option<RowCounts>,
     earlier: &[EarlierLook],
     unfinished: impl IntoIterator<Item = Option<Family>>,
-) -> Result<(), NoLookLeft> {
+) -> std::result::Result<(), NoLookLeft> {
     let Some(family) = &spec.family else { return Ok(()) };
-    if will_be_free(spec, asked, rows, earlier) {
+    if asks_at_every_n(spec, rows) && is_known(asked, earlier) {
         return Ok(());
     }
     let held = unfinished.into_iter().filter(|held| held.as_ref() == Some(family)).count() as u64;
@@ -248,10 +249,7 @@ pub fn check_family(
     Err(NoLookLeft { looks: family.looks, taken, held })
 }
 
-/// Whether an earlier look rests on the event that the spec asks about, whatever the number of rows.
-fn will_be_free(spec: &JobSpec, asked: &str, rows: Option<RowCounts>, earlier: &[EarlierLook]) -> bool {
-    if !asks_at_every_n(spec, rows) {
-        return false;
-    }
+/// Whether an earlier look asked the same question and rests on an event that holds at every number of rows.
+fn is_known(asked: &str, earlier: &[EarlierLook]) -> bool {
     earlier.iter().any(|e| e.every_n && e.asked.as_deref() == Some(asked))
 }

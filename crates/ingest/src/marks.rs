@@ -24,7 +24,8 @@ pub fn mark(bytes: impl AsRef<[u8]>) -> Mark {
 #[derive(Default)]
 pub struct Marks {
     marks: Vec<Mark>,
-    /// The numbers of the marks, found by their hash. They fit into 4 bytes because a log has at most 2³⁰ rows.
+    /// The numbers of the marks, found by their hash. They fit into 4 bytes because a log has at most 2³⁰
+    /// rows.
     numbers: HashTable<u32>,
     /// Has a random key, so nobody can choose texts that end up in one slot.
     hasher: RandomState,

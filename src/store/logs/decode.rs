@@ -9,7 +9,7 @@ use crate::store::records::Dataset;
 use guarantor_engine::log::Columns;
 use guarantor_ingest::{LogLayout, LogRows};
 
-/// None where the columns are not those that `encode` writes.
+/// The rows of a batch, or `None` if its columns are not those that `encode` writes.
 pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
     let floats =
         |name: &str| Some(batch.column_by_name(name)?.as_primitive_opt::<Float64Type>()?.values().to_vec());
@@ -45,12 +45,13 @@ pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
     whole.then_some((layout, rows))
 }
 
+/// The values of a text column, or `None` if there is no such column.
 pub fn texts_of<'a>(batch: &'a RecordBatch, name: &str) -> Option<impl Iterator<Item = &'a str>> {
     let column = batch.column_by_name(name)?.as_string_opt::<i32>()?;
     Some((0..column.len()).map(|i| column.value(i)))
 }
 
-/// A batch as the engine's columns, without its contexts.
+/// A batch as the engine's columns, without its context ids.
 pub fn columns_of(dataset: &Dataset, layout: &LogLayout, rows: LogRows) -> Columns {
     Columns {
         n_actions: dataset.content.n_actions,

@@ -1,4 +1,4 @@
-//! Rows → Parquet, a row group at a time, so that memory holds one group.
+//! Encodes rows as Parquet, one row group at a time, so that one group is in memory.
 
 use std::sync::Arc;
 
@@ -14,28 +14,34 @@ use parquet::schema::types::ColumnPath;
 
 use guarantor_ingest::{LogLayout, LogRows};
 
+/// How the columns of logged candidates are named.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
 
-/// Bytes of a row group before compression, about: what whoever writes or reads a part holds of it.
+/// About how many bytes a row group has before compression. A writer and a reader each have one group in
+/// memory.
 const GROUP_BYTES: usize = 8 << 20;
 
+/// The zstd level.
 const LEVEL: i32 = 1;
-/// Numbers that are looked at to see whether a list column is worth compressing, and the share of its
-/// size that it must come down to.
+/// How many numbers are compressed on trial to see whether a list column is worth compressing.
 const SAMPLE: usize = 1 << 14;
+/// The share of its size that a column must shrink to for compression to be worth it.
 const WORTH: f64 = 0.85;
 
+/// Encodes the rows of one part.
 pub struct LogEncoder {
     layout: LogLayout,
-    /// None before the first rows, which say how to write them.
+    /// `None` before the first rows, from which the compression is chosen.
     open: Option<ArrowWriter<Vec<u8>>>,
 }
 
 impl LogEncoder {
+    /// An encoder for rows of this layout.
     pub fn new(layout: LogLayout) -> Self {
         LogEncoder { layout, open: None }
     }
 
+    /// Encodes a batch.
     pub fn write(&mut self, rows: LogRows) -> Result<(), ParquetError> {
         let mut writer = match self.open.take() {
             Some(writer) => writer,
@@ -47,10 +53,10 @@ impl LogEncoder {
         Ok(())
     }
 
-    /// What is ready to go out: a row group, or nothing yet.
+    /// The bytes that are ready: a row group, or nothing yet.
     pub fn take_bytes(&mut self) -> Vec<u8> {
         match self.open.as_mut().map(ArrowWriter::inner_mut) {
-            // The next group is about as long.
+            // The next group will be about as long.
             Some(bytes) if !bytes.is_empty() => {
                 let next = Vec::with_capacity(bytes.len());
                 std::mem::replace(bytes, next)
@@ -59,20 +65,20 @@ impl LogEncoder {
         }
     }
 
-    /// The last bytes; none at all where no rows came.
+    /// The last bytes; none at all if there were no rows.
     pub fn finish(self) -> Result<Vec<u8>, ParquetError> {
         self.open.map_or(Ok(Vec::new()), ArrowWriter::into_inner)
     }
 }
 
-/// `first` are some of the rows that will be written.
+/// A Parquet writer; `first` are some of the rows that it will write.
 fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
     let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 8 * layout.candidates.len() + 64;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
         .set_column_compression(numbers_of("x"), worth(&sample(&first.x, f32::to_le_bytes))?)
         .set_column_compression(numbers_of("propensities"), worth(&sample(&first.full, f64::to_le_bytes))?)
-        // Features hardly repeat; a dictionary of them is time spent for nothing.
+        // Features hardly ever repeat, so a dictionary would be wasted time.
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).clamp(64, 1 << 20)))
@@ -80,8 +86,8 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
     ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)), Some(properties))
 }
 
-/// Features of real logs repeat or do not, and where they do not zstd takes longer than all the rest of
-/// the encoding for the few bytes that it saves.
+/// The compression for a column with numbers like these. If the features of a log do not repeat, zstd takes
+/// longer than the rest of the encoding and saves next to nothing.
 fn worth(sample: &[u8]) -> Result<Compression, ParquetError> {
     let compressed = zstd::bulk::compress(sample, LEVEL)?;
     Ok(match compressed.len() as f64 <= WORTH * sample.len() as f64 {
@@ -94,7 +100,7 @@ fn sample<T: Copy, const N: usize>(numbers: &[T], bytes: impl Fn(T) -> [u8; N]) 
     numbers.iter().take(SAMPLE).flat_map(|&number| bytes(number)).collect()
 }
 
-/// How Parquet names the numbers of a list column.
+/// The Parquet path of the numbers of a list column.
 fn numbers_of(column: &str) -> ColumnPath {
     ColumnPath::new(vec![column.into(), "list".into(), "item".into()])
 }

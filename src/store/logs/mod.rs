@@ -1,5 +1,5 @@
-//! Logs as they are stored: Parquet parts that are never changed, and a digest over their rows that
-//! depends on neither the format they came in nor how they were cut.
+//! Stored logs: Parquet files that never change, and a digest of their rows that depends neither on the
+//! format in which they were uploaded nor on how they are divided into files.
 
 mod decode;
 mod encode;
@@ -9,6 +9,7 @@ mod spooled;
 
 use std::path::PathBuf;
 
+use super::blob_keys::Owner;
 use super::error::Result;
 use super::records::{Dataset, DatasetContent};
 use super::{Store, StoreError};
@@ -17,16 +18,18 @@ use guarantor_engine::control::Control;
 use guarantor_engine::log::Columns;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{ColumnsBuilder, LogDigest, LogLayout, LogRows};
-use part::Part;
+use part::LogPart;
+use spool::SpoolError;
 
 pub use encode::LogEncoder;
 pub use spooled::SpooledLog;
 
-/// How much memory a job's log may take, and where one goes that would take more.
+/// How much memory the log of a job may use, and where a larger one is written.
 #[derive(Debug, Clone)]
 pub struct LogMemory {
+    /// The size up to which a log is held in memory.
     pub max_bytes: u64,
-    /// The directory of temporary files; the system's own where none is given.
+    /// The directory for temporary files; `None` is the system's own.
     pub scratch: Option<PathBuf>,
 }
 
@@ -36,20 +39,24 @@ impl Default for LogMemory {
     }
 }
 
-/// A dataset's parts, not yet decoded: fetched where the rows will fit into memory, else still where
-/// they are stored.
+/// The parts of a dataset, not yet decoded. They are in memory if the decoded rows will fit into memory, and
+/// otherwise still in the blob store.
 pub struct StoredLog {
-    parts: Vec<Part>,
+    parts: Vec<LogPart>,
     dataset: Dataset,
     memory: LogMemory,
 }
 
 impl StoredLog {
+    /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
         decoded_bytes(&self.dataset.content) <= self.memory.max_bytes
     }
 
-    /// The rows, whose digest is the one that they were stored with, or an error.
+    /// The rows.
+    ///
+    /// # Errors
+    /// `Damaged` if they do not have the digest that they were stored with.
     pub fn decode(&self) -> Result<Columns> {
         let mut columns = ColumnsBuilder::new(&self.dataset.shape());
         self.each_batch(|layout, rows| {
@@ -59,18 +66,33 @@ impl StoredLog {
         Ok(columns.finish())
     }
 
-    /// The same rows as a source for the engine that holds few of them in memory.
+    /// The same rows in a temporary file, as a source for the engine that has few of them in memory.
+    ///
+    /// # Errors
+    /// `Log` if the rows are damaged or not valid, `Unavailable` if the store or the temporary file failed.
     pub fn spool(
         &self,
         logging_policy: Option<&PolicyParams>,
         control: &Control,
     ) -> guarantor_engine::Result<SpooledLog> {
-        spool::spool(self, logging_policy, control)
+        spool::spool(self, logging_policy, control).map_err(|error| {
+            // The cause may name files and hosts: it is for the log, not for whoever reads the job.
+            match &error {
+                SpoolError::Store(error) if error.is_transient() => {
+                    tracing::warn!(%error, "a log could not be read");
+                }
+                SpoolError::Scratch(error) => {
+                    tracing::warn!(%error, "a log could not be written to a temporary file");
+                }
+                SpoolError::Store(_) | SpoolError::Engine(_) => {}
+            }
+            error.into()
+        })
     }
 
-    /// The rows as they were stored, a batch at a time. What was visited may be relied on only when
-    /// this has returned: then the digest is the one that the rows were stored with. It comes back
-    /// as it is after the last row, for rows that follow.
+    /// Visits the stored rows, one batch at a time. The rows may be relied on only after this has returned:
+    /// only then is their digest known to be the one that they were stored with. Returns the state of the
+    /// digest after the last row, for rows that follow.
     pub fn each_batch<E: From<StoreError>>(
         &self,
         mut visit: impl FnMut(&LogLayout, LogRows) -> Result<(), E>,
@@ -80,10 +102,16 @@ impl StoredLog {
         for part in &self.parts {
             part.each_batch(None, |batch| {
                 let Some((layout, rows)) = decode::rows_of(&batch) else {
-                    return Err(StoreError::damaged(part.key(), "its columns are not a log's").into());
+                    return Err(
+                        StoreError::damaged_blob(part.key(), "its columns are not those of a log").into()
+                    );
                 };
                 if first.get_or_insert_with(|| layout.clone()) != &layout {
-                    return Err(StoreError::damaged(part.key(), "its columns are not those before it").into());
+                    return Err(StoreError::damaged_blob(
+                        part.key(),
+                        "its columns differ from those of earlier rows",
+                    )
+                    .into());
                 }
                 digest.update(&layout, &rows);
                 visit(&layout, rows)
@@ -92,14 +120,14 @@ impl StoredLog {
         let content = &self.dataset.content;
         let found = digest.clone().finish(&first.unwrap_or_default(), content.n_actions, &content.outcome);
         if found != content.digest {
-            let message = format!("its rows have the digest {found}, not {}", content.digest);
-            return Err(StoreError::damaged(format!("datasets/{}", self.dataset.id), message).into());
+            let why = format!("they have the digest {found}, not {}", content.digest);
+            return Err(StoreError::damaged("its rows", why).of(Owner::Dataset(self.dataset.id)).into());
         }
         Ok(digest)
     }
 }
 
-/// What the engine's log in memory takes, about.
+/// About how many bytes the decoded log takes.
 fn decoded_bytes(content: &DatasetContent) -> u64 {
     let full = if content.capabilities.full_propensities { content.n_actions } else { 0 };
     let row = 40 + 4 * content.dim + 8 * full + 8 * content.capabilities.candidates.len();
@@ -107,15 +135,17 @@ fn decoded_bytes(content: &DatasetContent) -> u64 {
 }
 
 impl Store {
+    /// Prepares to read a dataset's rows. Parts that fit into memory are read here, others are checked to
+    /// exist.
     pub async fn fetch_log(&self, dataset: &Dataset) -> Result<StoredLog> {
         let mut log =
             StoredLog { parts: Vec::new(), dataset: dataset.clone(), memory: self.log_memory.clone() };
         for blob in &dataset.content.parts {
             log.parts.push(if log.fits_in_memory() {
-                Part::held(blob.clone(), self.blobs().get(blob).await?)
+                LogPart::held(blob.clone(), self.blobs().get(blob).await?)
             } else {
                 self.blobs().check(blob).await?;
-                Part::stored(blob.clone(), self.blobs().clone())
+                LogPart::stored(blob.clone(), self.blobs().clone())
             });
         }
         Ok(log)

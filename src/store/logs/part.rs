@@ -1,5 +1,5 @@
-//! A part of a stored log, read a row group at a time: memory holds one group, wherever the bytes are.
-//! Everything here blocks and is for compute and blocking threads, never for an async one.
+//! A part of a stored log, read one row group at a time, so that one group is in memory wherever the bytes
+//! are. Everything here blocks: call it on compute and blocking threads, never on an async one.
 
 use std::ops::Range;
 
@@ -18,11 +18,13 @@ use crate::store::blobs::Blobs;
 use crate::store::error::{Result, StoreError};
 use crate::store::records::BlobRef;
 
+/// How many rows a batch has at most.
 const BATCH_ROWS: usize = 8192;
-/// What a Parquet file ends with: the length of its index, and four letters.
+/// The length of the end of a Parquet file: the length of its index, and four letters.
 const TAIL: u64 = 8;
 
-pub struct Part {
+/// A part of a stored log.
+pub struct LogPart {
     blob: BlobRef,
     bytes: PartBytes,
 }
@@ -33,28 +35,30 @@ enum PartBytes {
     Stored(Blobs, Handle),
 }
 
-impl Part {
+impl LogPart {
+    /// A part whose bytes are in memory.
     pub fn held(blob: BlobRef, bytes: Bytes) -> Self {
-        Part { blob, bytes: PartBytes::Held(bytes) }
+        LogPart { blob, bytes: PartBytes::Held(bytes) }
     }
 
-    /// To be read from the store where it is needed. On an async thread.
+    /// A part that is read from the blob store when it is needed. Call this on an async thread.
     pub fn stored(blob: BlobRef, blobs: Blobs) -> Self {
-        Part { blob, bytes: PartBytes::Stored(blobs, Handle::current()) }
+        LogPart { blob, bytes: PartBytes::Stored(blobs, Handle::current()) }
     }
 
+    /// The key of its blob.
     pub fn key(&self) -> &str {
         &self.blob.key
     }
 
-    /// Visits the rows in order, all of their columns or only the one that is named; none where no
+    /// Visits the rows in order, with all of their columns or only the named one; no rows at all if no
     /// column has that name.
     pub fn each_batch<E: From<StoreError>>(
         &self,
         only: Option<&str>,
         mut visit: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        let unreadable = |error: ParquetError| StoreError::damaged(self.key(), error);
+        let unreadable = |error: ParquetError| StoreError::damaged_blob(self.key(), error);
         let index =
             ArrowReaderMetadata::load(&self.index()?, ArrowReaderOptions::new()).map_err(unreadable)?;
         let schema = index.metadata().file_metadata().schema_descr();
@@ -73,16 +77,16 @@ impl Part {
                 .build()
                 .map_err(unreadable)?;
             for batch in batches {
-                visit(batch.map_err(|error| StoreError::damaged(self.key(), error))?)?;
+                visit(batch.map_err(|error| StoreError::damaged_blob(self.key(), error))?)?;
             }
         }
         Ok(())
     }
 
-    /// The file's index, which is its end.
+    /// The file's index, which is at its end.
     fn index(&self) -> Result<Window> {
         let size = self.blob.bytes;
-        let no_index = || StoreError::damaged(self.key(), "its index does not fit into it");
+        let no_index = || StoreError::damaged_blob(self.key(), "its index is longer than the file");
         let tail = self.read(size.checked_sub(TAIL).ok_or_else(no_index)?..size)?;
         let length = u64::from(tail.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
         self.window(size.checked_sub(TAIL + length).ok_or_else(no_index)?..size)
@@ -90,7 +94,7 @@ impl Part {
 
     /// Where the bytes of a group's columns are.
     fn range_of(&self, group: &RowGroupMetaData, columns: &ProjectionMask) -> Result<Range<u64>> {
-        let outside = || StoreError::damaged(self.key(), "its index points outside of it");
+        let outside = || StoreError::damaged_blob(self.key(), "its index points outside of the file");
         let mut all: Option<Range<u64>> = None;
         for (_, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
             let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
@@ -99,7 +103,7 @@ impl Part {
             let end = start.checked_add(length).filter(|&end| end <= self.blob.bytes).ok_or_else(outside)?;
             all = Some(all.map_or(start..end, |all| all.start.min(start)..all.end.max(end)));
         }
-        all.ok_or_else(|| StoreError::damaged(self.key(), "its columns are not a log's"))
+        all.ok_or_else(|| StoreError::damaged_blob(self.key(), "its columns are not those of a log"))
     }
 
     fn window(&self, range: Range<u64>) -> Result<Window> {
@@ -114,7 +118,7 @@ impl Part {
     }
 }
 
-/// Some of a file's bytes, in their place.
+/// Some of a file's bytes, and where in the file they are.
 struct Window {
     start: u64,
     bytes: Bytes,
@@ -129,7 +133,7 @@ impl Window {
 }
 
 fn outside() -> ParquetError {
-    ParquetError::General("its index points to other places than its rows".into())
+    ParquetError::General("its index points outside of its rows".into())
 }
 
 impl Length for Window {

@@ -1,9 +1,9 @@
-//! A log that is larger than the memory it may have. It is read once from its parts, checked, and put
-//! down in a temporary file in the engine's own order: chunk after chunk, each with all rows of its
-//! contexts. Later passes read that file and nothing else, and compare every row with a hash that was
-//! taken when it was written, so that they cannot see other bytes than those whose digest was checked.
+//! Writes a log that is too large for memory to a temporary file. The log is read once from its parts,
+//! checked, and written in the engine's order: chunk by chunk, each with all rows of its contexts. Later
+//! passes read that file and nothing else, and check it against hashes that were taken when it was written,
+//! so they cannot see other bytes than those whose digest was checked.
 //!
-//! The chunks are those of the same log in memory, bit for bit, and so is whatever is computed of them.
+//! The chunks are bit for bit those of the same log in memory, and so is everything computed from them.
 
 use std::fs::File;
 use std::hash::RandomState;
@@ -12,25 +12,66 @@ use std::os::unix::fs::FileExt;
 use super::decode::{columns_of, texts_of};
 use super::spooled::{Record, SpooledLog};
 use super::{LogLayout, LogMemory, LogRows, StoredLog};
+use crate::store::error::StoreError;
 use crate::store::records::Dataset;
+use guarantor_engine::EngineError;
 use guarantor_engine::control::Control;
 use guarantor_engine::log::{Capabilities, LogShape, chunk_contexts};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_engine::{EngineError, Result};
 use guarantor_ingest::{Marks, mark};
 
-/// Rows that wait to be written, so that those of one chunk go out together.
+/// How many bytes are buffered, so that rows of one chunk are written together.
 const BUFFER_BYTES: usize = 16 << 20;
 
-/// The contexts of all rows, from a first pass over their ids alone.
+/// Why a log could not be written to a temporary file.
+#[derive(Debug)]
+pub enum SpoolError {
+    /// The stored log could not be read.
+    Store(StoreError),
+    /// The temporary file could not be written.
+    Scratch(std::io::Error),
+    /// The rows are not valid, or the job was canceled.
+    Engine(EngineError),
+}
+
+type Result<T> = std::result::Result<T, SpoolError>;
+
+impl From<StoreError> for SpoolError {
+    fn from(error: StoreError) -> Self {
+        SpoolError::Store(error)
+    }
+}
+
+impl From<EngineError> for SpoolError {
+    fn from(error: EngineError) -> Self {
+        SpoolError::Engine(error)
+    }
+}
+
+/// Without the cause of a failure of the store or of the disk, which is not for whoever reads the job.
+impl From<SpoolError> for EngineError {
+    fn from(error: SpoolError) -> Self {
+        match error {
+            SpoolError::Store(error) => error.into(),
+            SpoolError::Scratch(error) => EngineError::Unavailable(format!(
+                "the log is larger than max_log_memory_bytes and could not be written to a temporary file ({})",
+                error.kind()
+            )),
+            SpoolError::Engine(error) => error,
+        }
+    }
+}
+
+/// The contexts of all rows, from a first pass over their ids.
 struct Contexts {
     marks: Marks,
-    /// Of each row.
+    /// The number of each row's context.
     ordinals: Vec<u32>,
-    /// Rows of each context.
+    /// The number of rows of each context.
     counts: Vec<u32>,
 }
 
+/// Writes a log to a temporary file.
 pub fn spool(
     log: &StoredLog,
     logging_policy: Option<&PolicyParams>,
@@ -48,18 +89,18 @@ pub fn spool(
             spooler.append(&log.dataset, layout, rows, read, contexts.as_ref())?;
             read = spooler.rows;
         }
-        Ok::<(), EngineError>(())
+        Ok::<(), SpoolError>(())
     })?;
     match spooler {
         Some(spooler) if read == log.dataset.content.rows => spooler.finish(),
-        _ => Err(EngineError::Log(format!(
-            "{read} rows were read, {} were expected",
-            log.dataset.content.rows
-        ))),
+        _ => {
+            let expected = log.dataset.content.rows;
+            Err(EngineError::Log(format!("{read} rows were read, but {expected} were expected")).into())
+        }
     }
 }
 
-/// None where no context has an id, and each row is one of its own.
+/// The contexts of the rows, or `None` if the log has no context ids and each row is a context of its own.
 fn contexts(log: &StoredLog, control: &Control) -> Result<Option<Contexts>> {
     let mut contexts = Contexts { marks: Marks::default(), ordinals: Vec::new(), counts: Vec::new() };
     for part in &log.parts {
@@ -73,7 +114,7 @@ fn contexts(log: &StoredLog, control: &Control) -> Result<Option<Contexts>> {
                 contexts.counts[place] += 1;
                 contexts.ordinals.push(place as u32);
             }
-            Ok::<(), EngineError>(())
+            Ok::<(), SpoolError>(())
         })?;
     }
     Ok((!contexts.ordinals.is_empty()).then_some(contexts))
@@ -100,21 +141,15 @@ fn temporary(memory: &LogMemory) -> Result<File> {
         Some(directory) => tempfile::tempfile_in(directory),
         None => tempfile::tempfile(),
     };
-    file.map_err(not_written)
+    file.map_err(SpoolError::Scratch)
 }
 
-fn not_written(error: std::io::Error) -> EngineError {
-    tracing::warn!(%error, "a log could not be put down");
-    let why = "it is larger than max_log_memory_bytes and could not be put down in a temporary file";
-    EngineError::Unavailable(format!("{why} ({})", error.kind()))
-}
-
-/// Puts rows where their chunk is in the file.
+/// Writes rows to where their chunk is in the file.
 struct Spooler {
     log: SpooledLog,
     rows: u64,
     chunk_contexts: u64,
-    /// Rows of each chunk that are written.
+    /// How many rows of each chunk are written.
     written: Vec<u64>,
     buffer: Vec<u8>,
     /// The chunk of each row in the buffer.
@@ -172,7 +207,7 @@ impl Spooler {
         let mut columns = columns_of(dataset, layout, rows);
         columns.check().map_err(|mut error| {
             error.row += before;
-            error
+            EngineError::from(error)
         })?;
         columns.normalise();
         for i in 0..columns.rows() {
@@ -183,7 +218,7 @@ impl Spooler {
             };
             let chunk = (ordinal / self.chunk_contexts) as usize;
             if chunk >= self.written.len() {
-                return Err(EngineError::Log("there are more rows than were expected".into()));
+                return Err(EngineError::Log("there are more rows than expected".into()).into());
             }
             self.log.record.write(&columns, i, ordinal, &mut self.buffer);
             self.chunks.push(chunk as u32);
@@ -195,7 +230,7 @@ impl Spooler {
         Ok(())
     }
 
-    /// Writes the buffer, the rows of a chunk together and in the order in which they came.
+    /// Writes the buffer, with the rows of a chunk together and in their order.
     fn flush(&mut self) -> Result<()> {
         let size = self.log.record.bytes();
         let mut order: Vec<u32> = (0..self.chunks.len() as u32).collect();
@@ -213,7 +248,7 @@ impl Spooler {
                 self.log.sums[chunk] = self.log.sums[chunk].wrapping_add(self.log.hash(position, record));
                 run.extend_from_slice(record);
             }
-            self.log.file.write_all_at(&run, first * size as u64).map_err(not_written)?;
+            self.log.file.write_all_at(&run, first * size as u64).map_err(SpoolError::Scratch)?;
             self.written[chunk] += rows.len() as u64;
         }
         self.buffer.clear();
@@ -227,6 +262,7 @@ impl Spooler {
     }
 }
 
+/// Where each chunk starts, and the end of the last.
 fn starts(rows: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut starts = vec![0];
     starts.extend(rows.scan(0, |end, rows| {
@@ -236,13 +272,13 @@ fn starts(rows: impl Iterator<Item = u64>) -> Vec<u64> {
     starts
 }
 
-fn changed() -> EngineError {
-    EngineError::Log("its rows changed while it was read".into())
+fn changed() -> SpoolError {
+    EngineError::Log("the rows changed while they were read".into()).into()
 }
 
 impl Contexts {
-    /// The ordinal of a row's context. The first pass read the ids before any digest was checked;
-    /// the second compares them with those that are in it.
+    /// The number of a row's context. The first pass read the ids before the digest was checked, so the
+    /// second pass compares them with those that the digest covers.
     fn of(&self, row: u64, id: Option<&String>) -> Result<u64> {
         let ordinal = *self.ordinals.get(row as usize).ok_or_else(changed)?;
         match id {

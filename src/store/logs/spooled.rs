@@ -1,4 +1,4 @@
-//! The log that `spool` put down, as a source for the engine.
+//! The temporary file that `spool` wrote, as a source for the engine.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -11,35 +11,40 @@ use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, agree, check_fu
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::{EngineError, Result};
 
+/// A log in a temporary file, which is removed when this is dropped.
 pub struct SpooledLog {
     pub(super) shape: LogShape,
     pub(super) record: Record,
     pub(super) file: File,
     /// The first row of each chunk, and the end.
     pub(super) starts: Vec<u64>,
-    /// Of each chunk, the sum of its rows' hashes.
+    /// The sum of the hashes of each chunk's rows.
     pub(super) sums: Vec<u64>,
     pub(super) hasher: RandomState,
-    /// Where the rows do not carry π0(·|x).
+    /// The logging policy, if the rows do not contain π0(·|x).
     pub(super) logging_policy: Option<PolicyParams>,
 }
 
-/// What a row looks like in the file: all of one length, numbers little-endian.
+/// The layout of a row in the file. All rows have the same length; numbers are little-endian.
 #[derive(Clone, Copy)]
 pub struct Record {
+    /// The number of features.
     pub dim: usize,
-    /// K, or 0 where rows do not carry π0(·|x).
+    /// K, or 0 if the rows do not contain π0(·|x).
     pub full: usize,
+    /// The number of logged candidates.
     pub candidates: usize,
-    /// Whether contexts have several rows; a row then says which one it is of.
+    /// Whether contexts have several rows; each row then contains the number of its context.
     pub grouped: bool,
 }
 
 impl Record {
+    /// The length of a row.
     pub fn bytes(&self) -> usize {
         20 + 4 * usize::from(self.grouped) + 4 * self.dim + 8 * (self.full + self.candidates)
     }
 
+    /// Appends row `i` of `columns` to `out`.
     pub fn write(&self, columns: &Columns, i: usize, ordinal: u64, out: &mut Vec<u8>) {
         out.extend(columns.actions[i].to_le_bytes());
         out.extend(columns.costs[i].to_le_bytes());
@@ -55,7 +60,7 @@ impl Record {
     }
 }
 
-/// Takes numbers off the front of a record, whose length is known.
+/// Reads the numbers of a record, whose length was checked.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -83,15 +88,15 @@ impl SpooledLog {
         self.hasher.hash_one((position, record))
     }
 
-    /// The records of a chunk, as they were written.
+    /// The records of a chunk, checked to be as they were written.
     fn read(&self, index: usize) -> Result<Vec<u8>> {
         let (size, from) = (self.record.bytes(), self.starts[index]);
         let mut bytes = vec![0; (self.starts[index + 1] - from) as usize * size];
         let read = self.file.read_exact_at(&mut bytes, from * size as u64);
-        read.map_err(|error| EngineError::Unavailable(format!("its temporary file: {error}")))?;
+        read.map_err(|error| EngineError::Unavailable(format!("the temporary file of the log: {error}")))?;
         let hashes = (from..).zip(bytes.chunks_exact(size)).map(|(at, record)| self.hash(at, record));
         if hashes.fold(0, u64::wrapping_add) != self.sums[index] {
-            return Err(EngineError::Log(format!("chunk {index} of its temporary file has changed")));
+            return Err(EngineError::Log(format!("chunk {index} of the log's temporary file has changed")));
         }
         Ok(bytes)
     }
@@ -129,7 +134,7 @@ impl SpooledLog {
         (columns, ordinals)
     }
 
-    /// Rows of one context together, contexts by first appearance.
+    /// A chunk with the rows of each context together and contexts by first appearance.
     fn group(&self, columns: Columns, ordinals: &[u64]) -> Result<Chunk<'_>> {
         let (p, k) = (columns.dim, self.record.full);
         let mut order: Vec<usize> = (0..ordinals.len()).collect();
@@ -141,7 +146,7 @@ impl SpooledLog {
             let pi = |i: usize| columns.full.as_ref().map_or(&[][..], |full| &full[i * k..(i + 1) * k]);
             let first = rows[0];
             if rows.iter().any(|&i| of(i) != of(first) || !agree(pi(first), pi(i))) {
-                return Err(EngineError::Log("rows of one context_id differ".into()));
+                return Err(EngineError::Log("rows with the same context_id differ".into()));
             }
             contexts.push(ordinals[first]);
             x.extend_from_slice(of(first));
@@ -163,6 +168,7 @@ impl SpooledLog {
         })
     }
 
+    /// A chunk in which each row is a context of its own.
     fn plain(&self, columns: Columns, index: usize) -> Result<Chunk<'_>> {
         let n = columns.rows();
         Ok(Chunk {
@@ -178,7 +184,7 @@ impl SpooledLog {
         })
     }
 
-    /// π0(·|x) from the policy that logged, checked against the logged propensities.
+    /// Computes π0(·|x) from the logging policy and checks it against the logged propensities.
     fn fill(&self, chunk: &mut Chunk, policy: &PolicyParams, first_row: u64) -> Result<()> {
         let full = policy.propensities(chunk.x.view())?;
         for (c, pi) in full.rows().into_iter().enumerate() {
@@ -269,7 +275,7 @@ mod tests {
             assert!(log.chunk(0).is_err(), "byte {at}");
             log.file.write_all_at(&[*byte], at).unwrap();
         }
-        // Two rows in each other's place are not the rows that were written.
+        // Two rows that swapped places are not what was written.
         let (first, second) = bytes.split_at(record.bytes());
         log.file.write_all_at(&[second, first].concat(), 0).unwrap();
         assert!(log.chunk(0).is_err());

@@ -33,8 +33,8 @@ pub struct StoredAnswer {
 /// What to do with a request that has an idempotency key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Begun {
-    /// Do the work and give the resource this id. If an earlier attempt stopped half-way, it is that attempt's
-    /// id, and the resource may exist already: `StoreError::Exists` then says so.
+    /// Do the work and give the resource this id. If an earlier attempt stopped half-way, it is that
+    /// attempt's id, and the resource may exist already: `StoreError::Exists` then says so.
     Proceed {
         /// The id for the resource.
         resource_id: uuid::Uuid,

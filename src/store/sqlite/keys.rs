@@ -50,7 +50,8 @@ impl Keys for Sqlite {
     }
 
     async fn key_by_hash(&self, hash: &KeyHash) -> Result<Option<ApiKey>> {
-        // The index finds candidates by the first 8 digits; all of the hash is then compared in constant time.
+        // The index finds candidates by the first 8 digits; all of the hash is then compared in constant
+        // time.
         let rows = sqlx::query(
             "SELECT * FROM api_keys WHERE hash >= $1 AND hash < $1 || 'g' AND revoked_at IS NULL",
         )

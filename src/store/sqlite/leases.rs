@@ -13,8 +13,8 @@ use crate::store::ids::{JobId, LeaseToken};
 use crate::store::records::{Claim, Finish, Job, JobFailure, JobProgress, LeaseTerms, Success};
 use crate::store::repository::Leases;
 
-/// Progress events older than this many events are deleted; a client that resumes from further back does not see
-/// them.
+/// Progress events older than this many events are deleted; a client that resumes from further back does
+/// not see them.
 const PROGRESS_EVENTS: i64 = 200;
 
 /// What becomes of a job after an attempt without a result.

@@ -95,6 +95,11 @@ struct Names<'a> {
     family: Option<&'a Family>,
 }
 
+/// A spec or a certificate has no digest, and therefore no name.
+fn unnamed(error: EngineError) -> StoreError {
+    StoreError::damaged("a certificate", error)
+}
+
 /// The number of a dataset's looks and their total cost, which the last look carries.
 async fn summary(connection: &mut SqliteConnection, dataset: DatasetId) -> Result<LedgerSummary> {
     let last: Option<(u64, f64)> =

@@ -83,8 +83,8 @@ impl Sqlite {
     /// Begins a transaction that may write.
     async fn write(&self) -> Result<Write> {
         let mut tx = match self.writer.begin_with("BEGIN IMMEDIATE").await {
-            // SQLite ended a transaction by itself, as it does when the disk is full, but the connection still
-            // counts it as open and will never begin another. A new connection will.
+            // SQLite ended a transaction by itself, as it does when the disk is full, but the connection
+            // still counts it as open and will never begin another. A new connection will.
             Err(sqlx::Error::InvalidSavePointStatement) => {
                 self.writer.acquire().await?.close().await?;
                 self.writer.begin_with("BEGIN IMMEDIATE").await?

@@ -93,8 +93,6 @@ impl Drop for Changed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use parking_lot::Mutex;
-
     use crate::store::ids::{DatasetId, Timestamp};
     use crate::store::records::JobStatus;
     use guarantor_engine::log::{Capabilities, LogShape, Outcome};

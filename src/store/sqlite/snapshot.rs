@@ -13,8 +13,8 @@ use crate::store::error::{Result, StoreError};
 pub struct Snapshot;
 
 impl Snapshot {
-    /// Writes the copy to `to` and returns the blobs that it names, with their lengths. The database itself is
-    /// only read, so a release with a newer schema can copy an older one.
+    /// Writes the copy to `to` and returns the blobs that it names, with their lengths. The database itself
+    /// is only read, so a release with a newer schema can copy an older one.
     pub async fn take(database: &Path, to: &Path) -> Result<HashMap<String, u64>> {
         let options = SqliteConnectOptions::new().filename(database).busy_timeout(Duration::from_secs(10));
         let mut connection = SqliteConnection::connect_with(&options).await?;

@@ -58,8 +58,9 @@ pub struct Append {
     pub limits: IngestLimits,
 }
 
-/// Reads `body` to its end and stores the dataset, or rejects it and stores nothing. If an earlier attempt of the
-/// same request has stored the dataset already, but could not respond, the dataset of that attempt is returned.
+/// Reads `body` to its end and stores the dataset, or rejects it and stores nothing. If an earlier attempt
+/// of the same request has stored the dataset already, but could not respond, the dataset of that attempt
+/// is returned.
 ///
 /// # Errors
 /// `AnotherBody` if that attempt stored other rows.

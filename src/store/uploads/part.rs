@@ -24,7 +24,8 @@ pub struct UploadPart {
 }
 
 impl UploadPart {
-    /// A sink that writes under this key. Call this on an async thread, and everything else on a blocking one.
+    /// A sink that writes under this key. Call this on an async thread, and everything else on a blocking
+    /// one.
     pub fn new(blobs: Blobs, key: String) -> Self {
         UploadPart { blobs, key, runtime: Handle::current(), open: None, blob: None, error: None }
     }

@@ -256,19 +256,17 @@ fn unfinished_jobs_hold_looks_of_their_family() {
     let taken = EarlierLook { family: Some(family), cost: 0.02, ..earlier(1) };
     let other = Some(Family { looks: 2, ..family });
     let check = |unfinished: &[Option<Family>]| {
-        check_family(
-            &job,
-            &asked(&job).unwrap(),
-            ONCE,
-            std::slice::from_ref(&taken),
-            unfinished.iter().copied(),
-        )
+        check_family(&job, "question", ONCE, std::slice::from_ref(&taken), unfinished.iter().copied())
     };
     assert_eq!(check(&[None, other, Some(family)]), Ok(()));
     let full = check(&[Some(family), None, Some(family)]);
     assert_eq!(full, Err(NoLookLeft { looks: 3, taken: 1, held: 2 }));
     let without = JobSpec { family: None, ..job.clone() };
-    assert_eq!(check_family(&without, "", ONCE, &[taken], [Some(family); 9]), Ok(()), "no family, no limit");
+    assert_eq!(
+        check_family(&without, "question", ONCE, &[taken], [Some(family); 9]),
+        Ok(()),
+        "no family, no limit"
+    );
 }
 
 #[test]
