@@ -1,4 +1,4 @@
-//! What the headers of a body, or of a form's part, say of its content.
+//! The headers that describe a body or a part of a form.
 
 use axum::http::{HeaderMap, header};
 
@@ -6,22 +6,24 @@ use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use guarantor_ingest::Encoding;
 
-/// The media type without its parameters. Text is UTF-8 here, and a type that says otherwise is not
-/// to be guessed at.
+/// The media type in lower case, without its parameters.
+///
+/// # Errors
+/// The type names a character set other than UTF-8. Text is always read as UTF-8.
 pub fn essence(content_type: &str) -> Result<String, Problem> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let mut parameters = parameters.split(';').filter_map(|p| p.trim().split_once('='));
     let charset = parameters.find(|(name, _)| name.eq_ignore_ascii_case("charset"));
     match charset.map(|(_, value)| value.trim_matches('"').to_ascii_lowercase()) {
         Some(charset) if !matches!(charset.as_str(), "utf-8" | "utf8" | "us-ascii") => {
-            let detail = format!("Logs are read as UTF-8; the content type says charset={charset:?}.");
+            let detail = format!("Logs must be UTF-8, but the content type says charset={charset:?}.");
             Err(Problem::new(Code::UnsupportedMediaType, detail))
         }
         _ => Ok(essence.trim().to_ascii_lowercase()),
     }
 }
 
-/// The coding, one at most.
+/// The content encoding. There can be only one.
 pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
     let refuse = |detail: String| Problem::new(Code::UnsupportedEncoding, detail);
     let mut codings = Vec::new();
@@ -33,11 +35,11 @@ pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
     match codings[..] {
         [] => Ok(Encoding::Identity),
         [name] => Encoding::named(name).ok_or_else(|| {
-            let names = Encoding::NAMES;
-            refuse(format!("The content encoding {name:?} is not read here; {names} are, or none."))
+            let names = Encoding::ALL.map(Encoding::name).join(", ");
+            refuse(format!("The content encoding {name:?} is not supported; the supported ones are {names}."))
         }),
         _ => {
-            Err(refuse("The body has several content encodings, one on the other; send it with one.".into()))
+            Err(refuse("The body has several content encodings; send it with at most one.".into()))
         }
     }
 }

@@ -23,7 +23,7 @@ pub struct Form {
 }
 
 /// A part that is read as it comes.
-pub struct Part {
+pub struct FormPart {
     pub headers: HeaderMap,
     field: multer::Field<'static>,
 }
@@ -37,12 +37,12 @@ impl Form {
     }
 
     /// The next part, which must have this name.
-    pub async fn part(&mut self, name: &str) -> Result<Part, BodyError> {
+    pub async fn part(&mut self, name: &str) -> Result<FormPart, BodyError> {
         let field = self.parts.next_field().await.map_err(broken)?;
         self.held.store(0, Ordering::Relaxed);
         let wanted = "it must have the part `manifest`, then `data`, and no other";
         match field {
-            Some(field) if field.name() == Some(name) => Ok(Part { headers: field.headers().clone(), field }),
+            Some(field) if field.name() == Some(name) => Ok(FormPart { headers: field.headers().clone(), field }),
             Some(field) => {
                 let found = field.name().unwrap_or("");
                 Err(BodyError::Form(format!("{wanted}; `{found}` is there instead of `{name}`")))
@@ -52,7 +52,7 @@ impl Form {
     }
 
     /// A part to its end, if it is not longer than `limit`.
-    pub async fn whole(&self, mut part: Part, limit: usize) -> Result<Vec<u8>, BodyError> {
+    pub async fn whole(&self, mut part: FormPart, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = part.field.chunk().await.map_err(broken)? {
             self.held.store(0, Ordering::Relaxed);
@@ -65,7 +65,7 @@ impl Form {
     }
 
     /// The last part as it comes. Its end is that of the whole form; anything more is an error.
-    pub fn last(self, part: Part) -> Chunks {
+    pub fn last(self, part: FormPart) -> Chunks {
         stream::unfold((self, Some(part)), |(mut form, part)| async move {
             if let Some(mut part) = part {
                 match part.field.chunk().await {

@@ -51,12 +51,13 @@ impl StoredLog {
 
     /// The rows, whose digest is the one that they were stored with, or an error.
     pub fn decode(&self) -> Result<Columns> {
-        let mut columns = ColumnsBuilder::new(&self.dataset.shape());
+        let content = &self.dataset.content;
+        let mut columns = ColumnsBuilder::with_capacity(content.rows, content.dim);
         self.each_batch(|layout, rows| {
             columns.append(layout, rows);
             Ok::<(), StoreError>(())
         })?;
-        Ok(columns.finish())
+        Ok(columns.finish(content.n_actions, content.outcome))
     }
 
     /// The same rows as a source for the engine that holds few of them in memory.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Checker, Encoding, Format, Health, IngestError, IngestLimits, LogSummary, Rules};
+use guarantor_ingest::{Checker, FileFormat, Health, IngestError, IngestLimits, LogSummary, Rules};
 use uuid::Uuid;
 
 use super::{
@@ -24,8 +24,7 @@ pub struct Upload {
     pub id: DatasetId,
     pub workspace: Workspace,
     pub name: Option<String>,
-    pub format: Format,
-    pub encoding: Encoding,
+    pub format: FileFormat,
     pub n_actions: Option<usize>,
     pub outcome: Outcome,
     /// The policy that logged, where it is stored.
@@ -38,8 +37,7 @@ pub struct Append {
     pub dataset: Dataset,
     /// The same when the request is repeated: `Store::appended` finds what it made.
     pub request: Uuid,
-    pub format: Format,
-    pub encoding: Encoding,
+    pub format: FileFormat,
     /// The dataset's own, where it has one.
     pub logging_policy: Option<PolicyParams>,
     pub limits: IngestLimits,
@@ -53,9 +51,8 @@ where
 {
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
-    let coded = (upload.format, upload.encoding);
     let part = dataset_part_key(upload.id, upload.id.into());
-    let content = match receive(store, part, coded, Checker::new(rules), Vec::new(), body).await {
+    let content = match receive(store, part, upload.format, Checker::new(rules), Vec::new(), body).await {
         // What the first attempt stored was no such thing.
         Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
             return Err(UploadError::AnotherBody);
@@ -114,9 +111,8 @@ where
     let health = serde_json::from_value(before.content.health.clone()).ok();
     let checker = on_blocking_thread(move || after(stored, Checker::new(rules), health)).await??;
     let kept = before.content.parts.clone();
-    let coded = (append.format, append.encoding);
     let part = dataset_part_key(id, request);
-    let content = match receive(store, part, coded, checker, kept, body).await {
+    let content = match receive(store, part, append.format, checker, kept, body).await {
         Err(error) if error.is_of_the_body() && done.is_some() => return Err(UploadError::AnotherBody),
         content => content?,
     };
@@ -150,7 +146,7 @@ fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Res
 async fn receive<S>(
     store: &Store,
     part: String,
-    coded: (Format, Encoding),
+    format: FileFormat,
     checker: Checker,
     kept: Vec<BlobRef>,
     body: S,
@@ -160,7 +156,7 @@ where
 {
     let (sender, reader) = pipe::pipe();
     let part = Part::new(store.blobs().clone(), part);
-    let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, part, kept));
+    let decoding = tokio::task::spawn_blocking(move || decode(format, reader, checker, part, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| UploadError::Crashed)?;
     match (fed, decoded) {
@@ -176,13 +172,13 @@ where
 }
 
 fn decode(
-    coded: (Format, Encoding),
+    format: FileFormat,
     reader: pipe::PipeReader,
     checker: Checker,
     mut part: Part,
     mut parts: Vec<BlobRef>,
 ) -> Result<DatasetContent, UploadError> {
-    let summary = match guarantor_ingest::read(coded, reader, checker, &mut part) {
+    let summary = match guarantor_ingest::read(format, reader, checker, &mut part) {
         Err(IngestError::Sink) => return Err(part.take_error()),
         summary => summary?,
     };
