@@ -165,8 +165,8 @@ fn what_cannot_be_written_is_refused() {
     let folder = Folder::new();
     let toy = ["--dataset", "toy", "--rows", "10"];
     let refused = |name: &str, args: &[&str]| folder.refused(name, &[&toy[..], args].concat());
-    assert!(refused("a.obd", &["--format", "obd"]).contains("no numbers as features"));
-    assert!(refused("a.dsjson", &["--interactions", "2"]).contains("interactions with one context"));
+    assert!(refused("a.obd", &["--format", "obd"]).contains("numeric features cannot be written"));
+    assert!(refused("a.dsjson", &["--interactions", "2"]).contains("repeated interactions with a context"));
     assert!(refused("a.log", &[]).contains("does not imply a format"));
     assert!(refused("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
     assert!(refused("a.csv", &["--alpha", "nan"]).contains("--alpha"));

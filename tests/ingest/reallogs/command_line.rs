@@ -141,7 +141,7 @@ fn certify_reads_every_format() {
     }
     let unknown = guarantor("certify", &files.write("log.txt", &dsjson), &[]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(text(&unknown.stderr).contains("or say --format"), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).contains("add --format"), "{}", text(&unknown.stderr));
     let dims = guarantor("certify", &ndjson, two);
     assert_eq!((dims.status.code(), text(&dims.stderr).contains("--hash-dims")), (Some(2), true));
     let cut =
@@ -196,9 +196,9 @@ const REFUSED: &str = "\
 FILE  3 rows are not valid
 
   row  field       what is wrong
-    2  x           has 1 numbers, the rows before have 2
-    3  x           has 0 numbers, the rows before have 2
-    4  propensity  is missing; log it or propensities, or upload with
+    2  x           has 1 numbers, but earlier rows have 2
+    3  x           has 0 numbers, but earlier rows have 2
+    4  propensity  is missing; log it, or propensities, or upload with
                    logging_policy_id
 ";
 

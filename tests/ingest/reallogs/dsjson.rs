@@ -163,7 +163,7 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
         (
             r#"{"Timestamp":"timestamp_utc","Version":"1","EventId":"test_id","c":{"_multi":[{"b_":"1"},{"b_":"2"}],"_slots":[{"_id":"00eef1eb-2205-4f47","_inc":[1,2],"test":4},{"_id":"set_id","other":6}]},"_outcomes":[{"_label_cost":2,"_o":[],"_a":1,"_p":0.25},{"_label_cost":4,"_o":[],"_a":[2,1],"_p":[0.75,0.25]}],"VWState":{"m":"N/A"}}"#.into(),
             "_outcomes",
-            "a line for each slot",
+            "one line per slot",
         ),
         (labelled(&format!("{a},{p}")).replace(r#""c":{"f":1}"#, r#""c":{"_slots":[{"_id":"1"}]}"#), "c._slots", "slate"),
         (
@@ -175,33 +175,33 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
         (labelled(&format!(r#""_label_Weight":2,{a},{p}"#)), "_label_Weight", "is not a label"),
         (labelled(&format!(r#""_skipLearn":true,{a},{p}"#)), "_skipLearn", "never activated"),
         (labelled(&format!(r#""DeferredAction":true,"o":[{{"ActionTaken":false}}],{a},{p}"#)), "DeferredAction", "never activated"),
-        (labelled(&format!(r#""DeferredAction":true,{a},{p}"#)), "DeferredAction", "take such lines out"),
+        (labelled(&format!(r#""DeferredAction":true,{a},{p}"#)), "DeferredAction", "remove such lines"),
         // The number of actions.
-        (labelled(r#""a":[2,1,3],"p":[0.5,0.25,0.25]"#), "a", "has 3 actions where there are 2; policies choose from one set"),
-        (labelled(r#""a":[1],"p":[1]"#), "a", "has 1 actions where there are 2"),
+        (labelled(r#""a":[2,1,3],"p":[0.5,0.25,0.25]"#), "a", "has 3 actions, but there are 2; policies choose from one set"),
+        (labelled(r#""a":[1],"p":[1]"#), "a", "has 1 actions, but there are 2"),
         (labelled(r#""a":[],"p":[]"#), "a", "has 0 actions"),
-        (labelled(&format!(r#"{a},"p":[0.25,0.5,0.25]"#)), "p", "has 3 numbers where a has 2"),
-        (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":[{},{},{}]"#), "c._multi", "has 3 actions where a has 2"),
+        (labelled(&format!(r#"{a},"p":[0.25,0.5,0.25]"#)), "p", "has 3 numbers, but a has 2"),
+        (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":[{},{},{}]"#), "c._multi", "has 3 actions, but a has 2"),
         // Which action, and how likely.
-        (labelled(&format!(r#""_label_Action":1,{a},{p}"#)), "_label_Action", "is 1 but the chosen action, the first of a, is 2"),
+        (labelled(&format!(r#""_label_Action":1,{a},{p}"#)), "_label_Action", "is 1, but the chosen action, the first of a, is 2"),
         (labelled(&format!(r#""_labelIndex":2,{a},{p}"#)), "_labelIndex", "index 1"),
-        (labelled(&format!(r#""a":[2,2],{p}"#)), "a[1]", "2 is there twice"),
-        (labelled(&format!(r#""a":[0,1],{p}"#)), "a[0]", "count from 1"),
+        (labelled(&format!(r#""a":[2,2],{p}"#)), "a[1]", "duplicate action 2"),
+        (labelled(&format!(r#""a":[0,1],{p}"#)), "a[0]", "are numbered from 1"),
         (labelled(&format!(r#""a":[2,3],{p}"#)), "a[1]", "3 is not in [1, 2]"),
         (labelled(&format!(r#"{a},"p":[0.25,-0.75]"#)), "p[1]", "-0.75 is not a probability"),
-        (labelled(&format!(r#"{a},"p":[0,1]"#)), "p[0]", "is 0 for the action that was taken"),
+        (labelled(&format!(r#"{a},"p":[0,1]"#)), "p[0]", "is 0 for the chosen action"),
         (labelled(&format!(r#"{a},"p":[0.8166667,0.183333333]"#)).replace("0.183333333", "0.3666667"), "p", "sum to 1.18"),
-        (labelled(&format!(r#""_label_probability":0.5,{a},{p}"#)), "_label_probability", "is 0.5 but p[0] is 0.25"),
-        (labelled(&format!(r#""_label_probability":0.225,"pdrop":0,{a},{p}"#)), "_label_probability", "is 0.225 but"),
+        (labelled(&format!(r#""_label_probability":0.5,{a},{p}"#)), "_label_probability", "is 0.5, but p[0] is 0.25"),
+        (labelled(&format!(r#""_label_probability":0.225,"pdrop":0,{a},{p}"#)), "_label_probability", "is 0.225, but"),
         // Rows that were dropped.
-        (labelled(&format!(r#""pdrop":0.5,{a},{p}"#)), "pdrop", "is 0.5, in the rows before 0; thin the log"),
+        (labelled(&format!(r#""pdrop":0.5,{a},{p}"#)), "pdrop", "is 0.5, but 0 in earlier rows; thin the log"),
         (labelled(&format!(r#""pdrop":1,{a},{p}"#)), "pdrop", "1 is not in [0, 1)"),
         // The outcome.
         (event(&format!("{a},{p}")), "_label_cost", "is missing"),
         (event(&format!(r#""_label_cost":null,{a},{p}"#)), "_label_cost", "is missing"),
-        (event(&format!(r#""_label_cost":1,{a},{p}"#)), "_label_cost", "1 is not in [-1, 0]; see outcome_min"),
+        (event(&format!(r#""_label_cost":1,{a},{p}"#)), "_label_cost", "1 is not in [-1, 0]; set outcome_min"),
         (event(&format!(r#""_label_cost":"-1",{a},{p}"#)), "_label_cost", "string"),
-        (event(&format!(r#""_label_cost":-1,"_label_cost":-1,{a},{p}"#)), "_label_cost", "is there twice"),
+        (event(&format!(r#""_label_cost":-1,"_label_cost":-1,{a},{p}"#)), "_label_cost", "occurs twice"),
         (
             labelled(&format!(r#""_original_label_cost":0,{a},{p}"#)),
             "_original_label_cost",
@@ -214,7 +214,7 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
         (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, "[1]"), "c", "an object of features"),
         (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, r#"{"f":1e39}"#), "c", "finite"),
         (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":3"#), "c", "array of objects"),
-        (labelled(&format!("{a},{p},{a}")), "a", "is there twice"),
+        (labelled(&format!("{a},{p},{a}")), "a", "occurs twice"),
         (labelled(&format!("{a},{p}")) + "{}", "row", "trailing"),
         ("[]".into(), "row", "a DSJSON object"),
         (r#"{"_label_cost":-1,"a":[2,1"#.into(), "a", "EOF"),
@@ -232,8 +232,8 @@ fn what_is_no_row_is_refused_by_name() {
         refused_row(&answer, 3, field, words);
     }
     let twice = COFFEE.to_owned() + "\n" + COFFEE;
-    refused_row(&dsjson(&client, "", &twice), 2, "EventId", "row 1");
-    refused_row(&dsjson(&client, "n_actions=3", COFFEE), 1, "a", "has 4 actions where there are 3");
+    refused_row(&dsjson(&client, "", &twice), 2, "EventId", "(first seen in row 1)");
+    refused_row(&dsjson(&client, "n_actions=3", COFFEE), 1, "a", "has 4 actions, but there are 3");
     let empty = dsjson(&client, "", DANGLING[0]);
     empty.problem(422, "invalid_file");
     nothing_is_stored(&client);
@@ -302,8 +302,8 @@ fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
     let send = |body: &str| {
         client.send("POST", &path, &[("content-type", "application/json")], Some(body.as_bytes()))
     };
-    refused_row(&send(&line("", "b")), 1, "pdrop", "is 0, in the rows before 0.25");
-    refused_row(&send(&line(r#""pdrop":0.5,"#, "b")), 1, "pdrop", "is 0.5, in the rows before 0.25");
+    refused_row(&send(&line("", "b")), 1, "pdrop", "is 0, but 0.25 in earlier rows");
+    refused_row(&send(&line(r#""pdrop":0.5,"#, "b")), 1, "pdrop", "is 0.5, but 0.25 in earlier rows");
     let longer = send(&line(r#""pdrop":0.25,"#, "b")).expect(201);
     let warnings =
         |dataset: &Value, code: &str| warning_codes(dataset).iter().filter(|c| **c == code).count();
@@ -318,5 +318,5 @@ fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
     let longest = client.send("POST", &path, &kind, Some(plain.to_string().as_bytes())).expect(201);
     assert_eq!((&longest["version"], &longest["health"]["pdrop"]), (&json!(3), &json!(0.25)));
     assert_eq!(warnings(&longest, "rows_dropped_upstream"), 1, "{longest}");
-    refused_row(&send(&line("", "d")), 1, "pdrop", "in the rows before 0.25");
+    refused_row(&send(&line("", "d")), 1, "pdrop", "but 0.25 in earlier rows");
 }

@@ -164,7 +164,7 @@ fn what_is_no_row_is_refused_by_name() {
         (with(5, "1.5"), "propensity_score", "1.5 is not in (0, 1]"),
         (with(5, "nan"), "propensity_score", "NaN is not in (0, 1]"),
         (with(5, ""), "propensity_score", "\"\" is not a number"),
-        (good.clone() + ",7", "row", "has 12 fields where the header has 11"),
+        (good.clone() + ",7", "row", "has 12 fields, but the header has 11"),
         ("1,2".into(), "row", "has 2 fields"),
     ];
     for (line, field, words) in cases {
@@ -177,8 +177,8 @@ fn what_is_no_row_is_refused_by_name() {
     let headers = [
         ("", "there is no header"),
         ("item_id,position,click\n1,1,0\n", "the column propensity_score is missing"),
-        ("x0,action,reward\n1,1,0\n", "there is a column \"x0\""),
-        ("item_id,item_id\n1,1\n", "the column \"item_id\" is there twice"),
+        ("x0,action,reward\n1,1,0\n", "unknown column \"x0\""),
+        ("item_id,item_id\n1,1\n", "duplicate column \"item_id\""),
     ];
     for (text, words) in headers {
         let answer = obd(&client, "", text);

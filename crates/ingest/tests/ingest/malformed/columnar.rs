@@ -13,7 +13,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde_json::{Value, json};
 
 use super::logs::{self, ARROW, PARQUET, arrow_stream, lists, of_columns, rows};
-use super::{Case, bad_file, bad_row, case};
+use super::{Case, Rejection, bad_file, bad_row, case};
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
@@ -167,7 +167,7 @@ pub fn parquet() -> Vec<Case> {
         bad_file(PARQUET, "parquet whose schema has two billion columns", crowd()),
         bad_file(PARQUET, "csv in place of parquet", "action,cost\n1,0\n"),
         bad_file(PARQUET, "parquet whose gzip is longer than it says", understated()),
-        case("parquet of one number, two million times", PARQUET, bomb(), 413, "body_too_large"),
+        case(PARQUET, "parquet of one number, two million times", bomb(), Rejection::Expands),
     ]);
     cases
 }
