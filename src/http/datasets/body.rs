@@ -1,4 +1,5 @@
-//! A request's body on its way to ingest: counted against the limit, and hashed where it has a key, as it passes.
+//! The body of a request on its way to ingest: its bytes are counted against the limit and, if the request
+//! has an idempotency key, hashed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,15 +10,16 @@ use sha2::{Digest, Sha256};
 use crate::store::BodyError;
 use guarantor_engine::certificate::hex;
 
-/// A body, or a part of one, on its way.
+/// The chunks of a body, or of a part of one.
 pub type Chunks = std::pin::Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
+/// The chunks of a request's body.
 pub fn chunks(body: Body) -> Chunks {
     let data = body.into_data_stream();
     data.map(|chunk| chunk.map_err(|error| BodyError::Broken(error.to_string()))).boxed()
 }
 
-/// `body`, of which no more than `limit` bytes may come.
+/// `body`, which fails if it has more than `limit` bytes.
 pub fn limited(body: Chunks, limit: u64) -> Chunks {
     let mut passed = 0;
     let count = move |chunk: Result<Bytes, BodyError>| {
@@ -28,14 +30,14 @@ pub fn limited(body: Chunks, limit: u64) -> Chunks {
     body.map(count).boxed()
 }
 
-/// What passed: read it once the body has ended.
+/// The number and the digest of the bytes that have passed. Read them when the body has ended.
 #[derive(Clone)]
 pub struct Passed {
     state: Arc<Mutex<(Option<Sha256>, u64)>>,
 }
 
 impl Passed {
-    /// The hash costs as much as the rows' own, so it is taken only where somebody will compare it.
+    /// Computes the digest only if `hashed`, because it costs as much as the digest of the rows.
     pub fn new(hashed: bool) -> Self {
         Passed { state: Arc::new(Mutex::new((hashed.then(Sha256::new), 0))) }
     }
@@ -49,18 +51,19 @@ impl Passed {
         state.1
     }
 
+    /// The number of bytes.
     pub fn bytes(&self) -> u64 {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// None where it was not asked for.
+    /// The digest, if it was computed.
     pub fn digest(&self) -> Option<String> {
         let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
         hash.map(|hash| hex(&hash.finalize()))
     }
 }
 
-/// `body` with its bytes counted and held to `limit`.
+/// `body` with its bytes recorded in `passed`. It fails if it has more than `limit` bytes.
 pub fn metered(
     body: Chunks,
     limit: u64,
@@ -75,7 +78,7 @@ pub fn metered(
     })
 }
 
-/// Reads `body` to its end and keeps nothing of it but what `Passed` keeps.
+/// Reads `body` to its end without keeping it.
 pub async fn drain(mut body: impl Stream<Item = Result<Bytes, BodyError>> + Unpin) -> Result<(), BodyError> {
     while let Some(chunk) = body.next().await {
         chunk?;

@@ -1,5 +1,5 @@
-//! `Content-Digest` (RFC 9530): the sender's own digest of the bytes on the wire, content coding and
-//! all. A body that does not have it ends in an error instead of its end, so nothing is stored of it.
+//! `Content-Digest` (RFC 9530): the sender's digest of the bytes as they are sent, before decompression. A body
+//! with another digest ends in an error, so nothing of it is stored.
 
 use axum::http::HeaderMap;
 use base64::Engine;
@@ -14,7 +14,7 @@ use crate::store::BodyError;
 
 const HEADER: &str = "content-digest";
 
-/// Digests that a body must have.
+/// The digests that a body must have.
 #[derive(Default)]
 pub struct Expected {
     sha256: Option<(Sha256, Vec<u8>)>,
@@ -22,28 +22,28 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What the headers say. Algorithms that are not known here are passed over, as the RFC asks,
-    /// unless there is no other: a check that was asked for and not made would be worse than none.
+    /// The digests in the headers. Unknown algorithms are ignored, as the RFC requires, unless there is no
+    /// other: the sender must not believe that a digest was checked when it was not.
     pub fn of(headers: &HeaderMap) -> Result<Expected, Problem> {
         let refuse = |message: String| Problem::field(Code::InvalidHeader, HEADER, message);
         let mut expected = Expected::default();
         let mut others = Vec::new();
         for value in headers.get_all(HEADER) {
-            let value = value.to_str().map_err(|_| refuse("is not visible ASCII".into()))?;
+            let value = value.to_str().map_err(|_| refuse("must be visible ASCII".into()))?;
             for member in value.split(',') {
                 let (name, digest) = parse(member).map_err(&refuse)?;
                 match (name.as_str(), digest.len()) {
                     ("sha-256", 32) => expected.sha256 = Some((Sha256::new(), digest)),
                     ("sha-512", 64) => expected.sha512 = Some((Sha512::new(), digest)),
                     ("sha-256" | "sha-512", n) => {
-                        return Err(refuse(format!("has {n} bytes for {name}, which has another length")));
+                        return Err(refuse(format!("has {n} bytes, which is not the length of {name}")));
                     }
                     _ => others.push(name),
                 }
             }
         }
         match others.first().filter(|_| expected.is_empty()) {
-            Some(name) => Err(refuse(format!("has no algorithm but {name}; send sha-256 or sha-512"))),
+            Some(name) => Err(refuse(format!("has only {name}, which is not supported; send sha-256 or sha-512"))),
             None => Ok(expected),
         }
     }
@@ -66,7 +66,7 @@ impl Expected {
         let sha512 = self.sha512.map(|(hash, wanted)| ("sha-512", hash.finalize().to_vec(), wanted));
         match [sha256, sha512].into_iter().flatten().find(|(_, found, wanted)| found != wanted) {
             Some((name, found, _)) => Err(BodyError::Digest(format!(
-                "The body that arrived has {name}=:{}:, which is not what Content-Digest says; send it again.",
+                "The body that was received has {name}=:{}:, which differs from Content-Digest; send it again.",
                 STANDARD.encode(found)
             ))),
             None => Ok(()),
@@ -76,7 +76,7 @@ impl Expected {
 
 /// One member of the header: `name=:base64:`.
 fn parse(member: &str) -> Result<(String, Vec<u8>), String> {
-    let wrong = || format!("cannot be read at {:?}; write sha-256=:BASE64:", member.trim());
+    let wrong = || format!("cannot be parsed at {:?}; write sha-256=:BASE64:", member.trim());
     let (name, value) = member.trim().split_once('=').ok_or_else(wrong)?;
     let value = value.split(';').next().unwrap_or("").trim();
     let inner = value.strip_prefix(':').and_then(|v| v.strip_suffix(':')).ok_or_else(wrong)?;
@@ -86,7 +86,7 @@ fn parse(member: &str) -> Result<(String, Vec<u8>), String> {
     Ok((name.to_owned(), digest))
 }
 
-/// `body`, whose end is an error where it does not have the digests.
+/// `body`, which ends in an error if it does not have the expected digests.
 pub fn verified(body: Chunks, expected: Expected) -> Chunks {
     if expected.is_empty() {
         return body;

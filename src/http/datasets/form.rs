@@ -12,23 +12,24 @@ use futures_util::{Stream, StreamExt, stream};
 use super::body::Chunks;
 use crate::store::BodyError;
 
-/// What the form's reader may hold without having found anything in it.
-const MOST_HELD: u64 = 1 << 20;
+/// How many bytes the form's reader may hold without finding the beginning or the end of a part.
+const MAX_HELD: u64 = 1 << 20;
 
-/// A form of which the parts up to `data` were read.
+/// A form whose parts are read one after the other.
 pub struct Form {
     parts: multer::Multipart<'static>,
     body: Arc<Mutex<Chunks>>,
     held: Arc<AtomicU64>,
 }
 
-/// A part that is read as it comes.
+/// A part that is read as it arrives.
 pub struct FormPart {
     pub headers: HeaderMap,
     field: multer::Field<'static>,
 }
 
 impl Form {
+    /// A form with this body. The content type has its boundary.
     pub fn new(body: Chunks, content_type: &str) -> Result<Form, BodyError> {
         let boundary = multer::parse_boundary(content_type).map_err(broken)?;
         let (body, held) = (Arc::new(Mutex::new(body)), Arc::new(AtomicU64::new(0)));
@@ -45,13 +46,13 @@ impl Form {
             Some(field) if field.name() == Some(name) => Ok(FormPart { headers: field.headers().clone(), field }),
             Some(field) => {
                 let found = field.name().unwrap_or("");
-                Err(BodyError::Form(format!("{wanted}; `{found}` is there instead of `{name}`")))
+                Err(BodyError::Form(format!("{wanted}; found `{found}` instead of `{name}`")))
             }
-            None => Err(BodyError::Form(format!("{wanted}; `{name}` is not there"))),
+            None => Err(BodyError::Form(format!("{wanted}; `{name}` is missing"))),
         }
     }
 
-    /// A part to its end, if it is not longer than `limit`.
+    /// Reads a part to its end, if it is not longer than `limit`.
     pub async fn whole(&self, mut part: FormPart, limit: usize) -> Result<Vec<u8>, BodyError> {
         let mut bytes = Vec::new();
         while let Some(chunk) = part.field.chunk().await.map_err(broken)? {
@@ -64,7 +65,7 @@ impl Form {
         Ok(bytes)
     }
 
-    /// The last part as it comes. Its end is that of the whole form; anything more is an error.
+    /// The chunks of the last part. Whatever follows it in the form is an error.
     pub fn last(self, part: FormPart) -> Chunks {
         stream::unfold((self, Some(part)), |(mut form, part)| async move {
             if let Some(mut part) = part {
@@ -88,7 +89,7 @@ impl Form {
             let found = field.name().unwrap_or("");
             return Err(BodyError::Form(format!("there is a part `{found}` after `data`")));
         }
-        // What follows the last boundary means nothing, but a digest of the body covers it.
+        // What follows the last boundary is ignored, but a digest of the body covers it.
         let mut rest = Rest(self.body.clone());
         while let Some(chunk) = rest.next().await {
             chunk?;
@@ -107,7 +108,7 @@ fn broken(error: multer::Error) -> BodyError {
     }
 }
 
-/// What of the body the form's reader has not taken.
+/// The part of the body that the form's reader has not read.
 struct Rest(Arc<Mutex<Chunks>>);
 
 impl Stream for Rest {
@@ -119,8 +120,8 @@ impl Stream for Rest {
     }
 }
 
-/// A chunk at a time: the form's reader takes all that is ready and keeps it, so that a fast sender,
-/// or a header without an end, would fill the memory.
+/// The body, one chunk at a time: the form's reader takes everything that is ready and keeps it, so a fast
+/// sender, or a header without an end, would fill the memory.
 struct Paced {
     body: Arc<Mutex<Chunks>>,
     held: Arc<AtomicU64>,
@@ -140,8 +141,8 @@ impl Stream for Paced {
         if let Poll::Ready(Some(Ok(bytes))) = &polled {
             self.gave = true;
             let before = self.held.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-            if before > MOST_HELD {
-                let message = "no part of it begins or ends for too long";
+            if before > MAX_HELD {
+                let message = "no part begins or ends within 1 MiB";
                 return Poll::Ready(Some(Err(BodyError::Form(message.into()))));
             }
         }
