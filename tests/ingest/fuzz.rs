@@ -134,7 +134,7 @@ fn send(client: &Client, target: &Target, body: &[u8]) -> Answer {
     client.send("POST", &target.path, &target.headers, Some(body))
 }
 
-/// Whether it was accepted or refused as every request is.
+/// Whether the request was accepted, or rejected with a problem.
 fn answered(answer: &Answer, target: &Target) -> bool {
     answer.status == target.success
         || (matches!(answer.status, 400..=429)
@@ -144,7 +144,7 @@ fn answered(answer: &Answer, target: &Target) -> bool {
 
 #[test]
 fn mutated_inputs_are_answered() {
-    // Files that a decoder panics on are refused, and their traces are of no use here.
+    // Files on which a decoder panics are rejected; their traces are of no use here.
     let server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "off"), ("RUST_BACKTRACE", "0")]);
     let client = server.client();
     let dataset = id_of(&client.upload("", two_rows()).expect(201));

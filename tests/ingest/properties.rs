@@ -141,10 +141,10 @@ fn no_changed_byte_gets_past_a_digest() {
         let answer = client.send("POST", &format!("/v1/datasets{query}"), &headers, Some(&sent));
         let code = answer.json["code"].as_str().unwrap_or("none").to_owned();
         // A decoder that gives up early does so before the digest is known.
-        let refused = matches!((answer.status, code.as_str()), (400, "digest_mismatch") | (422, "invalid_file"));
+        let rejected = matches!((answer.status, code.as_str()), (400, "digest_mismatch") | (422, "invalid_file"));
         // So does the reader of a form's manifest.
-        let refused = refused || (kind.starts_with("multipart") && matches!(answer.status, 400..500));
-        prop_assert!(refused, "{}", answer.text);
+        let rejected = rejected || (kind.starts_with("multipart") && matches!(answer.status, 400..500));
+        prop_assert!(rejected, "{}", answer.text);
     });
     assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));
     assert!(common::files(&server.data.path().join("blobs")).is_empty());

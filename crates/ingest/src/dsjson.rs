@@ -30,7 +30,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     // Not on several threads: a short line may become a row of many hashed features, and blocks of such
     // rows would fill the memory.
     each_line(source, &context.limits, |number, line| {
-        let event = line.and_then(|line| json::parse(line, Event::new(context.hashing)));
+        let event = line.and_then(|line| json::parse(line, Event { hashing: context.hashing, ..Event::default() }));
         match event.and_then(|event| log.row(event)).transpose() {
             Some(row) => visit(number, row).map_err(FormatError::Stopped),
             None => Ok(()),
@@ -53,6 +53,7 @@ pub fn field_name(field: &str) -> &str {
 }
 
 /// The members of a line.
+#[derive(Default)]
 struct Event {
     hashing: Hashing,
     cost: Option<f64>,
@@ -73,29 +74,6 @@ struct Event {
     dangling: bool,
     /// A member that makes this another kind of event.
     other_kind: Option<RowFault>,
-}
-
-impl Event {
-    fn new(hashing: Hashing) -> Self {
-        Event {
-            hashing,
-            cost: None,
-            original_cost: None,
-            probability: None,
-            action: None,
-            index: None,
-            actions: None,
-            probabilities: None,
-            context: None,
-            event_id: None,
-            pdrop: None,
-            skip: None,
-            deferred: None,
-            observations: None,
-            dangling: false,
-            other_kind: None,
-        }
-    }
 }
 
 impl JsonObject for Event {
@@ -165,7 +143,7 @@ impl Log {
             event.original_cost.filter(|original| (original - cost).abs() > AGREEMENT_TOLERANCE)
         {
             let message = format!(
-                "is {original} but _label_cost is {cost}: the outcome was replaced, as in apprentice mode, in which \
+                "is {original}, but _label_cost is {cost}: the outcome was replaced, as in apprentice mode, in which \
                  the first action of a is not the one that was shown; such a log says nothing about its policy"
             );
             return Err(RowFault::new("_original_label_cost", message));

@@ -7,7 +7,7 @@
 //! Vowpal Wabbit: features that are already numbered are passed through.
 
 /// The rule with its number of dimensions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hashing {
     /// If it is 0, the rows get no hashed features.
     pub dims: usize,

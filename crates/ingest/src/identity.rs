@@ -86,7 +86,8 @@ impl Identities {
         }
         let differs = |field: &str| {
             let first = self.context_places.get(number).describe();
-            Err(RowFault::new(field, format!("differs from {first}, where the same context_id has another value; repeat it in every row")))
+            let message = format!("differs from {first}, which has the same context_id; rows of one context must agree");
+            Err(RowFault::new(field, message))
         };
         if self.x.get(number) != Some(&x) {
             return differs("x");
@@ -104,6 +105,7 @@ impl Identities {
         EVENT_BYTES * events + CONTEXT_BYTES * contexts + 8 * self.full.len() as u64
     }
 
+    /// The number of contexts.
     pub fn contexts(&self) -> u64 {
         self.contexts.count() as u64
     }

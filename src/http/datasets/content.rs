@@ -25,21 +25,21 @@ pub fn essence(content_type: &str) -> Result<String, Problem> {
 
 /// The content encoding. There can be only one.
 pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
-    let refuse = |detail: String| Problem::new(Code::UnsupportedEncoding, detail);
+    let reject = |detail: String| Problem::new(Code::UnsupportedEncoding, detail);
     let mut codings = Vec::new();
     for value in headers.get_all(header::CONTENT_ENCODING) {
         let value =
-            value.to_str().map_err(|_| refuse("The content encoding is not visible ASCII.".into()))?;
+            value.to_str().map_err(|_| reject("The content encoding is not visible ASCII.".into()))?;
         codings.extend(value.split(',').map(str::trim));
     }
     match codings[..] {
         [] => Ok(Encoding::Identity),
         [name] => Encoding::named(name).ok_or_else(|| {
             let names = Encoding::ALL.map(Encoding::name).join(", ");
-            refuse(format!("The content encoding {name:?} is not supported; the supported ones are {names}."))
+            reject(format!("The content encoding {name:?} is not supported; the supported ones are {names}."))
         }),
         _ => {
-            Err(refuse("The body has several content encodings; send it with at most one.".into()))
+            Err(reject("The body has several content encodings; send it with at most one.".into()))
         }
     }
 }

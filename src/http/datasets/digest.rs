@@ -25,25 +25,25 @@ impl Expected {
     /// The digests in the headers. Unknown algorithms are ignored, as the RFC requires, unless there is no
     /// other: the sender must not believe that a digest was checked when it was not.
     pub fn of(headers: &HeaderMap) -> Result<Expected, Problem> {
-        let refuse = |message: String| Problem::field(Code::InvalidHeader, HEADER, message);
+        let reject = |message: String| Problem::field(Code::InvalidHeader, HEADER, message);
         let mut expected = Expected::default();
         let mut others = Vec::new();
         for value in headers.get_all(HEADER) {
-            let value = value.to_str().map_err(|_| refuse("must be visible ASCII".into()))?;
+            let value = value.to_str().map_err(|_| reject("must be visible ASCII".into()))?;
             for member in value.split(',') {
-                let (name, digest) = parse(member).map_err(&refuse)?;
+                let (name, digest) = parse(member).map_err(&reject)?;
                 match (name.as_str(), digest.len()) {
                     ("sha-256", 32) => expected.sha256 = Some((Sha256::new(), digest)),
                     ("sha-512", 64) => expected.sha512 = Some((Sha512::new(), digest)),
                     ("sha-256" | "sha-512", n) => {
-                        return Err(refuse(format!("has {n} bytes, which is not the length of {name}")));
+                        return Err(reject(format!("has {n} bytes, which is not the length of {name}")));
                     }
                     _ => others.push(name),
                 }
             }
         }
         match others.first().filter(|_| expected.is_empty()) {
-            Some(name) => Err(refuse(format!("has only {name}, which is not supported; send sha-256 or sha-512"))),
+            Some(name) => Err(reject(format!("has only {name}, which is not supported; send sha-256 or sha-512"))),
             None => Ok(expected),
         }
     }
