@@ -1,4 +1,4 @@
-//! `guarantor inspect`: what the service would say about a log, for a person in a terminal.
+//! `guarantor inspect`: the service's report on a log, for a person at a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -6,30 +6,31 @@ use std::path::Path;
 use clap::Args;
 use guarantor::store::UploadError;
 use guarantor::store::{Dataset, Store, Workspace};
-use guarantor_ingest::{Fit, Health, IngestError, RowErrors};
+use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
 use serde_json::json;
 
-use super::log_file::{LogArgs, LogFile};
+use super::log_file::{InputFile, LogArgs};
 use super::report::{Page, Tone, amount, bytes, decimal, percent};
 use super::{Failure, Verdict, print_text, runtime};
 
+/// The options of `guarantor inspect`.
 #[derive(Args)]
 pub struct InspectArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// Print what the service would answer, as JSON.
+    /// Print the service's answer as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Up to this many actions each have a line of their own.
+/// If there are at most this many actions, each has a line of its own.
 const ALL_ACTIONS: usize = 16;
-/// Of more, these many of the most and of the least frequent have.
+/// If there are more, this many of the most frequent and of the least frequent have one.
 const MOST: usize = 8;
 const LEAST: usize = 3;
 const BAR: usize = 40;
 
-/// Fine, fine with warnings, or an error where the log cannot be used.
+/// Reports on a log: `Yes` if there are no warnings, `No` if there are, an error if it cannot be used.
 pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
     let (log, directory) = (args.log.file()?, tempfile::tempdir()?);
     let read = runtime()?.block_on(async {
@@ -50,7 +51,7 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
         }
         Err(error) => {
             if args.json {
-                print_text(&format!("{}\n", serde_json::to_string_pretty(&refusal_as_json(&error))?))?;
+                print_text(&format!("{}\n", serde_json::to_string_pretty(&rejection_as_json(&error))?))?;
             } else if let UploadError::Log(IngestError::Rows(rows)) = &error {
                 let mut page = Page::new(std::io::stdout().is_terminal());
                 show_errors(&mut page, log.file, rows);
@@ -66,23 +67,29 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
     }
 }
 
-fn show(page: &mut Page, log: &LogFile, dataset: &Dataset, health: &Health) {
+fn show(page: &mut Page, log: &InputFile, dataset: &Dataset, health: &Health) {
     let content = &dataset.content;
     let size = std::fs::metadata(log.file).map_or(0, |meta| meta.len());
-    page.title(&format!("{}  {}, {}", log.file.display(), log.format_words(), bytes(size)));
+    page.title(&format!("{}  {}, {}", log.file.display(), log.format.format.title(), bytes(size)));
     page.pair("rows", &amount(content.rows as f64));
     if content.contexts < content.rows {
-        page.pair("contexts", &format!("{}, some of them repeatedly", amount(content.contexts as f64)));
+        page.pair(
+            "contexts",
+            &format!("{}, some of them logged repeatedly", amount(content.contexts as f64)),
+        );
     }
     page.pair("actions", &amount(content.n_actions as f64));
-    let features =
-        if content.dim == 0 { "none: nothing to learn from".into() } else { amount(content.dim as f64) };
+    let features = if content.dim == 0 {
+        "none, so there is nothing to learn from".into()
+    } else {
+        amount(content.dim as f64)
+    };
     page.pair("features", &features);
     let outcome = &content.outcome;
     let kind = format!("{:?}", outcome.kind).to_lowercase();
     page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
     let full = content.capabilities.full_propensities;
-    page.pair("propensities", if full { "of all actions" } else { "of the action taken only" });
+    page.pair("propensities", if full { "of all actions" } else { "of the logged action only" });
     if !content.capabilities.candidates.is_empty() {
         page.pair("candidates", &content.capabilities.candidates.join(", "));
     }
@@ -118,7 +125,7 @@ fn fit(page: &mut Page, health: &Health) {
     }
 }
 
-/// In standard errors; beyond 5 it is no accident.
+/// The deviation in standard errors; more than 5 are not chance.
 fn distance(fit: &Fit) -> String {
     fit.z.map_or(String::new(), |z| format!(" (z = {z:.1})"))
 }
@@ -149,11 +156,11 @@ fn actions(page: &mut Page, counts: &[u64]) {
     bottom.iter().for_each(|&action| line(page, action));
 }
 
-/// A bar in eighths of a character, so that small differences show.
+/// A bar drawn in eighths of a character, so that small differences show.
 fn bar(share: f64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (share * BAR as f64 * 8.0).round() as usize;
-    // Something that happened at all is seen.
+    // Even a single row is visible.
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
@@ -167,9 +174,7 @@ fn warnings(page: &mut Page, health: &Health) {
     for warning in &health.warnings {
         page.toned(Tone::Warning, &format!("  ! {}", warning.code));
         page.hanging("    ", &sentence(&warning.message));
-        if let Some(advice) = advice(&warning.code) {
-            page.hanging("    → ", advice);
-        }
+        page.hanging("    → ", advice(warning.code));
     }
 }
 
@@ -180,26 +185,29 @@ fn sentence(message: &str) -> String {
 }
 
 /// What to do about a warning.
-fn advice(code: &str) -> Option<&'static str> {
-    Some(match code {
-        "propensities_do_not_fit" | "action_counts_do_not_fit" => {
+fn advice(code: WarningCode) -> &'static str {
+    match code {
+        WarningCode::PropensitiesDoNotFit | WarningCode::ActionCountsDoNotFit => {
             "Log the probability that the sampler used when it drew the action, for every decision. Look for rows \
              that were filtered, joined or dropped after the draw."
         }
-        "near_deterministic" => "Let the deployed policy explore a little on every decision, 1 % at least.",
-        "low_effective_sample_size" => {
-            "Raise the smallest propensities, or log longer; guarantees will be loose until then."
+        WarningCode::NearDeterministic => {
+            "Let the deployed policy explore a little in every decision, at least 1 %."
         }
-        "actions_never_logged" => "Give every action a positive probability, or leave retired ones out of K.",
-        "dangling_rewards" => {
-            "Nothing, if the decisions fell out of the time window; else join the logs again."
+        WarningCode::LowEffectiveSampleSize => {
+            "Raise the smallest propensities, or log for longer; until then guarantees will be loose."
         }
-        "action_features_not_used" => {
-            "Upload as NDJSON with features of your own in x if actions change places or meaning between rows."
+        WarningCode::ActionsNeverLogged => {
+            "Give every action a positive probability, or leave retired actions out of K."
         }
-        "rows_dropped_upstream" => "Make sure that nothing was dropped because of its outcome.",
-        _ => return None,
-    })
+        WarningCode::DanglingRewards => {
+            "Nothing, if the decisions are outside the time window; otherwise join the logs again."
+        }
+        WarningCode::ActionFeaturesNotUsed => {
+            "If actions change their position or meaning between rows, upload NDJSON with your own features in x."
+        }
+        WarningCode::RowsDroppedUpstream => "Make sure that nothing was dropped because of its outcome.",
+    }
 }
 
 fn show_errors(page: &mut Page, file: &Path, rows: &RowErrors) {
@@ -237,7 +245,7 @@ fn as_json(dataset: &Dataset) -> serde_json::Value {
     })
 }
 
-fn refusal_as_json(error: &UploadError) -> serde_json::Value {
+fn rejection_as_json(error: &UploadError) -> serde_json::Value {
     match error {
         UploadError::Log(IngestError::Rows(rows)) => {
             let errors: Vec<_> = (rows.first.iter())

@@ -1,8 +1,8 @@
-//! A log on disk, read as the service reads an upload: into a store of its own, which is removed
-//! afterwards.
+//! A log file, read in the same way as the service reads an upload: into a temporary store.
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
 use guarantor::store::{
@@ -11,82 +11,81 @@ use guarantor::store::{
 use guarantor_engine::certificate::StrictJson;
 use guarantor_engine::log::{Outcome, OutcomeKind};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Encoding, Format, Hashing, IngestError, IngestLimits};
+use guarantor_ingest::{FileFormat, Format, IngestError, IngestLimits};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
 use super::Failure;
 
+/// The options that describe a log file.
 #[derive(Args)]
 pub struct LogArgs {
-    /// The log. Its name says the format: .ndjson, .jsonl, .dsjson, .csv, .parquet, .arrow or .arrows,
-    /// and after any of them .gz or .zst.
+    /// The log. Its name implies the format: .ndjson, .jsonl, .dsjson, .csv, .parquet, .arrow or .arrows,
+    /// followed by .gz or .zst if it is compressed.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The format, where the name does not say it.
-    #[arg(long, value_enum)]
-    format: Option<FormatArg>,
-    /// What rows carry: cost, but for --format obd.
+    /// The format, if the name does not imply it.
+    #[arg(long, value_parser = format_parser())]
+    format: Option<Format>,
+    /// What the rows have [default: reward for --format obd, otherwise cost].
     #[arg(long, value_enum)]
     outcome: Option<OutcomeArg>,
-    /// The outcome's range, where it is not cost in [-1, 0] or reward in [0, 1].
+    /// The smallest possible outcome [default: -1 for cost, 0 for reward].
     #[arg(long, allow_negative_numbers = true)]
     outcome_min: Option<f64>,
+    /// The largest possible outcome [default: 0 for cost, 1 for reward].
     #[arg(long, allow_negative_numbers = true)]
     outcome_max: Option<f64>,
-    /// K, where the log does not say it.
+    /// The number of actions, if the log does not say it.
     #[arg(long)]
     n_actions: Option<usize>,
-    /// Into how many dimensions dsjson and obd hash their features [default: 256].
+    /// The number of dimensions into which the features of dsjson and obd are hashed [default: 256].
     #[arg(long)]
     hash_dims: Option<usize>,
-    /// Parameters of the policy that logged, as POST /v1/policies takes them.
+    /// The parameters of the logging policy, as POST /v1/policies takes them.
     #[arg(long, value_name = "FILE")]
     logging_policy: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-pub enum FormatArg {
-    Ndjson,
-    Csv,
-    Parquet,
-    /// An Arrow IPC stream.
-    Arrow,
-    /// Vowpal Wabbit's decision-service JSON.
-    Dsjson,
-    /// The Open Bandit Dataset's CSV.
-    Obd,
+/// Parses the name of a format, and lists the names in `--help`.
+pub fn format_parser() -> impl TypedValueParser<Value = Format> {
+    let value =
+        |format: Format| PossibleValue::new(format.name()).aliases(format.aliases()).help(format.title());
+    PossibleValuesParser::new(Format::ALL.map(value)).try_map(|name| name.parse::<Format>())
 }
 
+/// What the rows have.
 #[derive(Clone, Copy, ValueEnum)]
 enum OutcomeArg {
     Cost,
     Reward,
 }
 
-/// A log in a file, and what the file does not say of it.
-pub struct LogFile<'a> {
+/// A log file, and what the file does not say about it.
+pub struct InputFile<'a> {
     pub file: &'a Path,
-    pub format: Format,
-    pub encoding: Encoding,
+    pub format: FileFormat,
     pub outcome: Outcome,
     pub n_actions: Option<usize>,
     pub logging_policy: Option<&'a Path>,
 }
 
 impl LogArgs {
-    pub fn file(&self) -> Result<LogFile<'_>, Failure> {
-        let named = format_of(&self.file, self.format)?;
+    /// The file that the options describe.
+    ///
+    /// # Errors
+    /// The options contradict each other, or do not say enough.
+    pub fn file(&self) -> Result<InputFile<'_>, Failure> {
+        let format = FileFormat::of_file(&self.file, self.format)?;
         let format = match self.hash_dims {
-            Some(dims) => named.with_hash_dims(dims),
-            None => Some(named),
+            Some(dims) => format.with_hash_dims(dims),
+            None => Some(format),
         };
-        let format = format.ok_or("--hash-dims goes with --format dsjson and --format obd")?;
-        Ok(LogFile {
+        let format = format.ok_or("--hash-dims can be used only with --format dsjson and --format obd")?;
+        Ok(InputFile {
             file: &self.file,
             format,
-            encoding: encoding_of(&self.file).0,
-            outcome: self.outcome(format)?,
+            outcome: self.outcome(format.format)?,
             n_actions: self.n_actions,
             logging_policy: self.logging_policy.as_deref(),
         })
@@ -98,12 +97,16 @@ impl LogArgs {
             OutcomeArg::Reward => OutcomeKind::Reward,
         });
         let outcome = format.outcome(kind, self.outcome_min, self.outcome_max);
-        Ok(outcome.map_err(|(min, max)| format!("the outcome's range [{min}, {max}] is empty"))?)
+        let empty = |(min, max)| {
+            format!("the outcome's range [{min}, {max}] is empty; see --outcome-min and --outcome-max")
+        };
+        Ok(outcome.map_err(empty)?)
     }
 }
 
-impl LogFile<'_> {
-    /// The outer error is about the file or the options, the inner one about what is in the log.
+impl InputFile<'_> {
+    /// Reads the log into `store`. The outer error is about the file or the options, the inner one about the
+    /// log.
     pub async fn read(
         &self,
         store: &Store,
@@ -122,11 +125,10 @@ impl LogFile<'_> {
             workspace: workspace.clone(),
             name: None,
             format: self.format,
-            encoding: self.encoding,
             n_actions: self.n_actions,
             outcome: self.outcome,
             logging_policy,
-            // A file of one's own may be packed as tightly as it likes.
+            // The caller's own file need not be protected against.
             limits: IngestLimits {
                 decoded_bytes: u64::MAX,
                 decoded_ratio: u64::MAX,
@@ -139,7 +141,7 @@ impl LogFile<'_> {
         Ok(store::upload(store, upload, chunks(file)).await)
     }
 
-    /// The same with any error in words.
+    /// Reads the log into `store`, with any error as a message.
     pub async fn dataset(&self, store: &Store, workspace: &Workspace) -> Result<Dataset, Failure> {
         let path = self.file.display();
         self.read(store, workspace).await?.map_err(|error| match error {
@@ -150,52 +152,6 @@ impl LogFile<'_> {
             other => format!("{path}: {other}").into(),
         })
     }
-
-    /// The format, for people.
-    pub fn format_words(&self) -> &'static str {
-        match self.format {
-            Format::Ndjson => "NDJSON",
-            Format::Csv => "CSV",
-            Format::Parquet => "Parquet",
-            Format::ArrowStream => "Arrow stream",
-            Format::Dsjson(_) => "DSJSON",
-            Format::Obd(_) => "Open Bandit Dataset",
-        }
-    }
-}
-
-/// The format that is named, or that the file's name says.
-pub fn format_of(path: &Path, name: Option<FormatArg>) -> Result<Format, Failure> {
-    let by_name = || match encoding_of(path).1?.extension()?.to_str()? {
-        "ndjson" | "jsonl" => Some(FormatArg::Ndjson),
-        "dsjson" => Some(FormatArg::Dsjson),
-        "csv" => Some(FormatArg::Csv),
-        "parquet" => Some(FormatArg::Parquet),
-        "arrow" | "arrows" => Some(FormatArg::Arrow),
-        _ => None,
-    };
-    match name.or_else(by_name) {
-        Some(FormatArg::Ndjson) => Ok(Format::Ndjson),
-        Some(FormatArg::Csv) => Ok(Format::Csv),
-        Some(FormatArg::Parquet) => Ok(Format::Parquet),
-        Some(FormatArg::Arrow) => Ok(Format::ArrowStream),
-        Some(FormatArg::Dsjson) => Ok(Format::Dsjson(Hashing::default())),
-        Some(FormatArg::Obd) => Ok(Format::Obd(Hashing::default())),
-        None => {
-            let names = ".ndjson, .jsonl, .dsjson, .csv, .parquet, .arrow or .arrows, before any .gz or .zst";
-            Err(format!("{}: the name must end in {names}; or say --format", path.display()).into())
-        }
-    }
-}
-
-/// How the file is packed, and its name without that.
-pub fn encoding_of(path: &Path) -> (Encoding, Option<&Path>) {
-    let encoding = match path.extension().and_then(|extension| extension.to_str()) {
-        Some("gz") => Encoding::Gzip,
-        Some("zst" | "zstd") => Encoding::Zstd,
-        _ => return (Encoding::Identity, Some(path)),
-    };
-    (encoding, path.file_stem().map(Path::new))
 }
 
 fn chunks(
@@ -212,10 +168,12 @@ fn chunks(
     read.boxed()
 }
 
+/// Stores the policy whose parameters are in a file.
 pub async fn store_policy(store: &Store, workspace: &Workspace, path: &Path) -> Result<PolicyId, Failure> {
     Ok(store.create_policy(workspace, PolicyId::new(), &read_policy(path)?).await?.id)
 }
 
+/// Reads the parameters of a policy from a file and checks them.
 pub fn read_policy(path: &Path) -> Result<PolicyParams, Failure> {
     let params: PolicyParams =
         serde_json::from_value(read_json(path)?).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -223,6 +181,7 @@ pub fn read_policy(path: &Path) -> Result<PolicyParams, Failure> {
     Ok(params)
 }
 
+/// Reads JSON without duplicate members from a file.
 pub fn read_json(path: &Path) -> Result<Value, Failure> {
     let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let StrictJson(value) =

@@ -1,17 +1,19 @@
-//! `guarantor simulate`: a log of a policy that is known, in a small world that is known, in any format
-//! that can be uploaded. `guarantor-lab simulate` does the same for the paper's datasets.
+//! `guarantor simulate`: the log of a known policy in a small simulated world, in any format that can be
+//! uploaded. `guarantor-lab simulate` does the same for the paper's datasets.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use guarantor_engine::log::OutcomeKind;
-use guarantor_ingest::toy;
-use guarantor_ingest::write::file::{LogFile, contexts, counts, format_of};
-use guarantor_ingest::write::{Decision, Format, Layout, LogWriter};
+use guarantor_ingest::write::file::{OutputFile, contexts, counts};
+use guarantor_ingest::write::{LogWriter, LoggedRow, WriteLayout};
+use guarantor_ingest::{FileFormat, Format, toy};
 
 use super::Failure;
+use super::log_file::format_parser;
 
+/// The options of `guarantor simulate`.
 #[derive(Args)]
 pub struct SimulateArgs {
     /// The world to simulate.
@@ -26,10 +28,11 @@ pub struct SimulateArgs {
     /// Rows to write [default: 20000].
     #[arg(long)]
     rows: Option<usize>,
+    /// The same seed gives the same log.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The format [default: the one that the file's name implies].
-    #[arg(long)]
+    /// The format [default: the one that the file name implies].
+    #[arg(long, value_parser = format_parser())]
     format: Option<Format>,
     /// Leave the features out: a log for evaluation only.
     #[arg(long)]
@@ -37,56 +40,59 @@ pub struct SimulateArgs {
     /// Write the parameters of the logging policy to this file, as POST /v1/policies takes them.
     #[arg(long, value_name = "FILE")]
     policy_out: Option<PathBuf>,
-    /// Where the log goes; compressed if the name ends in .gz or .zst; - for standard output.
+    /// The file to write, compressed if its name ends in .gz or .zst; - for standard output.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
+/// The worlds that can be simulated here.
 #[derive(Clone, Copy)]
 enum World {
     Toy,
 }
 
+/// Parses the name of a world, and tells where the paper's datasets are.
 fn world(name: &str) -> Result<World, String> {
     match name {
         "toy" => Ok(World::Toy),
-        _ => Err("the only world here is `toy`; `guarantor-lab simulate` has the paper's datasets".into()),
+        _ => Err("the only world is `toy`; `guarantor-lab simulate` has the paper's datasets".into()),
     }
 }
 
-/// α, as the command line takes it.
+/// Parses α.
 fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(alpha) if alpha.is_finite() && alpha >= 0.0 => Ok(alpha),
-        _ => Err("an inverse temperature is a number of at least 0".into()),
+        _ => Err("must be a number of at least 0".into()),
     }
 }
 
 const TOY_ROWS: usize = 20_000;
 
-/// The log that `guarantor demo` shows, as NDJSON.
+/// The log of `guarantor demo`, as NDJSON.
 pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
-    let mut writer = LogWriter::new(Format::Ndjson, toy_layout(1, false), Vec::new())?;
+    let mut writer = LogWriter::new(Format::Ndjson, &toy_layout(1, false), Vec::new())?;
     write_toy(&mut toy::Toy::new(1.0, seed), (rows, 1, toy::FEATURES), &mut writer)?;
     Ok(writer.finish()?)
 }
 
+/// Writes a log of simulated decisions.
 pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
-    let format = format_of(&args.out, args.format)?;
+    let format = FileFormat::of_file(&args.out, args.format)?;
     match args.dataset {
         World::Toy => simulate_toy(&args, format),
     }
 }
 
-fn simulate_toy(args: &SimulateArgs, format: Format) -> Result<(), Failure> {
+fn simulate_toy(args: &SimulateArgs, format: FileFormat) -> Result<(), Failure> {
     let m = args.interactions as usize;
     let rows = args.rows.unwrap_or(TOY_ROWS - TOY_ROWS % m);
     let contexts = contexts(rows, m, usize::MAX)?;
     let layout = toy_layout(m, args.no_features);
-    format.refuse(&layout)?;
+    format.format.can_write(&layout)?;
     let mut world = toy::Toy::new(args.alpha, args.seed);
     let policy = world.policy();
-    let file = LogFile { path: &args.out, format, layout: &layout };
+    let file = OutputFile { path: &args.out, format, layout: &layout };
     file.write(|writer| write_toy(&mut world, (contexts, m, layout.dim), writer))?;
     if let Some(path) = &args.policy_out {
         let text = serde_json::to_vec(&policy)?;
@@ -96,8 +102,8 @@ fn simulate_toy(args: &SimulateArgs, format: Format) -> Result<(), Failure> {
     Ok(())
 }
 
-fn toy_layout(interactions: usize, no_features: bool) -> Layout {
-    Layout {
+fn toy_layout(interactions: usize, no_features: bool) -> WriteLayout {
+    WriteLayout {
         dim: if no_features { 0 } else { toy::FEATURES },
         n_actions: toy::ACTIONS,
         outcome: OutcomeKind::Reward,
@@ -114,7 +120,7 @@ fn write_toy<W: Write>(
         let visitor = world.visitor(m);
         for &(action, outcome) in &visitor.interactions {
             let (x, propensities) = (&visitor.x[..dim], &visitor.propensities);
-            writer.write(&Decision { x, action, propensities, outcome, context })?;
+            writer.write(&LoggedRow { x, action, propensities, outcome, context })?;
         }
     }
     Ok(())

@@ -11,10 +11,11 @@ use guarantor_engine::certificate::{
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::verify::{Wording, verify_unsupported};
+use guarantor_ingest::{FileFormat, Format};
 use serde_json::Value;
 
 use super::client::{Client, expect};
-use super::log_file::{FormatArg, LogFile, encoding_of, format_of, read_policy};
+use super::log_file::{InputFile, format_parser, read_policy};
 use super::{Failure, Verdict, runtime};
 
 #[derive(Args)]
@@ -29,8 +30,8 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
     /// The log's format, where its name does not say it.
-    #[arg(long, value_enum, requires = "log")]
-    format: Option<FormatArg>,
+    #[arg(long, value_parser = format_parser(), requires = "log")]
+    format: Option<Format>,
     /// Parameters of the policy that logged, where the dataset named one.
     #[arg(long, value_name = "FILE", requires = "log")]
     logging_policy: Option<PathBuf>,
@@ -147,10 +148,9 @@ async fn compute_again(
         let id: PolicyId = id.parse().map_err(|_| format!("--policy {named}: {id:?} is no policy's id"))?;
         store.create_policy(&workspace, id, &read_policy(Path::new(path))?).await?;
     }
-    let log = LogFile {
+    let log = InputFile {
         file: log,
-        format: format_of(log, args.format)?.with_dim(certificate.dataset.dim),
-        encoding: encoding_of(log).0,
+        format: FileFormat::of_file(log, args.format)?.for_dim(certificate.dataset.dim),
         outcome: certificate.user_units.outcome,
         n_actions: Some(certificate.dataset.n_actions),
         logging_policy: args.logging_policy.as_deref(),

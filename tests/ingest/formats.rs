@@ -1,4 +1,5 @@
-//! The same log in every format, coding and way of sending it is one dataset, with one certificate.
+//! A log has the same digest and the same certificate in every format, with every compression and however it
+//! is sent.
 
 use crate::common;
 use crate::logs;
@@ -28,7 +29,7 @@ fn send_form(client: &Client, kind: &str, coding: &str, bytes: &[u8]) -> Value {
     client.send("POST", "/v1/datasets", &headers, Some(&body)).expect(201)
 }
 
-/// The certificate of a job, without what says when and for whom it was issued.
+/// The certificate of a job, without the members about when and for whom it was issued.
 fn certificate(client: &Client, spec: Value) -> Value {
     let job = client.submit(spec);
     let ended = client.finish(&job);
@@ -42,7 +43,7 @@ fn certificate(client: &Client, spec: Value) -> Value {
 }
 
 #[test]
-fn a_log_is_one_dataset_with_one_certificate_however_it_came() {
+fn a_log_has_one_digest_and_one_certificate_however_it_is_sent() {
     let server = Server::start();
     let client = server.client();
     let rows = logs::rows(300, true);
@@ -103,9 +104,9 @@ fn rows_are_appended_in_any_format() {
     }
 }
 
-/// An upload with a key is given the first answer again only for the same bytes in the same coding.
+/// A repeated upload with an idempotency key gets the first answer only for the same bytes with the same encoding.
 #[test]
-fn a_repeated_upload_is_the_same_only_in_the_same_coding() {
+fn a_repeated_upload_must_have_the_same_encoding() {
     let server = Server::start();
     let client = server.client();
     let plain = written(CSV, &logs::rows(5, false));
@@ -140,7 +141,7 @@ fn stored(server: &Server) -> Vec<(String, u64)> {
     common::files(&server.data.path().join("blobs"))
 }
 
-/// Clients that hang up half-way leave neither a dataset nor a file behind.
+/// Clients that disconnect half-way leave neither a dataset nor a file behind.
 #[test]
 fn an_upload_that_is_cut_off_leaves_nothing() {
     let server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "off")]);
@@ -149,7 +150,7 @@ fn an_upload_that_is_cut_off_leaves_nothing() {
     for (kind, chunked) in [(NDJSON, false), (CSV, true), (PARQUET, false), (logs::ARROW, true)] {
         let socket = begin_upload(&server, kind, &written(kind, &rows), chunked);
         if matches!(kind, NDJSON | CSV) {
-            // Rows have gone to disk; the other formats are put down only once they are whole.
+            // Rows are on disk already; the other formats are stored only when they are complete.
             common::eventually(|| stored(&server).is_empty(), &false);
         }
         drop(socket);
@@ -158,7 +159,7 @@ fn an_upload_that_is_cut_off_leaves_nothing() {
     assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));
 }
 
-/// So does a server that dies half-way, once another has its place.
+/// Neither does a server that dies half-way, once another one has started.
 #[test]
 fn an_upload_that_a_crash_cut_off_leaves_nothing() {
     let mut server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "off")]);

@@ -12,4 +12,4 @@ mod fuzz;
 mod malformed;
 mod properties;
 mod reallogs;
-mod rows;
+mod uploads;

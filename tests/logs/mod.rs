@@ -1,4 +1,5 @@
-//! One log, written in every format and coding that is read.
+//! One log, written in every format and with every compression. The tests of the service and of
+//! `guarantor-ingest` share this file.
 
 #![allow(dead_code)] // each test file uses its own part of this
 
@@ -17,7 +18,7 @@ pub const PARQUET: &str = "application/vnd.apache.parquet";
 pub const ARROW: &str = "application/vnd.apache.arrow.stream";
 pub const TYPES: [&str; 4] = [NDJSON, CSV, PARQUET, ARROW];
 
-/// The rows, objects that all have the same fields, as a file of this content type.
+/// Rows, which all have the same fields, as a file of this content type.
 pub fn written(kind: &str, rows: &[Value]) -> Vec<u8> {
     match kind {
         NDJSON => rows.iter().map(|row| format!("{row}\n")).collect::<String>().into_bytes(),
@@ -28,7 +29,7 @@ pub fn written(kind: &str, rows: &[Value]) -> Vec<u8> {
     }
 }
 
-/// `bytes` under a content coding; none for "identity".
+/// `bytes` with a content encoding; unchanged for "identity".
 pub fn encoded(coding: &str, bytes: &[u8]) -> Vec<u8> {
     match coding {
         "identity" => bytes.to_vec(),
@@ -55,7 +56,7 @@ pub fn content_digest(bytes: &[u8]) -> String {
     format!("sha-256=:{}:", base64::engine::general_purpose::STANDARD.encode(digest))
 }
 
-/// A form's body with these parts, each as its headers and its content, and its content type.
+/// The content type and the body of a form with these parts, each given as its headers and its content.
 pub fn form(parts: &[(&str, &[u8])]) -> (String, Vec<u8>) {
     let mut body = Vec::new();
     for (headers, content) in parts {
@@ -146,7 +147,7 @@ pub fn floats(values: &[Value]) -> ArrayRef {
     Arc::new(Float64Array::from_iter(values.iter().map(Value::as_f64)))
 }
 
-/// Lists of numbers; a null in one stays a null.
+/// Lists of numbers. A null in a list stays a null.
 pub fn lists(values: &[Value]) -> ArrayRef {
     let mut lists = ListBuilder::new(Float64Builder::new());
     for list in values {
@@ -174,7 +175,7 @@ pub fn arrow_stream(batches: &[RecordBatch]) -> Vec<u8> {
     writer.into_inner().unwrap()
 }
 
-/// Lines of DSJSON, and of the Open Bandit Dataset.
+/// A log of `n` decisions as DSJSON.
 pub fn dsjson(n: usize) -> Vec<u8> {
     let line = |i: usize| {
         let (a, p) = [("[1,2]", "[0.75,0.25]"), ("[2,1]", "[0.25,0.75]")][i % 2];
@@ -187,13 +188,14 @@ pub fn dsjson(n: usize) -> Vec<u8> {
     (0..n).map(line).collect::<String>().into_bytes()
 }
 
+/// A log of `n` decisions in the format of the Open Bandit Dataset.
 pub fn obd(n: usize) -> Vec<u8> {
     let row = |i: usize| format!("{},{},{},0.5,u{}\n", i % 2, i % 3 + 1, i % 5 / 4, i % 7);
     let rows: String = (0..n).map(row).collect();
     format!("item_id,position,click,propensity_score,user_feature_0\n{rows}").into_bytes()
 }
 
-/// A log with every field, of a policy over three actions; `repeated` contexts come twice.
+/// A log with every field, of a policy with three actions. Each context occurs twice if `repeated`.
 pub fn rows(n: usize, repeated: bool) -> Vec<Value> {
     let row = |i: usize| {
         let context = if repeated { i / 2 } else { i };

@@ -165,8 +165,8 @@ fn what_a_format_cannot_express_is_rejected() {
     let folder = Folder::new();
     let toy = ["--dataset", "toy", "--rows", "10"];
     let rejected = |name: &str, args: &[&str]| folder.rejected(name, &[&toy[..], args].concat());
-    assert!(rejected("a.obd", &["--format", "obd"]).contains("no numbers as features"));
-    assert!(rejected("a.dsjson", &["--interactions", "2"]).contains("interactions with one context"));
+    assert!(rejected("a.obd", &["--format", "obd"]).contains("numeric features cannot be written"));
+    assert!(rejected("a.dsjson", &["--interactions", "2"]).contains("repeated interactions with a context"));
     assert!(rejected("a.log", &[]).contains("does not imply a format"));
     assert!(rejected("a.csv", &["--interactions", "3"]).contains("multiple of --interactions"));
     assert!(rejected("a.csv", &["--alpha", "nan"]).contains("--alpha"));

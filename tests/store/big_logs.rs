@@ -14,7 +14,7 @@ use guarantor_engine::control::{Control, unattended};
 use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Split};
 use guarantor_engine::spec::SpecRequest;
 use guarantor_engine::{self, EngineError, Finished};
-use guarantor_ingest::{Encoding, Format, IngestLimits};
+use guarantor_ingest::{Format, IngestLimits};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 
@@ -84,8 +84,7 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
         id: DatasetId::new(),
         workspace: Workspace::default(),
         name: None,
-        format: Format::Ndjson,
-        encoding: Encoding::Identity,
+        format: Format::Ndjson.into(),
         n_actions: Some(3),
         outcome: Outcome::default(),
         logging_policy: kind.policy.then(|| (policy, policy_params())),
@@ -98,12 +97,10 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
 
 fn append(dataset: Dataset, kind: Kind) -> Append {
     let logging_policy = kind.policy.then(policy_params);
-    let (format, encoding) = (Format::Ndjson, Encoding::Identity);
     Append {
         dataset,
         request: uuid::Uuid::now_v7(),
-        format,
-        encoding,
+        format: Format::Ndjson.into(),
         logging_policy,
         limits: IngestLimits::default(),
     }

@@ -15,7 +15,7 @@ use guarantor_engine::log::Outcome;
 use guarantor_engine::spec::{BoundKind, SpecContext, SpecRequest};
 use guarantor_engine::verify::Wording;
 use guarantor_engine::{self};
-use guarantor_ingest::{Encoding, Format, IngestLimits};
+use guarantor_ingest::{Format, IngestLimits};
 use serde_json::json;
 use support::{new_job, policy_params, store};
 
@@ -38,8 +38,7 @@ async fn upload(store: &Store, rows: usize) -> Dataset {
         id: DatasetId::new(),
         workspace: Workspace::default(),
         name: None,
-        format: Format::Ndjson,
-        encoding: Encoding::default(),
+        format: Format::Ndjson.into(),
         n_actions: None,
         outcome: Outcome::default(),
         logging_policy: Some((policy, policy_params())),

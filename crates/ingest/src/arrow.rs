@@ -1,7 +1,7 @@
-//! Arrow columns as rows' fields: what Parquet files and Arrow streams have in common.
+//! Arrow columns as fields of rows: what Parquet files and Arrow streams have in common.
 //!
-//! The bytes come from anyone. Decoding runs where a panic of the library is caught and becomes a
-//! refusal, and a batch is converted a few rows at a time, whatever its size.
+//! The bytes come from untrusted senders. A panic of the library during decoding is caught and becomes a
+//! rejection, and a batch is converted a few rows at a time, whatever its size.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -15,34 +15,34 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
-use super::row::{CANDIDATE_PREFIX, FIELDS, Fault, FormatError, List, RawRow, Visit};
-use super::rules::{MAX_ID_BYTES, wrong_id};
+use crate::row::{CANDIDATE_PREFIX, FIELDS, FormatError, NumberList, RawRow, RowFault, Visit};
+use crate::rules::{MAX_ID_BYTES, wrong_id};
 
-/// Rows that are converted at once.
+/// The number of rows that are converted at once.
 const SLICE_ROWS: usize = 256;
 
-/// What `work` gives, or a refusal where it panics.
+/// The result of `work`, or a rejection if it panics.
 pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, FormatError> {
     std::panic::catch_unwind(AssertUnwindSafe(work))
         .map_err(|_| FormatError::Unreadable("the file is damaged: its columns contradict each other".into()))
 }
 
-/// Whether these are the columns of a log. The error names the column and says what it may be.
+/// Checks that these are the columns of a log. The error names the column and says what it must be.
 pub fn check_schema(schema: &Schema) -> Result<(), String> {
     let mut names = HashSet::new();
     for field in schema.fields() {
         if !names.insert(field.name().as_str()) {
-            return Err(format!("the column {} is there twice", field.name()));
+            return Err(format!("duplicate column {:?}", field.name()));
         }
     }
     if !names.contains("action") {
-        return Err(format!("the column action is missing; columns are {FIELDS} and candidate.NAME"));
+        return Err(format!("the column action is missing; the columns are {FIELDS} and candidate.NAME"));
     }
-    // A batch without rows has every type's checks and nothing else.
+    // An empty batch goes through the checks of all types and nothing else.
     columns_of(&RecordBatch::new_empty(schema.clone().into())).map(drop)
 }
 
-/// Hands on the batch's rows. `number` is that of the row before.
+/// Visits the rows of a batch. `number` is the number of the previous row.
 pub fn each_row(batch: &RecordBatch, number: &mut u64, visit: &mut Visit) -> Result<(), FormatError> {
     for from in (0..batch.num_rows()).step_by(SLICE_ROWS) {
         let n = SLICE_ROWS.min(batch.num_rows() - from);
@@ -55,9 +55,9 @@ pub fn each_row(batch: &RecordBatch, number: &mut u64, visit: &mut Visit) -> Res
     Ok(())
 }
 
-/// The fields of rows that a batch has.
+/// The columns of a batch.
 #[derive(Default)]
-struct Columns {
+struct BatchColumns {
     x: Option<Lists>,
     action: Option<Integers>,
     propensity: Option<Numbers>,
@@ -69,8 +69,8 @@ struct Columns {
     candidates: Vec<(String, Numbers)>,
 }
 
-impl Columns {
-    fn row(&self, i: usize) -> Result<RawRow<'_>, Fault> {
+impl BatchColumns {
+    fn row(&self, i: usize) -> Result<RawRow<'_>, RowFault> {
         let mut candidates: Option<BTreeMap<String, f64>> = None;
         for (name, column) in &self.candidates {
             if let Some(value) = column.number(i) {
@@ -95,12 +95,12 @@ impl Columns {
     }
 }
 
-fn list<'a>(column: &'a Option<Lists>, field: &str, i: usize) -> Result<Option<List<'a>>, Fault> {
+fn list<'a>(column: &'a Option<Lists>, field: &str, i: usize) -> Result<Option<NumberList<'a>>, RowFault> {
     column.as_ref().map_or(Ok(None), |column| column.list(field, i))
 }
 
-fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
-    let mut columns = Columns::default();
+fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
+    let mut columns = BatchColumns::default();
     for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         let name = field.name().as_str();
         match name {
@@ -117,7 +117,7 @@ fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
                 Some(candidate) => columns.candidates.push((candidate.into(), Numbers::of(name, array)?)),
                 None => {
                     return Err(format!(
-                        "the column {name} is not a field of a row; those are {FIELDS} and candidate.NAME"
+                        "the column {name} is unknown; the columns are {FIELDS} and candidate.NAME"
                     ));
                 }
             },
@@ -125,7 +125,7 @@ fn columns_of(batch: &RecordBatch) -> Result<Columns, String> {
     }
     let mut names = HashSet::new();
     match columns.candidates.iter().find(|(name, _)| !names.insert(name)) {
-        Some((name, _)) => Err(format!("the candidate {name} is there twice")),
+        Some((name, _)) => Err(format!("duplicate candidate {name:?}")),
         None => Ok(columns),
     }
 }
@@ -136,7 +136,7 @@ fn members(name: &str, array: &ArrayRef) -> Result<Vec<(String, Numbers)>, Strin
     let named = members.fields().iter().zip(members.columns());
     let member = |(field, values): (&arrow_schema::FieldRef, &ArrayRef)| {
         let mut numbers = Numbers::of(&format!("candidates.{}", field.name()), values)?;
-        // What a struct that is null has in it is nothing.
+        // The members of a struct that is null are null, too.
         numbers.nulls = NullBuffer::union(numbers.nulls.as_ref(), members.nulls());
         Ok((field.name().clone(), numbers))
     };
@@ -147,7 +147,7 @@ fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
     format!("the column {name} has the type {}; it must be {wanted}", array.data_type())
 }
 
-/// Floats and integers alike.
+/// A column of floats or integers.
 struct Numbers {
     values: Vec<f64>,
     nulls: Option<NullBuffer>,
@@ -184,18 +184,18 @@ fn is_there(nulls: &Option<NullBuffer>, i: usize) -> bool {
     nulls.as_ref().is_none_or(|nulls| i < nulls.len() && nulls.is_valid(i))
 }
 
-/// Ids: texts, or integers in their decimal form. Kept as they came; a text is made where one is read.
+/// Ids: strings, or integers in decimal. They are kept in their type; a text is made when a row is read.
 enum Texts {
     Plain(ArrayRef),
-    /// Beyond i64, where `Integers` would make different ids one.
+    /// `Integers` would make ids beyond i64 equal.
     Unsigned(ArrayRef),
     Integers(Integers),
     Dictionary(Integers, Box<Texts>),
-    /// Of a dictionary, which may be long: each is converted where a row names it.
+    /// The entries of a dictionary, which may be long: each is converted when a row refers to it.
     Entries(ArrayRef),
 }
 
-/// A text that cannot be an id. It is not copied: a dictionary may have it once and every row name it.
+/// A text that is too long for an id. It is not copied, because every row may refer to it in a dictionary.
 struct TooLong;
 
 impl Texts {
@@ -206,11 +206,12 @@ impl Texts {
             DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(..)) => {
                 let (keys, values) = match array.as_any_dictionary_opt() {
                     Some(dictionary) => (dictionary.keys(), dictionary.values()),
-                    None => return Err(wrong(name, array, "a text or an integer")),
+                    None => return Err(wrong(name, array, "a string or an integer")),
                 };
                 let nulls = keys.nulls().cloned();
                 let keys = keys.slice(0, keys.len());
-                let values_of = integers(&keys).ok_or_else(|| wrong(name, array, "a text or an integer"))?;
+                let values_of =
+                    integers(&keys).ok_or_else(|| wrong(name, array, "a string or an integer"))?;
                 let values = match Texts::of(name, &values.slice(0, 0))? {
                     Texts::Integers(_) => Texts::Entries(values.clone()),
                     _ => Texts::of(name, values)?,
@@ -219,7 +220,7 @@ impl Texts {
             }
             _ => match integers(array) {
                 Some(values) => Texts::Integers(Integers { values, nulls: array.nulls().cloned() }),
-                None => return Err(wrong(name, array, "a text or an integer")),
+                None => return Err(wrong(name, array, "a string or an integer")),
             },
         })
     }
@@ -255,14 +256,14 @@ impl Texts {
     }
 }
 
-/// Lists of numbers: where each begins and ends in the numbers of them all.
+/// Lists of numbers: where each begins and ends among the numbers of all lists.
 struct Lists {
     offsets: Vec<usize>,
     nulls: Option<NullBuffer>,
     values: Values,
 }
 
-/// The usual types are narrowed or widened only where a row is read.
+/// The usual types are narrowed or widened only when a row is read.
 enum Values {
     Single(Float32Array),
     Double(Float64Array),
@@ -288,7 +289,7 @@ impl Lists {
             }
             _ => return Err(wrong()),
         };
-        // Of a slice's values only those that its rows have.
+        // Only those values of a slice that its rows refer to.
         let first = offsets.first().copied().unwrap_or(0);
         let last = offsets.last().copied().unwrap_or(0);
         let values = values.slice(first, last - first);
@@ -304,7 +305,7 @@ impl Lists {
         Ok(Lists { offsets, nulls: array.nulls().cloned(), values })
     }
 
-    fn list(&self, field: &str, i: usize) -> Result<Option<List<'_>>, Fault> {
+    fn list(&self, field: &str, i: usize) -> Result<Option<NumberList<'_>>, RowFault> {
         let (Some(&from), Some(&to)) = (self.offsets.get(i), self.offsets.get(i + 1)) else {
             return Ok(None);
         };
@@ -319,12 +320,12 @@ impl Lists {
         if let Some(nulls) = nulls
             && let Some(at) = (from..to).find(|&at| nulls.is_null(at))
         {
-            return Err(Fault::new(format!("{field}[{}]", at - from), "is null"));
+            return Err(RowFault::new(format!("{field}[{}]", at - from), "is null"));
         }
         Ok(Some(match &self.values {
-            Values::Single(array) => List::Single(&array.values()[from..to]),
-            Values::Double(array) => List::Double(&array.values()[from..to]),
-            Values::Other(numbers) => List::Double(&numbers.values[from..to]),
+            Values::Single(array) => NumberList::Single(&array.values()[from..to]),
+            Values::Double(array) => NumberList::Double(&array.values()[from..to]),
+            Values::Other(numbers) => NumberList::Double(&numbers.values[from..to]),
         }))
     }
 }
@@ -342,7 +343,7 @@ fn integers(array: &dyn Array) -> Option<Vec<i64>> {
         DataType::UInt8 => primitive::<UInt8Type, _>(array, i64::from),
         DataType::UInt16 => primitive::<UInt16Type, _>(array, i64::from),
         DataType::UInt32 => primitive::<UInt32Type, _>(array, i64::from),
-        // No action is beyond i64; saturated, it is refused as out of range.
+        // No valid action is beyond i64; a saturated one is rejected as out of range.
         DataType::UInt64 => primitive::<UInt64Type, _>(array, |v| i64::try_from(v).unwrap_or(i64::MAX)),
         _ => return None,
     })
@@ -353,7 +354,7 @@ fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
         DataType::Float16 => primitive::<Float16Type, _>(array, |v| v.to_f64()),
         DataType::Float32 => primitive::<Float32Type, _>(array, f64::from),
         DataType::Float64 => primitive::<Float64Type, _>(array, |v| v),
-        // Beyond i64, where integers would saturate.
+        // Integers would saturate beyond i64.
         DataType::UInt64 => primitive::<UInt64Type, _>(array, |v| v as f64),
         _ => integers(array)?.into_iter().map(|v| v as f64).collect(),
     })
@@ -366,10 +367,10 @@ mod tests {
     use std::sync::Arc;
 
     /// The event ids of a batch's rows.
-    fn event_ids(ids: ArrayRef) -> Vec<Result<Option<String>, Fault>> {
+    fn event_ids(ids: ArrayRef) -> Vec<Result<Option<String>, RowFault>> {
         let batch = RecordBatch::try_from_iter([("event_id", ids)]).unwrap();
         let mut found = Vec::new();
-        let mut visit = |_, row: Result<RawRow, Fault>| {
+        let mut visit = |_, row: Result<RawRow, RowFault>| {
             found.push(row.map(|row| row.event_id));
             Ok(())
         };
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_too_long_is_refused_where_it_lies() {
+    fn an_id_that_is_too_long_is_rejected() {
         let long = "i".repeat(MAX_ID_BYTES + 1);
         let texts = StringArray::from(vec![Some("a"), Some(&long), None]);
         let keys = arrow_array::Int32Array::from(vec![0, 1, 2]);
@@ -393,12 +394,12 @@ mod tests {
     }
 
     #[test]
-    fn the_integers_of_a_dictionary_are_read_where_they_are_named() {
+    fn the_integers_of_a_dictionary_are_converted_one_by_one() {
         let entries = arrow_array::Int64Array::from(vec![Some(-7), Some(i64::MAX), None]);
         let keys = arrow_array::Int8Array::from(vec![Some(1), Some(0), None, Some(2), Some(1)]);
         let coded: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(entries)));
         let Ok(Texts::Dictionary(_, values)) = Texts::of("event_id", &coded) else { panic!("a dictionary") };
-        assert!(matches!(*values, Texts::Entries(_)), "not converted as a whole");
+        assert!(matches!(*values, Texts::Entries(_)), "the dictionary is not converted as a whole");
         let max = Some(i64::MAX.to_string());
         let expected = [max.clone(), Some("-7".into()), None, None, max];
         assert_eq!(event_ids(coded), expected.map(Ok));

@@ -1,5 +1,5 @@
-//! Arrow IPC streams. The lengths in them are whatever the sender wrote, so messages are framed here
-//! and measured before a byte is set aside for them; Arrow's decoder sees one whole message at a time.
+//! Arrow IPC streams. The lengths in them cannot be trusted, so messages are framed and checked here before
+//! memory is allocated for them; Arrow's decoder gets one complete message at a time.
 
 use std::io::{self, Read};
 
@@ -10,44 +10,45 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::{Endianness, Message, MessageHeader, root_as_message};
 use arrow_schema::ArrowError;
 
-use super::IngestLimits;
-use super::arrow::{check_schema, each_row, guarded};
-use super::row::{FormatError, Visit};
+use crate::IngestLimits;
+use crate::arrow::{check_schema, each_row, guarded};
+use crate::decompress::Decoded;
+use crate::row::{FormatError, Notes, ReadContext, Visit};
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// A schema or a batch of thousands of columns has some hundred kilobytes.
-const MOST_METADATA: usize = 16 << 20;
+/// The description of a batch with thousands of columns has some hundred kilobytes.
+const MAX_METADATA: usize = 16 << 20;
 
-pub fn read(mut source: impl Read, limits: &IngestLimits, visit: &mut Visit) -> Result<(), FormatError> {
+pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut decoder = StreamDecoder::new();
     let (mut first, mut number, mut dictionaries) = (true, 0, 0);
-    while let Some(bytes) = next_message(&mut source, limits, first, &mut dictionaries)? {
+    while let Some(bytes) = next_message(source, &context.limits, first, &mut dictionaries)? {
         first = false;
         for batch in decode(&mut decoder, bytes)? {
             each_row(&batch, &mut number, visit)?;
         }
     }
     if first {
-        return Err(unreadable("there is no schema and no row in the body"));
+        return Err(unreadable("the log is empty; it has no schema and no rows"));
     }
-    // A message without a body is looked at only when something follows it.
+    // The decoder looks at a message without a body only when something follows it.
     for batch in decode(&mut decoder, END.to_vec())? {
         each_row(&batch, &mut number, visit)?;
     }
-    Ok(())
+    Ok(Notes::default())
 }
 
 fn decode(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatch>, FormatError> {
     let (mut bytes, mut batches) = (Buffer::from(bytes), Vec::new());
     while !bytes.is_empty() {
         let batch = guarded(|| decoder.decode(&mut bytes))?;
-        batches.extend(batch.map_err(|error| unreadable(words(&error)))?);
+        batches.extend(batch.map_err(|error| unreadable(damaged(&error)))?);
     }
     Ok(batches)
 }
 
-fn words(error: &ArrowError) -> String {
+fn damaged(error: &ArrowError) -> String {
     format!("the Arrow stream is damaged: {error}")
 }
 
@@ -55,7 +56,7 @@ fn unreadable(message: impl Into<String>) -> FormatError {
     FormatError::Unreadable(message.into())
 }
 
-/// A message with all that belongs to it, or None at the end marker.
+/// A complete message, or `None` at the end marker.
 fn next_message(
     source: &mut impl Read,
     limits: &IngestLimits,
@@ -75,9 +76,9 @@ fn next_message(
     if size == 0 {
         return Ok(None);
     }
-    if size > MOST_METADATA {
+    if size > MAX_METADATA {
         return Err(unreadable(format!(
-            "not an Arrow stream: a message's description has {size} bytes, at most {MOST_METADATA} can be"
+            "not an Arrow stream: the description of a message has {size} bytes; the maximum is {MAX_METADATA}"
         )));
     }
     let mut bytes = [CONTINUATION, word].concat();
@@ -87,7 +88,7 @@ fn next_message(
     Ok(Some(bytes))
 }
 
-/// The length of the message's body.
+/// Checks a message, and returns the length of its body.
 fn check_message(
     bytes: &[u8],
     limits: &IngestLimits,
@@ -100,7 +101,7 @@ fn check_message(
     let body = usize::try_from(message.bodyLength()).ok().filter(|&body| body <= most);
     let body = body.ok_or_else(|| {
         unreadable(format!(
-            "a message of the stream has {} bytes, at most {most} can be; write smaller batches (max_chunksize)",
+            "a message of the stream has {} bytes; the maximum is {most}; write smaller batches (max_chunksize)",
             message.bodyLength()
         ))
     })?;
@@ -111,7 +112,9 @@ fn check_message(
         _ => {}
     }
     if *dictionaries > most as u64 {
-        return Err(unreadable(format!("the stream's dictionaries have more than {most} bytes")));
+        return Err(unreadable(format!(
+            "the stream's dictionaries have more than {most} bytes, which is the maximum"
+        )));
     }
     check_buffers(message, body)?;
     Ok(body)
@@ -122,11 +125,11 @@ fn check_columns(message: Message) -> Result<(), FormatError> {
     if schema.endianness() != Endianness::Little {
         return Err(unreadable("the stream is big-endian; write it little-endian"));
     }
-    let schema = guarded(|| try_fb_to_schema(schema))?.map_err(|error| unreadable(words(&error)))?;
+    let schema = guarded(|| try_fb_to_schema(schema))?.map_err(|error| unreadable(damaged(&error)))?;
     guarded(|| check_schema(&schema))?.map_err(unreadable)
 }
 
-/// Buffers lie inside of the body, as they are.
+/// Checks that buffers are not compressed and lie inside the body.
 fn check_buffers(message: Message, body: usize) -> Result<(), FormatError> {
     let batch = match message.header_type() {
         MessageHeader::RecordBatch => message.header_as_record_batch(),
@@ -135,7 +138,7 @@ fn check_buffers(message: Message, body: usize) -> Result<(), FormatError> {
     };
     let Some(batch) = batch else { return Ok(()) };
     if batch.compression().is_some() {
-        let advice = "the stream's buffers are compressed; write them without, and send the whole with Content-Encoding";
+        let advice = "the stream's buffers are compressed; write them uncompressed, and compress the whole stream with Content-Encoding";
         return Err(unreadable(advice));
     }
     for buffer in batch.buffers().into_iter().flatten() {
@@ -144,7 +147,7 @@ fn check_buffers(message: Message, body: usize) -> Result<(), FormatError> {
             from.checked_add(n).filter(|&to| to <= body)
         };
         if inside().is_none() {
-            return Err(unreadable("the Arrow stream is damaged: a buffer lies outside of its message"));
+            return Err(unreadable("the Arrow stream is damaged: a buffer lies outside its message"));
         }
     }
     Ok(())
@@ -154,7 +157,7 @@ fn fill(source: &mut impl Read, word: &mut [u8; 4]) -> Result<(), FormatError> {
     source.read_exact(word).map_err(|error| ended(&error))
 }
 
-/// Reads `n` more bytes; memory grows with what comes, not with what was announced.
+/// Reads `n` more bytes. Memory grows with what arrives, not with what was announced.
 fn append(source: &mut impl Read, bytes: &mut Vec<u8>, n: usize) -> Result<(), FormatError> {
     let read = source.take(n as u64).read_to_end(bytes).map_err(|error| ended(&error))?;
     if read == n { Ok(()) } else { Err(ended(&io::ErrorKind::UnexpectedEof.into())) }

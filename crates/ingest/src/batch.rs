@@ -1,15 +1,15 @@
-//! Rows on their way from a file to whoever keeps them: batches of columns.
+//! Rows on their way from a file to a sink: batches of columns.
 
-/// Which columns a log has. All rows of a log share one layout.
+/// The columns of a log. All rows of a log share one layout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogLayout {
     /// p, the number of features; 0 without features.
     pub dim: usize,
-    /// K, if the rows carry π0(·|x).
+    /// K, if the rows have π0(·|x).
     pub full: Option<usize>,
     pub context_ids: bool,
     pub event_ids: bool,
-    /// Names in ascending order.
+    /// The names of the candidates, in ascending order.
     pub candidates: Vec<String>,
 }
 
@@ -31,11 +31,25 @@ pub struct LogRows {
 }
 
 impl LogRows {
+    /// The number of rows.
     pub fn len(&self) -> usize {
         self.actions.len()
     }
 
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.actions.is_empty()
+    }
+
+    /// Keeps the first `rows` rows, which have `dim` features and `full` propensities each.
+    pub(crate) fn truncate(&mut self, rows: usize, dim: usize, full: usize) {
+        self.x.truncate(rows * dim);
+        self.full.truncate(rows * full);
+        self.actions.truncate(rows);
+        self.costs.truncate(rows);
+        self.propensities.truncate(rows);
+        self.context_ids.truncate(rows);
+        self.event_ids.truncate(rows);
+        self.candidates.iter_mut().for_each(|column| column.truncate(rows));
     }
 }

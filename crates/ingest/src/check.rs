@@ -1,59 +1,65 @@
-//! The checks that make rows a log, and the batches that are stored of it.
+//! The checks that turn rows into a log, and the batches that a sink receives.
 
+use guarantor_engine::error::RowError;
+use guarantor_engine::log::{Capabilities, Outcome, disagrees};
 use ndarray::ArrayView2;
 
-use super::IngestLimits;
-use super::errors::{IngestError, RowErrors};
-use super::health::{Health, HealthBuilder};
-use super::identity::{Identities, Place};
-use super::row::{Fault, Known, Notes, RawRow};
-use super::rules::{Checked, Rules, check_row, layout_of};
 use crate::batch::{LogLayout, LogRows};
 use crate::digest::LogDigest;
+use crate::errors::{IngestError, RowErrors};
+use crate::hashing::Hashing;
+use crate::health::{Health, HealthBuilder};
+use crate::identity::{Identities, Place};
+use crate::row::{Notes, RawRow, ReadContext, RowFault};
+use crate::rules::{Rules, check_row, layout_of};
 use crate::sink::Sink;
-use guarantor_engine::error::RowError;
-use guarantor_engine::log::{AGREEMENT_TOLERANCE, Capabilities, Outcome};
 
-/// Bytes of features and propensities in a batch, about.
+/// The approximate size of the features and propensities of a batch.
 const BATCH_BYTES: usize = 4 << 20;
-const LEAST_ROWS: usize = 64;
+const MIN_ROWS: usize = 64;
 
-/// What is known about a log once its last row was accepted.
+/// What is known about a log after its last row was accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogSummary {
-    /// Rows of earlier versions included, as in everything below.
+    /// The number of rows. It includes rows of earlier versions, like everything below.
     pub rows: u64,
+    /// The number of contexts.
     pub contexts: u64,
+    /// K.
     pub n_actions: usize,
+    /// p.
     pub dim: usize,
     pub outcome: Outcome,
+    /// The digest of the log, as `sha256:` and hexadecimal digits.
     pub digest: String,
     pub capabilities: Capabilities,
     pub health: Health,
 }
 
+/// Checks the rows of one log, one after the other, and passes valid ones to a sink in batches.
 pub struct Checker {
     rules: Rules,
-    /// As the first valid row has it; all others must have the same.
+    /// The layout of the first valid row; all others must have the same.
     layout: Option<LogLayout>,
     batch: LogRows,
-    /// Where the batch's rows stand in the file.
+    /// The numbers that the batch's rows have in the file.
     numbers: Vec<u64>,
     batch_rows: usize,
     rows: u64,
-    /// Rows of earlier versions and of this file, those that were refused among them.
+    /// The number of rows of earlier versions and of this file, including rejected ones.
     seen: u64,
     largest_action: u32,
     identities: Identities,
-    /// Of the rows that were remembered.
+    /// The digest of the remembered rows.
     digest: LogDigest,
     health: HealthBuilder,
-    /// What was found of the rows that were remembered.
+    /// The health of the remembered rows.
     earlier: Option<Health>,
     errors: RowErrors,
 }
 
 impl Checker {
+    /// A checker for a log that has no rows yet.
     pub fn new(rules: Rules) -> Self {
         Checker {
             rules,
@@ -72,13 +78,11 @@ impl Checker {
         }
     }
 
-    pub fn limits(&self) -> &IngestLimits {
-        &self.rules.limits
-    }
-
-    /// What formats may want to know before they read.
-    pub fn known(&self) -> Known {
-        Known {
+    /// What a reader needs to know before it reads.
+    pub(crate) fn context(&self, hash_dims: usize) -> ReadContext {
+        ReadContext {
+            limits: self.rules.limits.clone(),
+            hashing: Hashing { dims: hash_dims },
             actions: self.rules.known_actions(self.layout.as_ref().and_then(|layout| layout.full)),
             full: self.layout.as_ref().map(|layout| layout.full.is_some()),
             outcome: self.rules.outcome.kind,
@@ -86,12 +90,15 @@ impl Checker {
         }
     }
 
-    /// Takes note of rows that are stored already and that this upload follows.
+    /// Remembers rows of an earlier version, to which the rows of this upload are appended.
+    ///
+    /// # Errors
+    /// The memory for ids is used up, or the logging policy does not fit the rows.
     pub fn remember(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<(), IngestError> {
         self.fix_layout(layout.clone());
         let (p, k) = (layout.dim, layout.full.unwrap_or(0));
         for i in 0..rows.len() {
-            // They were checked when they came: nothing here can be refused.
+            // These rows were checked when they were uploaded, so nothing here can be rejected.
             if let Some(id) = rows.event_ids.get(i) {
                 let _ = self.identities.event(id, Place::Stored);
             }
@@ -107,71 +114,66 @@ impl Checker {
         Ok(())
     }
 
-    /// The digest goes on from that of the rows that were remembered, and so does what only the files
-    /// that they came in could say of them.
+    /// Continues from the digest of the remembered rows, and from those parts of their health that only
+    /// their files could tell.
     pub fn follow(&mut self, digest: LogDigest, health: Option<Health>) {
         self.digest = digest;
         self.earlier = health;
     }
 
-    /// Takes the next row of the file, or the reason why it is none.
-    pub fn accept(
+    /// Takes the next row of the file, or the reason why it is not valid.
+    pub(crate) fn accept(
         &mut self,
         number: u64,
-        row: Result<RawRow, Fault>,
+        row: Result<RawRow, RowFault>,
         sink: &mut dyn Sink,
     ) -> Result<(), IngestError> {
         if self.seen >= self.rules.limits.rows {
-            let message = format!("a dataset has at most {} rows; send fewer", self.rules.limits.rows);
+            let message = format!("a dataset has at most {} rows; upload fewer", self.rules.limits.rows);
             return Err(IngestError::TooLarge(message));
         }
         self.seen += 1;
         let first = row.as_ref().ok().filter(|_| self.layout.is_none()).map(layout_of);
-        let lists = (self.batch.x.len(), self.batch.full.len());
-        let checked = row.and_then(|row| {
-            let checked = check_row(row, &self.rules, self.layout.as_ref(), &mut self.batch)?;
-            self.identify(number, &checked, lists)?;
-            Ok(checked)
-        });
-        match checked {
-            Ok(checked) => {
+        match row.and_then(|row| self.push(number, row)) {
+            Ok(()) => {
                 if let Some(layout) = first {
                     self.rules.check_policy(&layout)?;
                     self.fix_layout(layout);
                 }
-                self.push(number, checked);
+                self.numbers.push(number);
                 self.check_identities()?;
             }
             Err(fault) => {
-                self.batch.x.truncate(lists.0);
-                self.batch.full.truncate(lists.1);
-                self.refuse(number, fault);
+                let (dim, full) = self.layout.as_ref().map_or((0, 0), |l| (l.dim, l.full.unwrap_or(0)));
+                self.batch.truncate(self.numbers.len(), dim, full);
+                self.reject(number, fault);
             }
         }
         if self.numbers.len() >= self.batch_rows.max(1) { self.flush(sink) } else { Ok(()) }
     }
 
-    /// What was read, the sink completed, or everything that is wrong.
-    pub fn finish(mut self, sink: &mut dyn Sink, notes: Notes) -> Result<LogSummary, IngestError> {
+    /// Completes the sink and returns what was read, or everything that is wrong.
+    pub(crate) fn finish(mut self, sink: &mut dyn Sink, notes: Notes) -> Result<LogSummary, IngestError> {
         self.flush(sink)?;
         if !self.errors.is_empty() {
             return Err(IngestError::Rows(self.errors));
         }
-        let nothing = || IngestError::Unreadable("there are no rows in the body".into());
+        let nothing = || IngestError::Unreadable("the log has no rows".into());
         let layout = self.layout.ok_or_else(nothing)?;
         let n_actions = match self.rules.known_actions(layout.full).or(notes.actions) {
             Some(k) => k,
             None if self.largest_action == 0 => {
-                let message = "only action 0 was logged, so the rows do not say how many actions there are";
+                let message =
+                    "is needed: only action 0 was logged, so the rows do not say how many actions there are";
                 return Err(IngestError::Option { field: "n_actions", message: message.into() });
             }
             None => self.largest_action as usize + 1,
         };
-        // Everything that can be rejected was: a sink that has finished keeps its rows.
+        // Nothing can be rejected from here on: a sink that has finished keeps its rows.
         let digest = sink.finish()?.ok_or_else(nothing)?;
         let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
         let mut health = self.health.finish(n_actions);
-        health.say(notes, self.earlier);
+        health.add_notes(notes, self.earlier);
         Ok(LogSummary {
             rows: self.rows,
             contexts,
@@ -189,17 +191,21 @@ impl Checker {
         })
     }
 
-    fn refuse(&mut self, number: u64, fault: Fault) {
+    fn reject(&mut self, number: u64, fault: RowFault) {
         self.errors.add(RowError { row: number, field: fault.field, message: fault.message });
     }
 
-    /// `lists` is where the row's features and propensities begin in the batch.
-    fn identify(&mut self, number: u64, row: &Checked, lists: (usize, usize)) -> Result<(), Fault> {
-        if let Some(id) = &row.event_id {
+    /// Checks a row, alone and against earlier ones, and appends it to the batch. If there is a fault, a
+    /// part of the row may be in the batch.
+    fn push(&mut self, number: u64, row: RawRow) -> Result<(), RowFault> {
+        let (x, full) = (self.batch.x.len(), self.batch.full.len());
+        let has_ids = (row.event_id.is_some(), row.context_id.is_some());
+        check_row(row, &self.rules, self.layout.as_ref(), &mut self.batch)?;
+        if let Some(id) = self.batch.event_ids.last().filter(|_| has_ids.0) {
             self.identities.event(id, Place::Row(number))?;
         }
-        if let Some(id) = &row.context_id {
-            let (x, full) = (&self.batch.x[lists.0..], &self.batch.full[lists.1..]);
+        if let Some(id) = self.batch.context_ids.last().filter(|_| has_ids.1) {
+            let (x, full) = (&self.batch.x[x..], &self.batch.full[full..]);
             self.identities.context(id, Place::Row(number), x, full)?;
         }
         Ok(())
@@ -211,8 +217,8 @@ impl Checker {
             return Ok(());
         }
         let message = format!(
-            "to compare the log's event_ids, and its contexts' propensities, takes more than {most} bytes of memory; \
-             send fewer rows, or leave context_id out where no context comes twice"
+            "comparing the log's event_ids and contexts takes more than {most} bytes of memory; upload fewer rows, \
+             or leave context_id out if no context occurs twice"
         );
         Err(IngestError::TooLarge(message))
     }
@@ -220,24 +226,9 @@ impl Checker {
     fn fix_layout(&mut self, layout: LogLayout) {
         if self.layout.is_none() {
             let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 64;
-            self.batch_rows = (BATCH_BYTES / row_bytes).clamp(LEAST_ROWS, 8192);
+            self.batch_rows = (BATCH_BYTES / row_bytes).clamp(MIN_ROWS, 8192);
             self.layout = Some(layout);
         }
-    }
-
-    /// The row's lists are in the batch already.
-    fn push(&mut self, number: u64, row: Checked) {
-        let batch = &mut self.batch;
-        batch.actions.push(row.action);
-        batch.costs.push(row.cost);
-        batch.propensities.push(row.propensity);
-        batch.context_ids.extend(row.context_id);
-        batch.event_ids.extend(row.event_id);
-        batch.candidates.resize_with(row.candidates.len(), Vec::new);
-        for (column, value) in batch.candidates.iter_mut().zip(row.candidates.into_values()) {
-            column.push(value);
-        }
-        self.numbers.push(number);
     }
 
     fn flush(&mut self, sink: &mut dyn Sink) -> Result<(), IngestError> {
@@ -259,13 +250,13 @@ impl Checker {
         match layout.full {
             Some(k) => self.health.expect_all(k, &rows.full),
             None if self.rules.policy.is_none() => self.health.judge(&rows.propensities),
-            // `ask_policy` has told it.
+            // `ask_policy` has counted them.
             None => {}
         }
     }
 
-    /// Where a policy logged: fills propensities that the rows leave out and compares those that they
-    /// have. A few rows at a time, because π0(·|x) of all of them may be large.
+    /// If the logging policy is known: fills in missing propensities and compares those that are present.
+    /// It does so a few rows at a time, because π0(·|x) of all rows may be large.
     fn ask_policy(
         &mut self,
         layout: &LogLayout,
@@ -276,7 +267,7 @@ impl Checker {
         let fault = |message: String| IngestError::Option { field: "logging_policy_id", message };
         let (p, k) = (layout.dim, policy.n_actions());
         // Scores and propensities, in double precision.
-        let most = (BATCH_BYTES / (16 * k.max(1))).max(LEAST_ROWS);
+        let most = (BATCH_BYTES / (16 * k.max(1))).max(MIN_ROWS);
         for from in (0..rows.len()).step_by(most) {
             let to = rows.len().min(from + most);
             let x = ArrayView2::from_shape((to - from, p), &rows.x[from * p..to * p])
@@ -287,8 +278,8 @@ impl Checker {
             }
             for (i, &number) in (from..to).zip(numbers.iter().skip(from)) {
                 let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
-                if let Err(Fault { field, message }) = agree(action, logged, pi[(i - from, action as usize)])
-                {
+                let given = pi[(i - from, action as usize)];
+                if let Err(RowFault { field, message }) = fill_in(action, logged, given) {
                     self.errors.add(RowError { row: number, field, message });
                 }
             }
@@ -297,16 +288,16 @@ impl Checker {
     }
 }
 
-/// Whether the logging policy says what was logged, which it fills in where nothing was.
-fn agree(action: u32, logged: &mut f64, given: f64) -> Result<(), Fault> {
+/// Compares the logged propensity with the logging policy's, which it fills in if none was logged.
+fn fill_in(action: u32, logged: &mut f64, given: f64) -> Result<(), RowFault> {
     if logged.is_nan() {
         *logged = given;
     }
     if given <= 0.0 {
         let message = format!("the logging policy gives action {action} probability 0 here");
-        Err(Fault::new("action", message))
-    } else if (given - *logged).abs() > AGREEMENT_TOLERANCE * *logged {
-        Err(Fault::new("propensity", format!("{logged} but the logging policy says {given}")))
+        Err(RowFault::new("action", message))
+    } else if disagrees(*logged, given) {
+        Err(RowFault::new("propensity", format!("is {logged}, but the logging policy says {given}")))
     } else {
         Ok(())
     }

@@ -1,33 +1,30 @@
 //! Batches to the engine's columns, for logs that fit into memory.
 
-use guarantor_engine::log::{Columns, LogShape};
+use guarantor_engine::log::{Columns, Outcome};
 
 use crate::batch::{LogLayout, LogRows};
 use crate::marks::{Marks, mark};
 
 /// Collects batches into the engine's columns.
+#[derive(Default)]
 pub struct ColumnsBuilder {
     columns: Columns,
     contexts: Marks,
 }
 
 impl ColumnsBuilder {
-    pub fn new(log: &LogShape) -> Self {
-        let rows = usize::try_from(log.rows).unwrap_or(0);
-        let columns = Columns {
-            n_actions: log.n_actions,
-            dim: log.dim,
-            x: Vec::with_capacity(rows.saturating_mul(log.dim)),
-            outcome: log.outcome,
-            ..Columns::default()
-        };
-        ColumnsBuilder { columns, contexts: Marks::default() }
+    /// A builder with room for the features of `rows` rows, `dim` each.
+    pub fn with_capacity(rows: u64, dim: usize) -> Self {
+        let rows = usize::try_from(rows).unwrap_or(0);
+        let x = Vec::with_capacity(rows.saturating_mul(dim));
+        ColumnsBuilder { columns: Columns { x, ..Columns::default() }, contexts: Marks::default() }
     }
 
     /// Appends a batch. All batches must have the same layout.
     pub fn append(&mut self, layout: &LogLayout, rows: LogRows) {
         let columns = &mut self.columns;
         if columns.actions.is_empty() {
+            columns.dim = layout.dim;
             columns.full = layout.full.map(|_| Vec::new());
             columns.contexts = layout.context_ids.then(Vec::new);
             columns.candidates = layout.candidates.iter().map(|name| (name.clone(), Vec::new())).collect();
@@ -47,7 +44,8 @@ impl ColumnsBuilder {
         }
     }
 
-    pub fn finish(self) -> Columns {
-        self.columns
+    /// The columns of a log with `n_actions` actions and this outcome.
+    pub fn finish(self, n_actions: usize, outcome: Outcome) -> Columns {
+        Columns { n_actions, outcome, ..self.columns }
     }
 }

@@ -1,33 +1,32 @@
-//! CSV: a header that names the columns, then a row a record. Row numbers are line numbers, the
-//! header's line being 1; empty lines are passed over. A cell that is empty is a field left out.
+//! CSV: a header that names the columns, then one row per record. Row numbers are line numbers, the
+//! header's line being 1; empty lines are skipped. An empty cell is a field that is left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::Read;
 
-use super::IngestLimits;
-use super::records::{Cells, Records};
-use super::row::{CANDIDATE_PREFIX, Fault, FormatError, List, RawRow, Visit};
+use crate::decompress::Decoded;
+use crate::records::{Cells, Records};
+use crate::row::{CANDIDATE_PREFIX, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
 
 const COLUMNS: &str =
     "x0, x1, …, action, propensity, p0, p1, …, cost, reward, context_id, event_id, candidate.NAME";
 
-pub fn read(source: impl Read, limits: &IngestLimits, visit: &mut Visit) -> Result<(), FormatError> {
-    let mut records = Records::new(source, limits.line_bytes);
-    let broken = |error: std::io::Error| FormatError::Unreadable(error.to_string());
-    let header = match records.next().map_err(broken)? {
+pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
+    let mut records = Records::new(source, context.limits.line_bytes);
+    let header = match records.next()? {
         Some((_, Ok(cells))) => Header::of(cells).map_err(FormatError::Unreadable)?,
         Some((line, Err(fault))) => {
-            return Err(FormatError::Unreadable(format!("the header, line {line}, {}", fault.message)));
+            return Err(FormatError::Unreadable(format!("the header in line {line} {}", fault.message)));
         }
-        None => return Err(FormatError::Unreadable("there is no header and no row in the body".into())),
+        None => return Err(FormatError::Unreadable("the log is empty; it has no header and no rows".into())),
     };
-    while let Some((number, cells)) = records.next().map_err(broken)? {
+    while let Some((number, cells)) = records.next()? {
         let row = cells.and_then(|cells| header.row(cells));
         visit(number, row).map_err(FormatError::Stopped)?;
     }
-    Ok(())
+    Ok(Notes::default())
 }
 
+/// What a column holds.
 enum Column {
     X(usize),
     Action,
@@ -49,16 +48,18 @@ struct Header {
 }
 
 impl Header {
-    /// The error names the column and says what there may be.
+    /// The error names the column and lists what columns there can be.
     fn of(cells: Cells) -> Result<Header, String> {
         let mut names = HashSet::new();
         let mut columns = Vec::with_capacity(cells.len());
         for (i, cell) in cells.iter().enumerate() {
-            let name = if i == 0 { without_mark(cell)? } else { cell };
-            let name = std::str::from_utf8(name)
+            if i == 0 && (cell.starts_with(b"\xff\xfe") || cell.starts_with(b"\xfe\xff")) {
+                return Err("the file is UTF-16; save it as UTF-8".into());
+            }
+            let name = std::str::from_utf8(cell)
                 .map_err(|_| format!("the name of column {} is not UTF-8; save the file as UTF-8", i + 1))?;
             if !names.insert(name) {
-                return Err(format!("the column {name:?} is there twice"));
+                return Err(format!("duplicate column {name:?}"));
             }
             columns.push(column(name).ok_or_else(|| unknown(name, i, cells.len()))?);
         }
@@ -68,18 +69,18 @@ impl Header {
         check_sequence("x", &x)?;
         check_sequence("p", &p)?;
         if !names.contains("action") {
-            return Err(format!("the column \"action\" is missing; columns are {COLUMNS}"));
+            return Err(format!("the column \"action\" is missing; the columns are {COLUMNS}"));
         }
         if !names.contains("cost") && !names.contains("reward") {
-            return Err(format!("there is neither a column \"cost\" nor \"reward\"; columns are {COLUMNS}"));
+            return Err(format!("the column \"cost\" or \"reward\" is missing; the columns are {COLUMNS}"));
         }
         Ok(Header { columns, dim: x.len(), full: p.len() })
     }
 
-    fn row(&self, cells: Cells) -> Result<RawRow<'static>, Fault> {
+    fn row(&self, cells: Cells) -> Result<RawRow<'static>, RowFault> {
         if cells.len() != self.columns.len() {
-            let message = format!("has {} cells where the header has {}", cells.len(), self.columns.len());
-            return Err(Fault::new("row", message));
+            let message = format!("has {} cells, but the header has {}", cells.len(), self.columns.len());
+            return Err(RowFault::new("row", message));
         }
         let mut row = RawRow::default();
         let (mut x, mut p) = (vec![None; self.dim], vec![None; self.full]);
@@ -100,19 +101,10 @@ impl Header {
                 }
             }
         }
-        row.x = whole(x, "x")?.map(List::Made);
-        row.propensities = whole(p, "propensities")?.map(List::Made);
+        row.x = whole(x, "x")?.map(NumberList::Parsed);
+        row.propensities = whole(p, "propensities")?.map(NumberList::Parsed);
         row.candidates = (!candidates.is_empty()).then_some(candidates);
         Ok(row)
-    }
-}
-
-/// The first name without the mark that some programs put before UTF-8.
-fn without_mark(name: &[u8]) -> Result<&[u8], String> {
-    match name {
-        [0xef, 0xbb, 0xbf, rest @ ..] => Ok(rest),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Err("the file is UTF-16; save it as UTF-8".into()),
-        name => Ok(name),
     }
 }
 
@@ -144,54 +136,57 @@ fn column(name: &str) -> Option<Column> {
 fn unknown(name: &str, i: usize, columns: usize) -> String {
     let shown: String = name.chars().take(60).collect();
     let hint = match name {
-        _ if columns == 1 => "; the first line must name the columns, with commas between them",
-        _ if name.trim() != name => "; there must be no space around a name",
+        _ if columns == 1 => "; the first line must name the columns, separated by commas",
+        _ if name.trim() != name => "; remove the spaces around the name",
         _ => "",
     };
-    format!("the column {shown:?} (number {}) is not one of a log{hint}; columns are {COLUMNS}", i + 1)
+    format!("the column {shown:?} (number {}) is unknown{hint}; the columns are {COLUMNS}", i + 1)
 }
 
 fn check_sequence(letter: &str, found: &BTreeSet<usize>) -> Result<(), String> {
     match found.iter().enumerate().find(|(expected, index)| expected != *index) {
         Some((missing, index)) => Err(format!(
-            "the column \"{letter}{missing}\" is missing; there is {letter}{index}, and they are counted from 0 without a gap"
+            "the column \"{letter}{missing}\" is missing although there is \"{letter}{index}\"; number them from 0 without gaps"
         )),
         None => Ok(()),
     }
 }
 
-/// All of the numbers, or none of them.
-fn whole(cells: Vec<Option<f64>>, field: &str) -> Result<Option<Vec<f64>>, Fault> {
+/// The numbers if all are present, or `None` if none is.
+fn whole(cells: Vec<Option<f64>>, field: &str) -> Result<Option<Vec<f64>>, RowFault> {
     if cells.iter().all(Option::is_none) {
         return Ok(None);
     }
     let given = |(j, cell): (usize, Option<f64>)| {
-        cell.ok_or_else(|| Fault::new(format!("{field}[{j}]"), "is empty while its neighbours are not"))
+        cell.ok_or_else(|| {
+            RowFault::new(format!("{field}[{j}]"), "is empty although other numbers of the list are not")
+        })
     };
     cells.into_iter().enumerate().map(given).collect::<Result<_, _>>().map(Some)
 }
 
-/// Digits, a point, an exponent: nothing else is a number here, whatever a library would accept.
-fn number(cell: &[u8], field: impl FnOnce() -> String) -> Result<f64, Fault> {
+/// A number of digits, a point and an exponent. Nothing else is accepted, whatever the library accepts.
+fn number(cell: &[u8], field: impl FnOnce() -> String) -> Result<f64, RowFault> {
     let plain = cell.iter().all(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
     let value = std::str::from_utf8(cell).ok().filter(|_| plain).and_then(|text| text.parse().ok());
     value.ok_or_else(|| {
         let message = format!(
-            "{:?} is not a number such as 0.25 or 2.5e-1; NaN, infinity, hexadecimal, spaces and separators are not read",
+            "{:?} is not a number such as 0.25 or 2.5e-1; NaN, infinity, hexadecimal digits, spaces and separators are not accepted",
             shown(cell)
         );
-        Fault::new(field(), message)
+        RowFault::new(field(), message)
     })
 }
 
-fn integer(cell: &[u8]) -> Result<i64, Fault> {
+fn integer(cell: &[u8]) -> Result<i64, RowFault> {
     let value = std::str::from_utf8(cell).ok().and_then(|text| text.parse().ok());
-    value
-        .ok_or_else(|| Fault::new("action", format!("{:?} is not an integer; write 3, not 3.0", shown(cell))))
+    value.ok_or_else(|| {
+        RowFault::new("action", format!("{:?} is not an integer; write 3, not 3.0", shown(cell)))
+    })
 }
 
-fn text(cell: &[u8], field: &str) -> Result<String, Fault> {
-    String::from_utf8(cell.to_vec()).map_err(|_| Fault::new(field, "is not UTF-8"))
+fn text(cell: &[u8], field: &str) -> Result<String, RowFault> {
+    String::from_utf8(cell.to_vec()).map_err(|_| RowFault::new(field, "is not UTF-8"))
 }
 
 fn shown(cell: &[u8]) -> String {

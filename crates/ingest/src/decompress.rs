@@ -1,5 +1,5 @@
-//! Content codings: gzip and zstd, undone as the bytes pass, with a bound on what may come out. A
-//! body that grows without measure is refused while it grows.
+//! Decompression of gzip and zstd on the fly, with a limit on what may come out. A body that expands too
+//! much is rejected while it expands.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,40 +7,18 @@ use std::sync::{Arc, OnceLock};
 
 use flate2::read::MultiGzDecoder;
 
-use super::IngestLimits;
-use super::errors::IngestError;
+use crate::IngestLimits;
+use crate::encoding::Encoding;
+use crate::errors::IngestError;
 
-/// How the body was coded for its way here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Encoding {
-    #[default]
-    Identity,
-    Gzip,
-    Zstd,
-}
-
-impl Encoding {
-    pub const NAMES: &str = "gzip and zstd";
-
-    /// By the name that `Content-Encoding` has for it.
-    pub fn named(name: &str) -> Option<Encoding> {
-        match name.to_ascii_lowercase().as_str() {
-            "" | "identity" => Some(Encoding::Identity),
-            "gzip" | "x-gzip" => Some(Encoding::Gzip),
-            "zstd" => Some(Encoding::Zstd),
-            _ => None,
-        }
-    }
-}
-
-/// zstd's window, 8 MiB: what HTTP's zstd coding allows (RFC 9659), and all levels up to 19 use.
+/// zstd's window, 8 MiB: the maximum for HTTP (RFC 9659), and enough for all levels up to 19.
 const WINDOW_LOG: u32 = 23;
 
-/// Bytes that may come out before their ratio to those that went in is looked at.
+/// The decompressed size from which on its ratio to the compressed size is checked.
 const RATIO_FROM: u64 = 16 << 20;
 
-/// The decoded bytes. What stopped them is left in `refusal`, because readers above make texts of
-/// the errors that they meet.
+/// The decompressed bytes. If a limit stops them, the reason is in `rejection`, because the readers of
+/// formats turn the I/O errors that they get into texts.
 pub struct Decoded {
     source: Box<dyn Read + Send>,
     encoding: Encoding,
@@ -48,14 +26,15 @@ pub struct Decoded {
     given: u64,
     most: u64,
     ratio: u64,
-    refusal: Refusal,
+    rejection: Rejection,
 }
 
+/// Why decompression was stopped, if it was.
 #[derive(Clone, Default)]
-pub struct Refusal(Arc<OnceLock<String>>);
+pub struct Rejection(Arc<OnceLock<String>>);
 
-impl Refusal {
-    /// The upload grew beyond its bounds, whatever else was made of it.
+impl Rejection {
+    /// Fails if a limit was exceeded, whatever else was wrong.
     pub fn check(&self) -> Result<(), IngestError> {
         self.0.get().map_or(Ok(()), |message| Err(IngestError::Expands(message.clone())))
     }
@@ -79,24 +58,24 @@ impl Decoded {
             }
         };
         let (most, ratio) = (limits.decoded_bytes, limits.decoded_ratio);
-        Ok(Decoded { source, encoding, taken, given: 0, most, ratio, refusal: Refusal::default() })
+        Ok(Decoded { source, encoding, taken, given: 0, most, ratio, rejection: Rejection::default() })
     }
 
-    pub fn refusal(&self) -> Refusal {
-        self.refusal.clone()
+    pub fn rejection(&self) -> Rejection {
+        self.rejection.clone()
     }
 
     fn check(&self) -> Result<(), String> {
         if self.given > self.most {
             return Err(format!(
-                "The body is larger than {} bytes once it is decoded, this server's limit.",
+                "The body has more than {} bytes after decompression, which is the limit.",
                 self.most
             ));
         }
         let taken = self.taken.load(Ordering::Relaxed);
         if self.given > RATIO_FROM && self.given / self.ratio > taken {
             return Err(format!(
-                "The body grows to more than {} times its size when it is decoded; send it without a content encoding.",
+                "The body grows to more than {} times its size when it is decompressed; send it without a content encoding.",
                 self.ratio
             ));
         }
@@ -114,7 +93,7 @@ impl Read for Decoded {
         self.given += n as u64;
         self.check().map_err(|message| {
             let error = io::Error::other(message.clone());
-            let _ = self.refusal.0.set(message);
+            let _ = self.rejection.0.set(message);
             error
         })?;
         Ok(n)
@@ -122,16 +101,15 @@ impl Read for Decoded {
 }
 
 fn coding_error(encoding: Encoding, error: io::Error) -> io::Error {
-    let name = if encoding == Encoding::Gzip { "gzip" } else { "zstd" };
     let what = error.to_string();
     let what = if error.kind() == io::ErrorKind::UnexpectedEof {
-        "it ends too early".to_owned()
+        "it is truncated".to_owned()
     } else if what.contains("too much memory") {
-        "its window is larger than 8 MiB; compress it at level 19 or below and without --long".into()
+        "its window is larger than 8 MiB; compress it with level 19 or lower and without --long".into()
     } else {
         what
     };
-    io::Error::other(format!("the body is not whole {name} data: {what}"))
+    io::Error::other(format!("the body is not valid {} data: {what}", encoding.name()))
 }
 
 struct Counted<R> {

@@ -1,5 +1,5 @@
-//! The digest of a log: SHA-256 over its rows in order, then over what is common to all of them.
-//! Numbers are little-endian, texts have their length before them.
+//! The digest of a log: SHA-256 of its rows in order, followed by what all rows have in common. Numbers
+//! are little-endian; texts are preceded by their length.
 
 use sha2::{Digest, Sha256};
 
@@ -9,11 +9,12 @@ use crate::batch::{LogLayout, LogRows};
 
 const HASHED_AT_ONCE: usize = 8 << 10;
 
+/// The digest of the rows so far.
 #[derive(Clone)]
 pub struct LogDigest {
     hash: Sha256,
     rows: u64,
-    /// Bytes of rows, on their way into the hash.
+    /// Bytes of rows that are not hashed yet.
     bytes: Vec<u8>,
 }
 
@@ -24,6 +25,7 @@ impl Default for LogDigest {
 }
 
 impl LogDigest {
+    /// Adds rows.
     pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
         let k = layout.full.unwrap_or(0);
         for i in 0..rows.len() {
@@ -31,7 +33,7 @@ impl LogDigest {
             bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
             bytes.extend_from_slice(&rows.costs[i].to_le_bytes());
             bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
-            // `+ 0.0` makes −0 and 0, which are one number, one row.
+            // `+ 0.0` turns −0 into 0, which is the same number.
             numbers(bytes, &rows.x[i * layout.dim..(i + 1) * layout.dim], |x| (x + 0.0).to_le_bytes());
             numbers(bytes, &rows.full[i * k..(i + 1) * k], f64::to_le_bytes);
             for column in &rows.candidates {
@@ -54,6 +56,7 @@ impl LogDigest {
         self.rows += rows.len() as u64;
     }
 
+    /// Adds what all rows have in common, and returns the digest as text.
     pub fn finish(mut self, layout: &LogLayout, n_actions: usize, outcome: &Outcome) -> String {
         let mut end = Vec::new();
         for number in [self.rows, n_actions as u64, layout.dim as u64, layout.full.unwrap_or(0) as u64] {

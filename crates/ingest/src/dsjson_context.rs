@@ -1,32 +1,33 @@
-//! The context `c` of a DSJSON line as features. Names are paths joined by dots; what kind of value
-//! stands there says what the feature is:
+//! The context `c` of a DSJSON line as features. Names are paths joined by dots; the type of the value
+//! determines the feature:
 //!
 //! | value | feature |
 //! |---|---|
 //! | number | `path` with that value |
-//! | text | `path=text` with value 1 |
-//! | true | `path` with value 1; false and null are no feature |
-//! | object | its members, one step down the path |
-//! | array | numbers as `path.0`, `path.1`, …; texts as `path=text`; objects as if they stood there alone |
-//! | `_text` | a text whose words are features `path=word` with value 1 |
+//! | string | `path=string` with value 1 |
+//! | true | `path` with value 1; false and null are not features |
+//! | object | its members, one step further down the path |
+//! | array | numbers as `path.0`, `path.1`, …; strings as `path=string`; objects as if they were not in an array |
+//! | `_text` | a string whose words are features `path=word` with value 1 |
 //!
-//! Other names that begin with an underscore are no features, at any depth.
+//! Other names that begin with an underscore are not features, at any depth.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::hashing::Hashing;
+use crate::hashing::Hashing;
 
-pub struct Context {
+/// What is read from `c`.
+pub struct EventContext {
     /// `hashing.dims` numbers.
     pub x: Vec<f64>,
-    /// How many actions `_multi` describes, where it is there.
+    /// How many actions `_multi` describes, if it is present.
     pub actions: Option<usize>,
     /// Whether any of them has features of its own.
     pub action_features: bool,
-    /// Whether the event is one of several decisions.
+    /// Whether the event has several decisions.
     pub slots: bool,
 }
 
@@ -36,28 +37,28 @@ pub struct ContextSeed {
 }
 
 impl<'de> DeserializeSeed<'de> for ContextSeed {
-    type Value = Context;
+    type Value = EventContext;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Context, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<EventContext, D::Error> {
         json.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for ContextSeed {
-    type Value = Context;
+    type Value = EventContext;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("an object of features")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Context, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<EventContext, A::Error> {
         let x = vec![0.0; self.hashing.dims];
-        let mut context = Context { x, actions: None, action_features: false, slots: false };
+        let mut context = EventContext { x, actions: None, action_features: false, slots: false };
         let mut path = String::new();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             match &*key {
                 "_multi" if context.actions.is_some() => {
-                    return Err(A::Error::custom("_multi is there twice"));
+                    return Err(A::Error::custom("_multi occurs twice"));
                 }
                 "_multi" => {
                     let (actions, features) = map.next_value_seed(Actions)?;
@@ -206,7 +207,7 @@ impl<'de> Visitor<'de> for Actions {
     type Value = (usize, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("_multi as an array of objects, one an action")
+        f.write_str("_multi as an array of objects, one per action")
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
@@ -229,7 +230,7 @@ impl<'de> serde::Deserialize<'de> for Action {
             type Value = Action;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an object, the action's features")
+                f.write_str("an object with the features of an action")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Action, A::Error> {

@@ -1,24 +1,24 @@
-//! Why an upload was refused.
+//! Why a log was rejected.
 
 use guarantor_engine::error::RowError;
 
 use crate::sink::SinkFailed;
 
-/// How many refused rows are named.
-const NAMED: usize = 20;
-/// Of a text that may quote what was sent.
-const MOST_BYTES: usize = 400;
+/// How many rejected rows are listed.
+const LISTED: usize = 20;
+/// The length of a text that may quote what was sent.
+const MAX_BYTES: usize = 400;
 
-/// The beginning of a text, on its way into an answer: a name or a value in it may be megabytes long.
+/// The beginning of a text that goes into a response: a name or a value in it may be megabytes long.
 pub fn shortened(mut text: String) -> String {
-    if text.len() > MOST_BYTES {
-        text.truncate(text.floor_char_boundary(MOST_BYTES));
+    if text.len() > MAX_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_BYTES));
         text.push('…');
     }
     text
 }
 
-/// The first refused rows, one error each, in the order of the file, and how many there are.
+/// The first rejected rows, one error each, in the order of the file, and how many there are in all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowErrors {
     pub first: Vec<RowError>,
@@ -26,50 +26,55 @@ pub struct RowErrors {
 }
 
 impl RowErrors {
+    /// Adds the error of one row.
     pub fn add(&mut self, error: RowError) {
         self.total += 1;
         let error =
             RowError { row: error.row, field: shortened(error.field), message: shortened(error.message) };
-        // Some checks look at whole batches, so errors come almost but not quite in order.
+        // Some checks look at whole batches, so errors arrive almost but not quite in order.
         let at = self.first.partition_point(|other| other.row <= error.row);
-        if at < NAMED {
+        if at < LISTED {
             self.first.insert(at, error);
-            self.first.truncate(NAMED);
+            self.first.truncate(LISTED);
         }
     }
 
+    /// Whether no row was rejected.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 }
 
 impl IngestError {
-    /// Whether the same body would be refused again, whenever it comes.
+    /// Whether the same body would be rejected again at any other time.
     pub fn is_of_the_body(&self) -> bool {
         use IngestError::{Expands, Option, Rows, TooLarge, Unreadable};
         matches!(self, Rows(_) | Option { .. } | Unreadable(_) | TooLarge(_) | Expands(_))
     }
 }
 
+/// Why a log was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum IngestError {
+    /// Rows are not valid.
     #[error("{} rows are not valid; the first: {}", .0.total, .0.first.first().map_or_else(String::new, ToString::to_string))]
     Rows(RowErrors),
-    /// An option of the upload that cannot be, whatever the rows.
+    /// An option is not valid, alone or for these rows.
     #[error("{field}: {message}")]
     Option { field: &'static str, message: String },
-    /// The bytes are not of the format that was named.
+    /// The file as a whole is not valid in its format.
     #[error("{0}")]
     Unreadable(String),
+    /// The log exceeds a limit.
     #[error("{0}")]
     TooLarge(String),
-    /// More comes out of the body than may.
+    /// The log is too large after decompression.
     #[error("{0}")]
     Expands(String),
     /// A temporary file could not be read or written.
     #[error("temporary file: {0}")]
     Io(#[from] std::io::Error),
-    /// The sink could not keep the rows, and knows why.
+    /// The sink could not keep the rows. It knows why.
     #[error("the rows could not be stored")]
     Sink,
 }
@@ -85,15 +90,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_is_quoted_in_part() {
+    fn long_quotations_are_shortened() {
         let mut errors = RowErrors::default();
-        // 'é' has two bytes, so that one of the two is cut in its middle.
+        // 'é' has two bytes, so one of the two texts is cut in the middle of a character.
         for field in ["é".repeat(1_000_000), format!("x{}", "é".repeat(1_000_000))] {
             errors.add(RowError { row: 1, message: field.clone(), field });
         }
         for error in &errors.first {
-            assert!(error.field.ends_with("é…") && error.field.len() <= MOST_BYTES + 3);
-            assert!(error.message.ends_with("é…") && error.message.len() <= MOST_BYTES + 3);
+            assert!(error.field.ends_with("é…") && error.field.len() <= MAX_BYTES + 3);
+            assert!(error.message.ends_with("é…") && error.message.len() <= MAX_BYTES + 3);
         }
         assert_eq!(shortened("short".into()), "short");
     }

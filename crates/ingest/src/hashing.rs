@@ -1,30 +1,23 @@
-//! Features with names into a fixed number of dimensions, by the rule of scikit-learn's
-//! `FeatureHasher`: h = MurmurHash3 (x86, 32 bits, seed 0) of the name in UTF-8, read as a signed
-//! number; the value goes to dimension |h| mod d, with its sign turned where h is negative, so that
-//! names that meet in a dimension cancel out on average. Nothing depends on the data: a name has its
-//! dimension before the first row is read, and in every other log.
+//! Named features into a fixed number of dimensions, by the rule of scikit-learn's `FeatureHasher`:
+//! h = MurmurHash3 (x86, 32 bits, seed 0) of the name in UTF-8, read as a signed number; the value goes
+//! to dimension |h| mod d, negated if h is negative, so that names that share a dimension cancel out on
+//! average. Nothing depends on the data: a name has the same dimension in every log.
 //!
-//! A name that is a number is its own dimension, modulo d and with its sign kept, as it is its own
-//! hash in Vowpal Wabbit: features that are numbered already are passed through.
+//! A name that is a number is its own dimension, modulo d and not negated, as it is its own hash in
+//! Vowpal Wabbit: features that are already numbered are passed through.
 
-/// Into how many dimensions named features go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The rule with its number of dimensions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hashing {
-    /// 0: the rows get no hashed features.
+    /// If it is 0, the rows get no hashed features.
     pub dims: usize,
 }
 
-impl Default for Hashing {
-    fn default() -> Self {
-        Hashing { dims: 256 }
-    }
-}
-
 impl Hashing {
-    /// The dimensions that `obd` adds for where on the page an item stood.
-    pub const POSITIONS: usize = 3;
+    /// The number of dimensions unless the caller sets it.
+    pub const DEFAULT_DIMS: usize = 256;
 
-    /// Adds a feature to the `dims` first numbers of `x`.
+    /// Adds a feature to the first `dims` numbers of `x`.
     pub fn add(self, x: &mut [f64], name: &str, value: f64) {
         if let Some((dimension, sign)) = self.place(name)
             && let Some(sum) = x.get_mut(dimension)

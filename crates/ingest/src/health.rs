@@ -1,59 +1,105 @@
-//! Whether a log is fit to learn and certify from, and whether its propensities can be true.
+//! Whether a log is good enough to learn and certify from, and whether its propensities can be right
+//! (docs/math.md#health).
 
 use serde::{Deserialize, Serialize};
 
-use super::row::Notes;
 use crate::batch::LogRows;
+use crate::row::Notes;
 
-/// A row on which the logging policy had as good as no choice.
+/// With a probability from this on the logging policy had practically no choice.
 const NEAR_DETERMINISTIC: f64 = 0.99;
-/// Deviations beyond this many standard errors are no accident (1 in 1.7 million).
+/// Deviations of more standard errors than this are not chance (1 in 1.7 million).
 const MAX_Z: f64 = 5.0;
 
-/// A number that has a known expectation if the logged propensities are true.
+/// A number that has a known expectation if the logged propensities are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Fit {
     pub expected: f64,
     pub observed: f64,
-    /// (observed − expected) in standard errors; absent where the log is too short to have any.
+    /// (observed − expected) in standard errors; null if the log is too short to estimate them.
     pub z: Option<f64>,
     pub ok: bool,
 }
 
+/// Something about a log that deserves attention, although the log was accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Warning {
-    pub code: String,
+    pub code: WarningCode,
     pub message: String,
 }
 
+/// What a warning is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WarningCode {
+    /// The mean of 1/propensity is far from its expectation.
+    PropensitiesDoNotFit,
+    /// An action was logged far more or less often than its propensities say.
+    ActionCountsDoNotFit,
+    /// The logging policy had practically no choice in most rows.
+    NearDeterministic,
+    /// A few rows with small propensities outweigh all others.
+    LowEffectiveSampleSize,
+    /// Some actions were never logged.
+    ActionsNeverLogged,
+    /// DSJSON: some rewards belong to decisions that are not in the file.
+    DanglingRewards,
+    /// DSJSON: the features of actions are ignored.
+    ActionFeaturesNotUsed,
+    /// DSJSON: decisions were dropped before they were logged.
+    RowsDroppedUpstream,
+}
+
+impl WarningCode {
+    /// Whether the warning comes from the file and not from the rows, which `HealthBuilder` sees again at
+    /// every version.
+    fn is_of_file(self) -> bool {
+        use WarningCode::{ActionFeaturesNotUsed, DanglingRewards, RowsDroppedUpstream};
+        matches!(self, DanglingRewards | ActionFeaturesNotUsed | RowsDroppedUpstream)
+    }
+}
+
+/// The code as it is written in JSON.
+impl std::fmt::Display for WarningCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// The report on a log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Health {
+    /// The smallest propensity of a logged action.
     pub min_propensity: f64,
     /// The largest 1/π0(a|x).
     pub max_weight: f64,
     /// (Σw)²/Σw² of w = 1/π0(a|x): how many rows the log is worth for a uniform policy.
     pub effective_sample_size: f64,
+    /// The share of rows in which an action had a propensity of at least 0.99.
     pub near_deterministic_share: f64,
+    /// How often each action was logged.
     pub action_counts: Vec<u64>,
+    /// The actions that were never logged.
     pub actions_never_logged: Vec<u64>,
-    /// The mean of 1/π0(a|x) against the number of actions that π0 can take, K where it can take all.
+    /// The mean of 1/π0(a|x), which should be the number of actions that π0 can take: K if it can take all.
     pub inverse_propensity_mean: Fit,
-    /// The action whose count is furthest from Σπ0; absent where π0(·|x) is not known.
+    /// The action whose count is furthest from Σπ0; null if π0(·|x) is not known.
     pub worst_action_count: Option<ActionFit>,
     pub warnings: Vec<Warning>,
-    /// The share of decisions that were dropped before they were logged, where the log's format says it.
+    /// The share of decisions that were dropped before they were logged, if the log's format has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdrop: Option<f64>,
 }
 
 impl Health {
-    /// Adds what only the rows' files could say: this one, and those of the version before.
-    pub fn say(&mut self, notes: Notes, earlier: Option<Health>) {
+    /// Adds what only the files of the rows could tell: this file, and those of the earlier version.
+    pub(crate) fn add_notes(&mut self, notes: Notes, earlier: Option<Health>) {
         let (before, pdrop) = earlier.map_or_else(Default::default, |health| (health.warnings, health.pdrop));
-        let of_files = before.into_iter().filter(|warning| OF_FILES.contains(&warning.code.as_str()));
+        let of_files = before.into_iter().filter(|warning| warning.code.is_of_file());
         for warning in of_files.chain(notes.warnings) {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
@@ -63,9 +109,7 @@ impl Health {
     }
 }
 
-/// Codes of warnings that do not come from the rows, which `HealthBuilder` sees all of at every version.
-const OF_FILES: [&str; 3] = ["dangling_rewards", "action_features_not_used", "rows_dropped_upstream"];
-
+/// How well the count of one action fits its propensities.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActionFit {
@@ -74,6 +118,7 @@ pub struct ActionFit {
     pub fit: Fit,
 }
 
+/// Computes the health of rows as they pass.
 #[derive(Default)]
 pub struct HealthBuilder {
     rows: u64,
@@ -82,14 +127,14 @@ pub struct HealthBuilder {
     weight_squared: f64,
     near_deterministic: u64,
     counts: Vec<u64>,
-    /// How many actions π0 can take, summed over the rows where that is known.
+    /// The number of actions that π0 can take, summed over the rows for which it is known.
     support: Option<f64>,
     /// Σπ0(a) and Σπ0(a)(1 − π0(a)) for each action.
     expected: Vec<(f64, f64)>,
 }
 
 impl HealthBuilder {
-    /// With each rows' π0 told by `expect_all`, or by `judge` where only the taken action's is known.
+    /// Adds rows. Their π0(·|x) is added by `expect_all`, or by `judge` if only the logged action's is known.
     pub fn update(&mut self, rows: &LogRows) {
         self.rows += rows.len() as u64;
         for (&action, &propensity) in rows.actions.iter().zip(&rows.propensities) {
@@ -105,11 +150,12 @@ impl HealthBuilder {
         }
     }
 
-    /// π0(·|x) of some rows, K numbers each.
+    /// Adds π0(·|x) of some rows, K numbers each.
     pub fn expect_all(&mut self, k: usize, full: &[f64]) {
         full.chunks_exact(k).for_each(|pi| self.expect(pi));
     }
 
+    /// Adds the propensities of rows whose π0(·|x) is not known.
     pub fn judge(&mut self, propensities: &[f64]) {
         let certain = |p: &&f64| **p >= NEAR_DETERMINISTIC;
         self.near_deterministic += propensities.iter().filter(certain).count() as u64;
@@ -126,6 +172,7 @@ impl HealthBuilder {
         self.near_deterministic += u64::from(pi.iter().any(|&p| p >= NEAR_DETERMINISTIC));
     }
 
+    /// The report on the rows so far.
     pub fn finish(mut self, n_actions: usize) -> Health {
         self.counts.resize(n_actions, 0);
         let n = self.rows.max(1) as f64;
@@ -147,7 +194,8 @@ impl HealthBuilder {
         health
     }
 
-    /// Where the weights' squares overflow, the largest outweighs all: it is one row, or little more.
+    /// If the squares of the weights overflow, the largest weight outweighs all others: the size is 1, or little
+    /// more.
     fn effective_sample_size(&self) -> f64 {
         let size = self.weight * self.weight / self.weight_squared.max(f64::MIN_POSITIVE);
         if self.weight_squared.is_finite() && size.is_finite() { size } else { 1.0 }
@@ -157,7 +205,7 @@ impl HealthBuilder {
         let n = self.rows.max(1) as f64;
         let observed = self.weight / n;
         let mean_square = self.weight_squared / n;
-        // No `max` where it is not a number: that would be 0.
+        // `max` would turn NaN into 0.
         let variance = if mean_square.is_finite() {
             (mean_square - observed * observed).max(0.0)
         } else {
@@ -177,7 +225,7 @@ impl HealthBuilder {
     }
 }
 
-/// Below this the deviation is rounding, and logs in single precision round a lot.
+/// Whether a deviation is explained by rounding; logs in single precision round a lot.
 fn is_rounding(expected: f64, observed: f64) -> bool {
     (observed - expected).abs() <= 1e-3 * expected.abs().max(1e-9)
 }
@@ -191,22 +239,22 @@ fn fit(expected: f64, observed: f64, standard_error: f64) -> Fit {
     Fit { expected, observed, z, ok }
 }
 
-/// With four decimals, unless hundreds of digits would stand before them.
+/// A number with four decimals, unless it has too many digits before them.
 fn readable(value: f64) -> String {
     if value < 1e15 { format!("{value:.4}") } else { format!("{value:.3e}") }
 }
 
 fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let mut warn = |code: &str, message: String| warnings.push(Warning { code: code.into(), message });
+    let mut warn = |code, message: String| warnings.push(Warning { code, message });
     let mean = &health.inverse_propensity_mean;
-    // With few rows and rare actions the mean's own standard error is not to be trusted from below.
+    // With few rows and rare actions the mean is often too small by more than its own estimated error.
     if !mean.ok && (mean.observed > mean.expected || health.actions_never_logged.is_empty()) {
         warn(
-            "propensities_do_not_fit",
+            WarningCode::PropensitiesDoNotFit,
             format!(
-                "the mean of 1/propensity is {} where {:.4} was to be expected: the logged propensities are \
-             probably not those that the actions were drawn with",
+                "the mean of 1/propensity is {}, but {:.4} is expected: the logged propensities are probably not \
+                 those with which the actions were drawn",
                 readable(mean.observed),
                 mean.expected
             ),
@@ -214,26 +262,26 @@ fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
     }
     if let Some(worst) = health.worst_action_count.as_ref().filter(|worst| !worst.fit.ok) {
         warn(
-            "action_counts_do_not_fit",
+            WarningCode::ActionCountsDoNotFit,
             format!(
-                "action {} was logged {} times where the propensities say {:.1}",
+                "action {} was logged {} times, but its propensities sum to {:.1}",
                 worst.action, worst.fit.observed, worst.fit.expected
             ),
         );
     }
     if health.near_deterministic_share > 0.5 {
         warn(
-            "near_deterministic",
+            WarningCode::NearDeterministic,
             format!(
-                "on {:.0} % of the rows the logging policy had as good as no choice; such rows say little about other \
-             policies, so log with more exploration",
+                "in {:.0} % of the rows the logging policy had practically no choice; such rows say little about \
+                 other policies, so log with more exploration",
                 100.0 * health.near_deterministic_share
             ),
         );
     }
     if health.effective_sample_size < 0.1 * rows {
         warn(
-            "low_effective_sample_size",
+            WarningCode::LowEffectiveSampleSize,
             format!(
                 "a few rows with small propensities outweigh the others: {rows} rows are worth {:.0}",
                 health.effective_sample_size
@@ -242,9 +290,9 @@ fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
     }
     if !health.actions_never_logged.is_empty() {
         warn(
-            "actions_never_logged",
+            WarningCode::ActionsNeverLogged,
             format!(
-                "{} of {} actions were never logged; nothing can be said for a policy that takes them",
+                "{} of {} actions were never logged; nothing can be guaranteed for a policy that takes them",
                 health.actions_never_logged.len(),
                 health.action_counts.len()
             ),
@@ -271,7 +319,7 @@ mod tests {
             let health = builder.finish(2);
             assert!(!health.inverse_propensity_mean.ok, "{health:?}");
             assert_eq!(health.effective_sample_size, 1.0);
-            let codes: Vec<&str> = health.warnings.iter().map(|w| w.code.as_str()).collect();
+            let codes: Vec<String> = health.warnings.iter().map(|w| w.code.to_string()).collect();
             assert_eq!(codes, ["propensities_do_not_fit", "low_effective_sample_size"]);
             assert!(health.warnings.iter().all(|w| w.message.len() < 300), "{:?}", health.warnings);
             let written = serde_json::to_value(&health).unwrap();

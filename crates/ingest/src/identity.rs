@@ -1,14 +1,16 @@
-//! Which events and contexts were seen, and with what: about 32 bytes an event, and a context 48 and its π0.
+//! Which events and contexts were seen, and with what features and propensities. This takes about 32 bytes
+//! per event, and 48 + 8·K bytes per context, or 48 without π0(·|x).
 
-use super::row::Fault;
-use crate::marks::{Mark, Marks, mark};
 use guarantor_engine::log::agree;
 
+use crate::marks::{Mark, Marks, mark};
+use crate::row::RowFault;
+
 const EVENT_BYTES: u64 = 32;
-/// Without its π0.
+/// Without π0(·|x).
 const CONTEXT_BYTES: u64 = 48;
 
-/// Where something was first seen: a row of the file, or the version before.
+/// Where something was first seen: in a row of the file, or in an earlier version.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
     Row(u64),
@@ -16,14 +18,15 @@ pub enum Place {
 }
 
 impl Place {
-    fn words(self) -> String {
+    fn describe(self) -> String {
         match self {
             Place::Row(row) => format!("row {row}"),
-            Place::Stored => "a row of an earlier version".into(),
+            Place::Stored => "an earlier version of the dataset".into(),
         }
     }
 }
 
+/// The events and contexts that were seen.
 #[derive(Default)]
 pub struct Identities {
     events: Marks,
@@ -32,12 +35,12 @@ pub struct Identities {
     context_places: Places,
     /// The features of each context.
     x: Vec<Mark>,
-    /// π0(·|x) of each context's first row, one after the other: later ones may differ by rounding,
-    /// so a mark would not do.
+    /// π0(·|x) of each context's first row, one after the other. A mark would not do, because later rows may
+    /// differ by rounding.
     full: Vec<f64>,
 }
 
-/// The row of each mark, by its number; 0 for one of an earlier version.
+/// The row of each mark, by the number of the mark; 0 for a row of an earlier version.
 #[derive(Default)]
 struct Places(Vec<u64>);
 
@@ -58,18 +61,20 @@ impl Places {
 }
 
 impl Identities {
-    pub fn event(&mut self, id: &str, place: Place) -> Result<(), Fault> {
+    /// Checks that an `event_id` is new.
+    pub fn event(&mut self, id: &str, place: Place) -> Result<(), RowFault> {
         let (number, new) = self.events.place(mark(id));
         if new {
             self.event_places.push(place);
             return Ok(());
         }
-        let first = self.event_places.get(number).words();
-        Err(Fault::new("event_id", format!("{id:?} is that of {first} too")))
+        let first = self.event_places.get(number).describe();
+        Err(RowFault::new("event_id", format!("duplicate event_id {id:?} (first seen in {first})")))
     }
 
-    /// Rows of one context must have the same features and, π0 being a function of them, the same π0.
-    pub fn context(&mut self, id: &str, place: Place, x: &[f32], full: &[f64]) -> Result<(), Fault> {
+    /// Checks that rows of one context have the same features and therefore, because π0 is a function of
+    /// them, the same π0(·|x).
+    pub fn context(&mut self, id: &str, place: Place, x: &[f32], full: &[f64]) -> Result<(), RowFault> {
         let bytes: Vec<u8> = x.iter().flat_map(|value| (value + 0.0).to_le_bytes()).collect();
         let x = mark(bytes);
         let (number, new) = self.contexts.place(mark(id));
@@ -80,8 +85,11 @@ impl Identities {
             return Ok(());
         }
         let differs = |field: &str| {
-            let first = self.context_places.get(number).words();
-            Err(Fault::new(field, format!("differs from {first}, which has the same context_id")))
+            let first = self.context_places.get(number).describe();
+            let message = format!(
+                "differs from {first}, which has the same context_id; rows of one context must agree"
+            );
+            Err(RowFault::new(field, message))
         };
         if self.x.get(number) != Some(&x) {
             return differs("x");
@@ -93,12 +101,13 @@ impl Identities {
         Ok(())
     }
 
-    /// The memory that it takes, about.
+    /// The approximate memory that this takes.
     pub fn bytes(&self) -> u64 {
         let (events, contexts) = (self.events.count() as u64, self.contexts.count() as u64);
         EVENT_BYTES * events + CONTEXT_BYTES * contexts + 8 * self.full.len() as u64
     }
 
+    /// The number of contexts.
     pub fn contexts(&self) -> u64 {
         self.contexts.count() as u64
     }

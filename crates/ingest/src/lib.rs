@@ -2,9 +2,24 @@
 //! (`check.rs`), batches to a [`Sink`].
 //!
 //! Everything here is synchronous and knows neither the store nor HTTP: the service, the command line
-//! and other callers bring a reader and a sink. Every row is looked at even after one was rejected,
-//! because people want to know everything that is wrong; but from the first rejection on nothing is
-//! kept.
+//! and other callers bring a reader and a sink. Every row is checked even after one was rejected, so
+//! that the caller learns everything that is wrong at once. From the first rejection on nothing is kept.
+//!
+//! Reading a log into memory:
+//!
+//! ```
+//! use guarantor_engine::log::Outcome;
+//! use guarantor_ingest::{Checker, Format, IngestLimits, MemorySink, Rules, read};
+//!
+//! let log = "action,propensity,cost\n1,0.3,-1\n0,0.7,0\n";
+//! let rules = Rules::new(None, Outcome::default(), None, IngestLimits::default())?;
+//! let mut sink = MemorySink::default();
+//! let summary = read(Format::Csv.into(), log.as_bytes(), Checker::new(rules), &mut sink)?;
+//! assert_eq!((summary.rows, summary.n_actions), (2, 2));
+//! let columns = sink.into_columns(&summary);
+//! assert_eq!(columns.costs, [-1.0, 0.0]);
+//! # Ok::<(), guarantor_ingest::IngestError>(())
+//! ```
 
 mod arrow;
 mod arrow_stream;
@@ -16,13 +31,16 @@ mod decompress;
 mod digest;
 mod dsjson;
 mod dsjson_context;
+mod encoding;
 mod errors;
+mod format;
 mod hashing;
 mod health;
 mod identity;
-mod line_by_line;
+mod json;
 mod lines;
 mod marks;
+mod memory;
 mod ndjson;
 mod obd;
 mod parquet;
@@ -32,6 +50,7 @@ mod records;
 mod row;
 mod rules;
 mod sink;
+mod spool;
 mod thrift;
 pub mod toy;
 pub mod write;
@@ -39,122 +58,43 @@ pub mod write;
 use std::io::Read;
 use std::path::PathBuf;
 
-use guarantor_engine::log::{Outcome, OutcomeKind};
-
 pub use batch::{LogLayout, LogRows};
 pub use check::{Checker, LogSummary};
 pub use columns::ColumnsBuilder;
-pub use decompress::Encoding;
 pub use digest::LogDigest;
+pub use encoding::Encoding;
 pub use errors::{IngestError, RowErrors};
-pub use hashing::Hashing;
-pub use health::{Fit, Health, Warning};
+pub use format::{FileFormat, Format};
+pub use health::{ActionFit, Fit, Health, Warning, WarningCode};
 pub use marks::{Mark, Marks, mark};
+pub use memory::MemorySink;
 pub use rules::Rules;
 pub use sink::{Sink, SinkFailed};
 
 use decompress::Decoded;
 use errors::shortened;
-use row::{FormatError, Notes, Visit};
+use row::{FormatError, Visit};
 
-/// The formats; each has a file of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    Ndjson,
-    Csv,
-    Parquet,
-    ArrowStream,
-    /// Vowpal Wabbit's decision-service JSON.
-    Dsjson(Hashing),
-    /// The Open Bandit Dataset's CSV.
-    Obd(Hashing),
-}
-
-impl Format {
-    /// Where features are hashed: into as many dimensions as make rows with `dim` features.
-    pub fn with_dim(self, dim: usize) -> Format {
-        match self {
-            Format::Dsjson(_) => Format::Dsjson(Hashing { dims: dim }),
-            Format::Obd(_) => Format::Obd(Hashing { dims: dim.saturating_sub(Hashing::POSITIONS) }),
-            other => other,
-        }
-    }
-
-    /// None where nothing is hashed.
-    pub fn with_hash_dims(self, dims: usize) -> Option<Format> {
-        match self {
-            Format::Dsjson(_) => Some(Format::Dsjson(Hashing { dims })),
-            Format::Obd(_) => Some(Format::Obd(Hashing { dims })),
-            _ => None,
-        }
-    }
-
-    /// The outcome of its rows, of which not all may be said. Clicks are rewards. The error is a range
-    /// that is none.
-    pub fn outcome(
-        self,
-        kind: Option<OutcomeKind>,
-        min: Option<f64>,
-        max: Option<f64>,
-    ) -> Result<Outcome, (f64, f64)> {
-        let unsaid = if matches!(self, Format::Obd(_)) { OutcomeKind::Reward } else { OutcomeKind::Cost };
-        let usual = match kind.unwrap_or(unsaid) {
-            OutcomeKind::Cost => Outcome::default(),
-            OutcomeKind::Reward => Outcome::reward(),
-        };
-        let (min, max) = (min.unwrap_or(usual.min), max.unwrap_or(usual.max));
-        Outcome::new(usual.kind, min, max).ok_or((min, max))
-    }
-
-    /// Whether its options can be, whatever the rows.
-    fn check(self, limits: &IngestLimits) -> Result<(), IngestError> {
-        let dims = match self {
-            Format::Dsjson(hashing) => hashing.dims,
-            Format::Obd(hashing) => hashing.dims.saturating_add(Hashing::POSITIONS),
-            _ => return Ok(()),
-        };
-        if dims <= limits.dim {
-            return Ok(());
-        }
-        let message = format!("makes {dims} features; at most {} can be", limits.dim);
-        Err(IngestError::Option { field: "hash_dims", message })
-    }
-
-    /// Errors of rows with the fields' names in the file.
-    fn in_its_words(self, error: IngestError) -> IngestError {
-        let name: fn(&str) -> &str = match self {
-            Format::Dsjson(_) => dsjson::field_name,
-            Format::Obd(_) => obd::field_name,
-            _ => return error,
-        };
-        match error {
-            IngestError::Rows(mut rows) => {
-                rows.first.iter_mut().for_each(|row| row.field = name(&row.field).to_owned());
-                IngestError::Rows(rows)
-            }
-            other => other,
-        }
-    }
-}
-
-/// What an upload may at most be.
+/// The limits of an upload.
 #[derive(Debug, Clone)]
 pub struct IngestLimits {
     pub rows: u64,
-    /// K.
+    /// The largest K.
     pub actions: usize,
-    /// p.
+    /// The largest p.
     pub dim: usize,
+    /// The length of a line, or of a record of CSV.
     pub line_bytes: usize,
-    /// Of what is kept to compare ids with: see `identity.rs`.
+    /// The memory for what is kept to compare ids: see `identity.rs`.
     pub identity_bytes: u64,
-    /// Of one message of an Arrow stream, which is held whole.
+    /// The size of one message of an Arrow stream, which is held in memory as a whole.
     pub message_bytes: usize,
-    /// What may come out of a compressed body or file, in bytes and in multiples of what went in.
+    /// The size of a compressed log after decompression, in bytes.
     pub decoded_bytes: u64,
+    /// The same in multiples of its compressed size.
     pub decoded_ratio: u64,
-    /// Where formats that cannot be read forwards are put down while they are read; the system's
-    /// temporary directory where it is not given.
+    /// The directory of temporary files, which formats need that cannot be read in one pass. The system's
+    /// temporary directory if it is `None`.
     pub spool: Option<PathBuf>,
 }
 
@@ -177,39 +117,31 @@ impl Default for IngestLimits {
 /// Reads `reader` to its end through `checker` into `sink`.
 ///
 /// # Errors
-/// Everything that is wrong with the rows, or the first thing that is wrong with the whole. The sink has
-/// kept nothing then, or is to be dropped.
+/// Everything that is wrong with the rows, or the first thing that is wrong with the file as a whole.
+/// The sink has then kept nothing, or must be dropped.
 pub fn read(
-    (format, encoding): (Format, Encoding),
+    file: FileFormat,
     reader: impl Read + Send + 'static,
     mut checker: Checker,
     sink: &mut dyn Sink,
 ) -> Result<LogSummary, IngestError> {
-    let limits = checker.limits().clone();
-    format.check(&limits)?;
-    let known = checker.known();
+    let context = checker.context(file.hash_dims);
+    file.check(&context.limits)?;
     let visit: &mut Visit = &mut |number, row| checker.accept(number, row, sink);
-    let mut source = Decoded::new(encoding, reader, &limits)?;
-    let refusal = source.refusal();
-    let read = match format {
-        Format::Ndjson => ndjson::read(&mut source, &limits, visit).map(|()| Notes::default()),
-        Format::Csv => csv::read(&mut source, &limits, visit).map(|()| Notes::default()),
-        Format::Parquet => parquet::read(&mut source, &limits, visit).map(|()| Notes::default()),
-        Format::ArrowStream => arrow_stream::read(&mut source, &limits, visit).map(|()| Notes::default()),
-        Format::Dsjson(hashing) => dsjson::read(&mut source, hashing, &known, &limits, visit),
-        Format::Obd(hashing) => obd::read(&mut source, hashing, &known, &limits, visit),
-    };
+    let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
+    let rejection = source.rejection();
+    let read = file.format.read(&mut source, &context, visit);
     let read = read.and_then(|notes| end_of(&mut source).map(|()| notes));
-    refusal.check()?;
+    rejection.check()?;
     let notes = match read {
         Ok(notes) => notes,
         Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(shortened(message))),
         Err(FormatError::Stopped(error)) => return Err(error),
     };
-    checker.finish(sink, notes).map_err(|error| format.in_its_words(error))
+    checker.finish(sink, notes).map_err(|error| file.format.name_fields(error))
 }
 
-/// Bytes that nobody has looked at are no part of a log, and must not be taken for one.
+/// Checks that the reader has read everything: bytes that nothing has looked at are not part of a log.
 fn end_of(source: &mut impl Read) -> Result<(), FormatError> {
     match source.read(&mut [0]) {
         Ok(0) => Ok(()),

@@ -1,40 +1,57 @@
-//! The lines of a body: read in blocks of whole lines, parsed on several threads, visited in order.
-//! Row numbers are line numbers; empty lines are passed over.
+//! The lines of a body, read in blocks of whole lines: one after the other, or parsed on several threads
+//! and visited in order. Row numbers are line numbers; empty lines are skipped.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, available_parallelism};
 
-use super::IngestLimits;
-use super::row::{Fault, FormatError, RawRow, Visit};
+use crate::IngestLimits;
+use crate::row::{FormatError, RawRow, RowFault, Visit};
 
-/// A block is small enough to stay in a core's cache, and large enough that handing it over is nothing.
+/// A block is small enough to stay in a core's cache, and large enough that passing it to a thread costs
+/// next to nothing.
 const BLOCK_BYTES: usize = 256 << 10;
 /// Blocks on their way through each thread.
 const IN_FLIGHT: usize = 2;
-/// More do not help: the thread that visits the rows is the slower one then.
-const MOST_THREADS: usize = 4;
+/// More do not help: then the thread that visits the rows is the slower one.
+const MAX_THREADS: usize = 4;
 
-/// Reads a row from a line, its line break included.
-pub type Parse = dyn Fn(&[u8]) -> Result<RawRow<'static>, Fault> + Sync;
+/// Reads a row from a line, which includes its line break.
+pub type ParseLine = dyn Fn(&[u8]) -> Result<RawRow<'static>, RowFault> + Sync;
 
+/// Calls `visit` with every line, in order, and its number. A line that is too long is a fault.
+pub fn each_line(
+    source: impl Read,
+    limits: &IngestLimits,
+    mut visit: impl FnMut(u64, Result<&[u8], RowFault>) -> Result<(), FormatError>,
+) -> Result<(), FormatError> {
+    let mut blocks = Blocks::new(source, limits);
+    let mut before = 0;
+    while let Some(block) = blocks.next()? {
+        before += block.each_line(limits.line_bytes, |number, line| visit(before + number, line))?;
+    }
+    Ok(())
+}
+
+/// Parses every line and visits the rows in order. Parsing runs on several threads, so the size of a row
+/// in memory should be proportional to that of its line.
 pub fn each_row(
     source: impl Read,
     limits: &IngestLimits,
-    parse: &Parse,
+    parse: &ParseLine,
     visit: &mut Visit,
 ) -> Result<(), FormatError> {
-    let mut blocks = Blocks { source, rest: Vec::new(), line_bytes: limits.line_bytes, ended: false };
+    let mut blocks = Blocks::new(source, limits);
     let Some(first) = blocks.next()? else { return Ok(()) };
     let mut rows = Rows { line: 0, visit };
     if blocks.is_done() {
         return rows.visit(first.parse(limits.line_bytes, parse));
     }
-    let threads = available_parallelism().map_or(1, |n| n.get()).min(MOST_THREADS);
+    let threads = available_parallelism().map_or(1, |n| n.get()).min(MAX_THREADS);
     std::thread::scope(|scope| {
         let lanes: Vec<Lane> =
             (0..threads).map(|_| Lane::start(scope, limits.line_bytes, parse)).collect::<io::Result<_>>()?;
-        // Blocks go round the lanes, so that taking them in the same round keeps their order.
+        // Blocks are dealt to the lanes in turn, so taking them back in the same turn keeps their order.
         let (mut sent, mut taken, mut next) = (0, 0, Some(first));
         loop {
             while sent - taken < threads * IN_FLIGHT
@@ -52,14 +69,8 @@ pub fn each_row(
     })
 }
 
-impl From<io::Error> for FormatError {
-    fn from(error: io::Error) -> Self {
-        FormatError::Unreadable(error.to_string())
-    }
-}
-
 struct Rows<'a, 'v> {
-    /// The last line of the blocks before.
+    /// The number of the last line of the blocks so far.
     line: u64,
     visit: &'a mut Visit<'v>,
 }
@@ -74,7 +85,7 @@ impl Rows<'_, '_> {
     }
 }
 
-/// A thread that parses blocks, never more than `IN_FLIGHT` at a time, so that nobody waits to send.
+/// A thread that parses blocks, never more than `IN_FLIGHT` at a time, so that sending never blocks.
 struct Lane {
     blocks: SyncSender<Block>,
     parsed: Receiver<Parsed>,
@@ -84,7 +95,7 @@ impl Lane {
     fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         line_bytes: usize,
-        parse: &'scope Parse,
+        parse: &'scope ParseLine,
     ) -> io::Result<Lane> {
         let (blocks, to_parse) = sync_channel::<Block>(IN_FLIGHT);
         let (done, parsed) = sync_channel(IN_FLIGHT);
@@ -108,41 +119,58 @@ impl Lane {
     }
 }
 
-/// Only if it panicked, which ends the scope with the same panic.
+/// This happens only if the thread panicked, and then the scope ends with the same panic.
 fn vanished() -> io::Error {
-    io::Error::other("a thread that parses has vanished")
+    io::Error::other("a parser thread has ended unexpectedly")
 }
 
-/// Whole lines; the last of a body may lack its line break.
+/// Whole lines; the last line of a body may have no line break.
 struct Block {
     bytes: Vec<u8>,
-    /// It is the beginning of one line that is too long.
+    /// The block is the beginning of one line that is too long.
     cut: bool,
 }
 
 struct Parsed {
     lines: u64,
-    /// With their lines, the first of a block being 1.
-    rows: Vec<(u64, Result<RawRow<'static>, Fault>)>,
+    /// The rows with their line numbers; the first line of a block is 1.
+    rows: Vec<(u64, Result<RawRow<'static>, RowFault>)>,
 }
 
 impl Block {
-    fn parse(&self, line_bytes: usize, parse: &Parse) -> Parsed {
-        let mut parsed = Parsed { lines: 0, rows: Vec::new() };
+    /// Calls `visit` with the lines that are not empty and their numbers in the block, and returns how
+    /// many lines there are.
+    fn each_line<E>(
+        &self,
+        line_bytes: usize,
+        mut visit: impl FnMut(u64, Result<&[u8], RowFault>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut number = 0;
         for line in self.bytes.split_inclusive(|&byte| byte == b'\n') {
-            parsed.lines += 1;
+            number += 1;
             let length = line.strip_suffix(b"\n").unwrap_or(line).len();
-            let row = if self.cut || length > line_bytes {
-                Err(Fault::new("row", format!("is longer than {line_bytes} bytes")))
-            } else if line.trim_ascii().is_empty() {
-                continue;
-            } else {
-                parse(line)
-            };
-            parsed.rows.push((parsed.lines, row));
+            if self.cut || length > line_bytes {
+                visit(number, Err(too_long(line_bytes)))?;
+            } else if !line.trim_ascii().is_empty() {
+                visit(number, Ok(line))?;
+            }
         }
-        parsed
+        Ok(number)
     }
+
+    fn parse(&self, line_bytes: usize, parse: &ParseLine) -> Parsed {
+        let mut rows = Vec::new();
+        let Ok(lines) = self.each_line::<std::convert::Infallible>(line_bytes, |number, line| {
+            rows.push((number, line.and_then(parse)));
+            Ok(())
+        });
+        Parsed { lines, rows }
+    }
+}
+
+/// The fault of a line or record of more than `most` bytes.
+pub fn too_long(most: usize) -> RowFault {
+    RowFault::new("row", format!("is longer than {most} bytes"))
 }
 
 struct Blocks<R> {
@@ -154,6 +182,10 @@ struct Blocks<R> {
 }
 
 impl<R: Read> Blocks<R> {
+    fn new(source: R, limits: &IngestLimits) -> Self {
+        Blocks { source, rest: Vec::new(), line_bytes: limits.line_bytes, ended: false }
+    }
+
     fn is_done(&self) -> bool {
         self.ended && self.rest.is_empty()
     }
@@ -186,7 +218,7 @@ impl<R: Read> Blocks<R> {
         Ok(())
     }
 
-    /// Reads on behind the next line break.
+    /// Skips everything up to the next line break.
     fn skip_line(&mut self) -> io::Result<()> {
         let mut bytes = Vec::new();
         while !self.ended {
@@ -205,7 +237,7 @@ impl<R: Read> Blocks<R> {
 mod tests {
     use super::*;
 
-    /// Gives a few bytes at a time, as a network does.
+    /// Returns a few bytes at a time, as a network does.
     struct Trickle<'a>(&'a [u8], usize);
 
     impl Read for Trickle<'_> {
@@ -218,16 +250,23 @@ mod tests {
         }
     }
 
-    /// The rows that were visited; the parser gives each line back in its error.
+    /// The rows that were visited; the parser returns each line in its error.
     fn visited(body: &str, line_bytes: usize) -> Vec<(u64, String)> {
-        let parse = |line: &[u8]| Err(Fault::new("line", String::from_utf8_lossy(line)));
+        let parse =
+            |line: &[u8]| Err::<RawRow<'static>, _>(RowFault::new("line", String::from_utf8_lossy(line)));
         let limits = IngestLimits { line_bytes, ..IngestLimits::default() };
         let mut rows = Vec::new();
-        let mut visit = |number, row: Result<RawRow, Fault>| {
+        let mut visit = |number, row: Result<RawRow, RowFault>| {
             rows.push((number, row.unwrap_err().message));
             Ok(())
         };
         assert!(each_row(Trickle(body.as_bytes(), 7), &limits, &parse, &mut visit).is_ok());
+        let mut in_order = Vec::new();
+        let read = each_line(Trickle(body.as_bytes(), 7), &limits, |number, line| {
+            in_order.push((number, line.and_then(parse).unwrap_err().message));
+            Ok(())
+        });
+        assert!(read.is_ok() && in_order == rows, "one thread sees the same lines");
         rows
     }
 
@@ -258,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_longer_than_a_block_is_read_or_refused_and_the_next_one_read() {
+    fn a_line_longer_than_a_block_is_read_or_rejected_and_the_next_one_is_read() {
         for length in [BLOCK_BYTES - 1, BLOCK_BYTES, 2 * BLOCK_BYTES, 5 * BLOCK_BYTES + 3] {
             for end in ["", "\n", "\nnext", "\nnext\n\nlast\n"] {
                 let body = format!("first\n{}{end}", "z".repeat(length));
@@ -270,11 +309,11 @@ mod tests {
     }
 
     #[test]
-    fn a_visitor_that_wants_no_more_ends_the_threads() {
+    fn a_visitor_that_stops_ends_the_threads() {
         let body = "row\n".repeat(BLOCK_BYTES);
         let parse = |_: &[u8]| Ok(RawRow::default());
         let mut seen = 0;
-        let mut visit = |_, _: Result<RawRow, Fault>| {
+        let mut visit = |_, _: Result<RawRow, RowFault>| {
             seen += 1;
             if seen < 10 { Ok(()) } else { Err(crate::IngestError::Sink) }
         };

@@ -1,122 +1,53 @@
-//! NDJSON: a JSON object a line.
+//! NDJSON: one JSON object per line.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::Read;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
-use serde::{Deserialize, de};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
-use super::lines::each_row;
-use super::row::{FIELDS, Fault, FormatError, List, RawRow, Visit};
-use super::{IngestLimits, plain};
+use crate::decompress::Decoded;
+use crate::json::{self, JsonObject, set, set_as};
+use crate::lines::each_row;
+use crate::plain;
+use crate::row::{FIELDS, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
 
-pub fn read(source: impl Read, limits: &IngestLimits, visit: &mut Visit) -> Result<(), FormatError> {
-    each_row(source, limits, &parse, visit)
+pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
+    each_row(source, &context.limits, &parse, visit)?;
+    Ok(Notes::default())
 }
 
-fn parse(line: &[u8]) -> Result<RawRow<'static>, Fault> {
+fn parse(line: &[u8]) -> Result<RawRow<'static>, RowFault> {
     match plain::parse(line) {
         Some(row) => Ok(row),
         None => parse_any(line),
     }
 }
 
-fn parse_any(line: &[u8]) -> Result<RawRow<'static>, Fault> {
-    let mut field = String::from("row");
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let row = RowSeed { field: &mut field }.deserialize(&mut json);
-    let row = row.and_then(|row| json.end().map(|()| row).map_err(|error| de::Error::custom(words(&error))));
-    row.map_err(|error| Fault::new(field, words(&error)))
+fn parse_any(line: &[u8]) -> Result<RawRow<'static>, RowFault> {
+    json::parse(line, RawRow::default())
 }
 
-/// The error without its line, which is always 1 here; the column helps.
-pub fn words(error: &serde_json::Error) -> String {
-    let text = error.to_string();
-    match text.rsplit_once(" at line 1 column ") {
-        Some((what, column)) => format!("{what} (column {column})"),
-        None => text,
-    }
-}
+impl JsonObject for RawRow<'static> {
+    const EXPECTED: &'static str = "an object with the fields of a row";
 
-/// Deserializes a row and leaves behind the name of the field that it was at.
-struct RowSeed<'a> {
-    field: &'a mut String,
-}
-
-impl<'de> DeserializeSeed<'de> for RowSeed<'_> {
-    type Value = RawRow<'static>;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
-        json.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for RowSeed<'_> {
-    type Value = RawRow<'static>;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("an object with the fields of a row")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut row = RawRow::default();
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
-            self.field.clear();
-            self.field.push_str(&key);
-            match &*key {
-                "x" => row.x = list(&row.x, &mut map)?,
-                "action" => set(&mut row.action, &mut map)?,
-                "propensity" => set(&mut row.propensity, &mut map)?,
-                "propensities" => row.propensities = list(&row.propensities, &mut map)?,
-                "cost" => set(&mut row.cost, &mut map)?,
-                "reward" => set(&mut row.reward, &mut map)?,
-                "context_id" => row.context_id = id(&row.context_id, &mut map)?,
-                "event_id" => row.event_id = id(&row.event_id, &mut map)?,
-                "candidates" => {
-                    let mut members = row.candidates.take().map(Members);
-                    set(&mut members, &mut map)?;
-                    row.candidates = members.map(|members| members.0);
-                }
-                _ => return Err(A::Error::custom(format!("is not a field of a row; those are {FIELDS}"))),
-            }
+    fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        match name {
+            "x" => set_as(&mut self.x, map, NumberList::Parsed),
+            "action" => set(&mut self.action, map),
+            "propensity" => set(&mut self.propensity, map),
+            "propensities" => set_as(&mut self.propensities, map, NumberList::Parsed),
+            "cost" => set(&mut self.cost, map),
+            "reward" => set(&mut self.reward, map),
+            "context_id" => set_as(&mut self.context_id, map, |id: Id| id.0),
+            "event_id" => set_as(&mut self.event_id, map, |id: Id| id.0),
+            "candidates" => set_as(&mut self.candidates, map, |members: Members| members.0),
+            _ => Err(A::Error::custom(format!("is not a field of a row; the fields are {FIELDS}"))),
         }
-        self.field.clear();
-        self.field.push_str("row");
-        Ok(row)
     }
 }
 
-/// A field's value, which must be its only one.
-pub fn set<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
-    slot: &mut Option<T>,
-    map: &mut A,
-) -> Result<(), A::Error> {
-    if slot.is_some() {
-        return Err(A::Error::custom("is there twice"));
-    }
-    *slot = map.next_value::<Option<T>>()?;
-    Ok(())
-}
-
-fn list<'de, A: MapAccess<'de>>(
-    before: &Option<List>,
-    map: &mut A,
-) -> Result<Option<List<'static>>, A::Error> {
-    let mut numbers = before.as_ref().map(|_| Vec::<f64>::new());
-    set(&mut numbers, map)?;
-    Ok(numbers.map(List::Made))
-}
-
-fn id<'de, A: MapAccess<'de>>(before: &Option<String>, map: &mut A) -> Result<Option<String>, A::Error> {
-    if before.is_some() {
-        return Err(A::Error::custom("is there twice"));
-    }
-    Ok(map.next_value::<Option<Id>>()?.map(|id| id.0))
-}
-
-/// Ids are texts or integers; 7 and "7" are one id.
+/// An id: a string or an integer. 7 and "7" are the same id.
 struct Id(String);
 
 impl<'de> Deserialize<'de> for Id {
@@ -126,7 +57,7 @@ impl<'de> Deserialize<'de> for Id {
             type Value = Id;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a text or an integer")
+                f.write_str("a string or an integer")
             }
 
             fn visit_str<E>(self, text: &str) -> Result<Id, E> {
@@ -145,7 +76,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// The candidates by name, each named once: of two propensities neither is to be preferred.
+/// The candidates by name. A duplicate name is an error, because neither of its propensities is the right one.
 struct Members(BTreeMap<String, f64>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -162,7 +93,7 @@ impl<'de> Deserialize<'de> for Members {
                 let mut members = BTreeMap::new();
                 while let Some((name, value)) = map.next_entry::<String, f64>()? {
                     if members.contains_key(&name) {
-                        return Err(A::Error::custom(format!("the candidate {name} is there twice")));
+                        return Err(A::Error::custom(format!("duplicate candidate {name:?}")));
                     }
                     members.insert(name, value);
                 }
@@ -178,12 +109,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Both ways to read a line must agree to the last bit, the fast one where it can read it at all.
+    /// Compares the two readers, which must agree to the last bit; whether the fast one can read the line.
     fn agree(line: &str) -> bool {
         let fast = plain::parse(line.as_bytes());
         if let Some(fast) = &fast {
             let any = parse_any(line.as_bytes());
-            assert_eq!(format!("{:?}", Ok::<_, Fault>(fast)), format!("{:?}", any.as_ref()), "{line}");
+            assert_eq!(format!("{:?}", Ok::<_, RowFault>(fast)), format!("{:?}", any.as_ref()), "{line}");
         }
         fast.is_some()
     }
@@ -237,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_that_is_named_twice_is_refused_by_both_readers() {
+    fn both_readers_reject_duplicate_candidates() {
         for line in [
             r#"{"action":0,"candidates":{"b":0.5,"a":1,"b":0}}"#,
             r#"{"action":0,"candidates":{"b":0.5,"\u0062":0.5}}"#,
@@ -245,7 +176,7 @@ mod tests {
             assert!(plain::parse(line.as_bytes()).is_none());
             let fault = parse(line.as_bytes()).unwrap_err();
             assert_eq!(fault.field, "candidates");
-            assert!(fault.message.contains("b is there twice"), "{}", fault.message);
+            assert!(fault.message.contains("duplicate candidate \"b\""), "{}", fault.message);
         }
     }
 
@@ -264,7 +195,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_the_fast_reader_takes_serde_takes(line in r#"\{"(x|cost|action|event_id)" ?:[-+0-9.eE,\[\]"a{}: ]{0,12}\}"#) {
+        fn serde_reads_whatever_the_fast_reader_reads(line in r#"\{"(x|cost|action|event_id)" ?:[-+0-9.eE,\[\]"a{}: ]{0,12}\}"#) {
             agree(&line);
         }
     }

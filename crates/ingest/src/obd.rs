@@ -1,55 +1,63 @@
-//! The Open Bandit Dataset's CSV: a header, then an item shown at a position a line, and whether it
-//! was clicked. Fields have no commas or line ends in them. Row numbers are line numbers.
+//! The Open Bandit Dataset's CSV: a header, then one line per item that was shown at a position, and
+//! whether it was clicked. Row numbers are line numbers.
 //!
 //! x is the user's categories, hashed (`user_feature_0=…` and so on, see `hashing.rs`), then the
 //! position as three numbers of which one is 1. Affinities are not used.
 //!
-//! The file is read twice. Whether all items were equally likely on every row, so that each row's
-//! π0(·|x) is known, is only known at the end of the file: single rows of logs that are not uniform
-//! can well have the propensity 1/K.
+//! The file is read twice. Only at its end is it known whether all items were equally likely in every
+//! row, so that each row's π0(·|x) is known: single rows of logs that are not uniform can well have the
+//! propensity 1/K.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use super::IngestLimits;
-use super::errors::IngestError;
-use super::hashing::Hashing;
-use super::line_by_line::Lines;
-use super::row::{Fault, FormatError, Known, Notes, RawRow, Visit};
 use guarantor_engine::log::{AGREEMENT_TOLERANCE, OutcomeKind};
 
-pub fn read(
-    source: impl Read,
-    hashing: Hashing,
-    known: &Known,
-    limits: &IngestLimits,
-    visit: &mut Visit,
-) -> Result<Notes, FormatError> {
-    let spooled = super::parquet::spool(source, limits)?;
-    let mut lines = from_start(&spooled, limits)?;
-    let header = header(&mut lines)?;
-    let items = header.items(known);
+use crate::decompress::Decoded;
+use crate::errors::IngestError;
+use crate::records::{Cells, Records};
+use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
+use crate::spool::spool;
+
+/// The features that follow the hashed ones: the position of the item on the page.
+pub const POSITIONS: usize = 3;
+
+pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
+    let limits = &context.limits;
+    let spooled = spool(source, limits)?;
+    let mut records = from_start(&spooled, limits.line_bytes)?;
+    let header = header(&mut records)?;
+    let items = header.items(context);
     if let Some(k) = items.filter(|&k| k > limits.actions) {
-        let message = format!("there are {k} items; at most {} actions can be", limits.actions);
+        let message = format!("the file has {k} items; the maximum number of actions is {}", limits.actions);
         return Err(FormatError::Stopped(IngestError::TooLarge(message)));
     }
-    let uniform = uniform_over(&mut lines, &header, items, known)?.filter(|&k| k <= limits.actions);
-    let rows = Rows { header, hashing, items, uniform, outcome: known.outcome };
-    let mut lines = from_start(&spooled, limits)?;
-    lines.next()?;
-    while let Some((number, line)) = lines.next()? {
-        visit(number, line.and_then(|line| rows.row(line))).map_err(FormatError::Stopped)?;
+    let uniform = uniform_over(&mut records, &header, items, context)?.filter(|&k| k <= limits.actions);
+    let rows = Rows { header, items, uniform, context };
+    let mut records = from_start(&spooled, limits.line_bytes)?;
+    records.next()?;
+    while let Some((number, cells)) = records.next()? {
+        if !is_blank(&cells) {
+            visit(number, cells.and_then(|cells| rows.row(cells))).map_err(FormatError::Stopped)?;
+        }
     }
     Ok(Notes { actions: items, ..Notes::default() })
 }
 
-fn from_start<'a>(mut file: &'a File, limits: &IngestLimits) -> Result<Lines<&'a File>, FormatError> {
+fn from_start(mut file: &File, line_bytes: usize) -> Result<Records<&File>, FormatError> {
     file.seek(SeekFrom::Start(0))?;
-    Ok(Lines::new(file, limits.line_bytes))
+    Ok(Records::new(file, line_bytes))
 }
 
-/// The name of a row's field in the file.
+/// Whether a record is a line of white space.
+fn is_blank(cells: &Result<Cells, RowFault>) -> bool {
+    cells
+        .as_ref()
+        .is_ok_and(|cells| cells.len() == 1 && cells.iter().all(|cell| cell.trim_ascii().is_empty()))
+}
+
+/// The name that a row's field has in the file.
 pub fn field_name(field: &str) -> &str {
     match field.split(['[', '.']).next().unwrap_or(field) {
         "action" => "item_id",
@@ -59,37 +67,36 @@ pub fn field_name(field: &str) -> &str {
     }
 }
 
-/// Where the columns are.
+/// The indices of the columns.
 struct Header {
     columns: usize,
     item: usize,
     position: usize,
     click: usize,
     propensity: usize,
-    /// With their names.
+    /// The users' categories, with their names.
     users: Vec<(usize, String)>,
     affinities: usize,
 }
 
-fn header(lines: &mut Lines<impl Read>) -> Result<Header, FormatError> {
+fn header(records: &mut Records<impl Read>) -> Result<Header, FormatError> {
     let unreadable = |why: String| FormatError::Unreadable(format!("not an Open Bandit Dataset file: {why}"));
-    let Some((_, line)) = lines.next()? else {
+    let Some((_, cells)) = records.next()? else {
         return Err(unreadable("there is no header".into()));
     };
-    let line = line.map_err(|fault| unreadable(format!("the header {}", fault.message)))?;
-    let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
-    let line = std::str::from_utf8(line).map_err(|_| unreadable("the header is not UTF-8".into()))?;
-    let names: Vec<&str> = line.split(',').map(bare).collect();
+    let cells = cells.map_err(|fault| unreadable(format!("the header {}", fault.message)))?;
+    let names: Option<Vec<&str>> = cells.iter().map(text).collect();
+    let names = names.ok_or_else(|| unreadable("the header is not UTF-8".into()))?;
     let (mut users, mut affinities, mut seen) = (Vec::new(), 0, HashSet::new());
     for (i, &name) in names.iter().enumerate() {
         if !seen.insert(name) {
-            return Err(unreadable(format!("the column {name:?} is there twice")));
+            return Err(unreadable(format!("duplicate column {name:?}")));
         }
         match name {
             "" | "timestamp" | "item_id" | "position" | "click" | "propensity_score" => {}
             _ if name.starts_with("user_feature_") => users.push((i, name.to_owned())),
             _ if name.starts_with("user-item_affinity_") => affinities += 1,
-            _ => return Err(unreadable(format!("there is a column {name:?}"))),
+            _ => return Err(unreadable(format!("unknown column {name:?}"))),
         }
     }
     let find = |name: &str| {
@@ -107,85 +114,89 @@ fn header(lines: &mut Lines<impl Read>) -> Result<Header, FormatError> {
     })
 }
 
-/// A field without the quotes that some writers put around all of them.
-fn bare(field: &str) -> &str {
-    let field = field.trim();
-    field.strip_prefix('"').and_then(|field| field.strip_suffix('"')).unwrap_or(field)
+/// A cell without white space around it.
+fn text(cell: &[u8]) -> Option<&str> {
+    std::str::from_utf8(cell).ok().map(str::trim)
 }
 
 impl Header {
-    /// K, where it is known before the rows are.
-    fn items(&self, known: &Known) -> Option<usize> {
-        known.actions.or(Some(self.affinities).filter(|&k| k > 0))
+    /// K, if it is known before the rows are read.
+    fn items(&self, context: &ReadContext) -> Option<usize> {
+        context.actions.or(Some(self.affinities).filter(|&k| k > 0))
     }
 
-    fn split<'a>(&self, line: &'a [u8]) -> Result<Vec<&'a str>, Fault> {
-        let line = std::str::from_utf8(line).map_err(|_| Fault::new("row", "is not UTF-8"))?;
-        let fields: Vec<&str> = line.split(',').map(bare).collect();
-        if fields.len() != self.columns {
-            let message = format!("has {} fields where the header has {}", fields.len(), self.columns);
-            return Err(Fault::new("row", message));
+    /// Checks that a record has as many cells as the header, all of them UTF-8.
+    fn check(&self, cells: Cells) -> Result<(), RowFault> {
+        if cells.iter().any(|cell| text(cell).is_none()) {
+            return Err(RowFault::new("row", "is not UTF-8"));
         }
-        Ok(fields)
+        if cells.len() != self.columns {
+            let message = format!("has {} fields, but the header has {}", cells.len(), self.columns);
+            return Err(RowFault::new("row", message));
+        }
+        Ok(())
     }
 }
 
-/// K, where all K items were equally likely on every row. Rows that cannot be read do not matter:
-/// they are refused on the second reading.
+/// The cell with this index of a record that was checked.
+fn field<'a>(cells: Cells<'a>, i: usize) -> &'a str {
+    cells.get(i).and_then(text).unwrap_or_default()
+}
+
+/// K, if all K items were equally likely in every row. Rows that cannot be read do not matter: they are
+/// rejected on the second reading.
 fn uniform_over(
-    lines: &mut Lines<impl Read>,
+    records: &mut Records<impl Read>,
     header: &Header,
     items: Option<usize>,
-    known: &Known,
+    context: &ReadContext,
 ) -> Result<Option<usize>, FormatError> {
     let (mut least, mut most, mut seen) = (f64::INFINITY, 0.0_f64, 0_usize);
-    while let Some((_, line)) = lines.next()? {
-        let Some(fields) = line.ok().and_then(|line| header.split(line).ok()) else { continue };
-        if let Ok(propensity) = fields[header.propensity].parse::<f64>() {
+    while let Some((_, cells)) = records.next()? {
+        let Some(cells) = cells.ok().filter(|&cells| header.check(cells).is_ok()) else { continue };
+        if let Ok(propensity) = field(cells, header.propensity).parse::<f64>() {
             (least, most) = (least.min(propensity), most.max(propensity));
         }
-        if let Ok(item) = fields[header.item].parse::<usize>() {
+        if let Ok(item) = field(cells, header.item).parse::<usize>() {
             seen = seen.max(item.saturating_add(1));
         }
     }
     let k = items.unwrap_or(seen);
     let near = |q: f64| (q * k as f64 - 1.0).abs() <= AGREEMENT_TOLERANCE;
-    // An append has what the rows before have.
-    let wanted = known.full.unwrap_or(true);
+    // An append has π0(·|x) if and only if the earlier rows do.
+    let wanted = context.full.unwrap_or(true);
     Ok((wanted && k > 1 && near(least) && near(most)).then_some(k))
 }
 
-struct Rows {
+struct Rows<'a> {
     header: Header,
-    hashing: Hashing,
-    /// K, where it is known.
+    /// K, if it is known.
     items: Option<usize>,
-    /// K, where all were equally likely on every row.
+    /// K, if all items were equally likely in every row.
     uniform: Option<usize>,
-    outcome: OutcomeKind,
+    context: &'a ReadContext,
 }
 
-impl Rows {
-    fn row(&self, line: &[u8]) -> Result<RawRow<'static>, Fault> {
-        let fields = self.header.split(line)?;
-        let number = |field: &str, at: usize| {
-            let wrong = |_| Fault::new(field, format!("{:?} is not a number", fields[at]));
-            fields[at].parse::<f64>().map_err(wrong)
+impl Rows<'_> {
+    fn row(&self, cells: Cells) -> Result<RawRow<'static>, RowFault> {
+        self.header.check(cells)?;
+        let number = |name: &str, at: usize| {
+            let text = field(cells, at);
+            text.parse::<f64>().map_err(|_| RowFault::new(name, format!("{text:?} is not a number")))
         };
-        let action = fields[self.header.item].parse::<i64>();
-        let action = action.map_err(|_| {
-            Fault::new("item_id", format!("{:?} is not an integer", fields[self.header.item]))
-        })?;
+        let item = field(cells, self.header.item);
+        let action = item.parse::<i64>();
+        let action = action.map_err(|_| RowFault::new("item_id", format!("{item:?} is not an integer")))?;
         if let Some(k) = self.items.filter(|&k| !usize::try_from(action).is_ok_and(|action| action < k)) {
-            return Err(Fault::new("item_id", format!("{action} is not in [0, {k})")));
+            return Err(RowFault::new("item_id", format!("{action} is not in [0, {k})")));
         }
         let click = number("click", self.header.click)?;
-        let (cost, reward) = match self.outcome {
+        let (cost, reward) = match self.context.outcome {
             OutcomeKind::Cost => (Some(-click), None),
             OutcomeKind::Reward => (None, Some(click)),
         };
         Ok(RawRow {
-            x: Some(self.features(&fields)?.into()),
+            x: Some(self.features(cells)?.into()),
             action: Some(action),
             propensity: Some(number("propensity_score", self.header.propensity)?),
             propensities: self.uniform.map(|k| vec![1.0 / k as f64; k].into()),
@@ -195,15 +206,16 @@ impl Rows {
         })
     }
 
-    fn features(&self, fields: &[&str]) -> Result<Vec<f64>, Fault> {
-        let mut x = vec![0.0; self.hashing.dims + Hashing::POSITIONS];
+    fn features(&self, cells: Cells) -> Result<Vec<f64>, RowFault> {
+        let hashing = self.context.hashing;
+        let mut x = vec![0.0; hashing.dims + POSITIONS];
         for (at, name) in &self.header.users {
-            self.hashing.add(&mut x, &format!("{name}={}", fields[*at]), 1.0);
+            hashing.add(&mut x, &format!("{name}={}", field(cells, *at)), 1.0);
         }
-        let position = fields[self.header.position];
+        let position = field(cells, self.header.position);
         match position.parse::<usize>() {
-            Ok(place) if (1..=Hashing::POSITIONS).contains(&place) => x[self.hashing.dims + place - 1] = 1.0,
-            _ => return Err(Fault::new("position", format!("{position:?} is not 1, 2 or 3"))),
+            Ok(place) if (1..=POSITIONS).contains(&place) => x[hashing.dims + place - 1] = 1.0,
+            _ => return Err(RowFault::new("position", format!("{position:?} is not 1, 2 or 3"))),
         }
         Ok(x)
     }

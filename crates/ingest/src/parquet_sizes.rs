@@ -1,6 +1,6 @@
-//! What a Parquet file says of its sizes, read before it is decoded: the library sets memory aside
-//! and recurses as the file tells it to, and a file that tells it lies must not take the process down.
-//! The index and the pages' headers are walked with bounds (`thrift.rs`).
+//! The sizes that a Parquet file claims, checked before it is decoded: the library allocates memory and
+//! recurses as the file says, and a malicious file must not bring the process down. The index and the
+//! headers of the pages are walked with limits (`thrift.rs`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -9,31 +9,31 @@ use std::os::unix::fs::FileExt;
 use ::parquet::basic::Compression;
 use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 
-use super::IngestLimits;
-use super::errors::IngestError;
-use super::row::FormatError;
-use super::thrift::{Page, Thrift};
+use crate::IngestLimits;
+use crate::errors::IngestError;
+use crate::row::FormatError;
+use crate::thrift::{PageHeader, Thrift};
 
-const MOST_FOOTER: u64 = 16 << 20;
+const MAX_FOOTER: u64 = 16 << 20;
 /// Groups inside groups; a list in a struct has four.
-const MOST_NESTING: usize = 8;
-const MOST_PAGE: i64 = 128 << 20;
-const MOST_HEADER: usize = 1 << 20;
-/// The old LZ4 framing is decoded without a bound, to at most 255 times its size.
-const MOST_LZ4_PAGE: u64 = 4 << 20;
-/// Encodings whose decoders take memory for what is there, not for what is claimed: plain, dictionary,
+const MAX_NESTING: usize = 8;
+const MAX_PAGE: i64 = 128 << 20;
+const MAX_HEADER: usize = 1 << 20;
+/// The old LZ4 framing is decoded without a limit, to at most 255 times its size.
+const MAX_LZ4_PAGE: u64 = 4 << 20;
+/// Encodings whose decoders allocate memory for what is there, not for what is claimed: plain, dictionary,
 /// run lengths, packed deltas, split bytes.
 const ENCODINGS: [i64; 6] = [0, 2, 3, 5, 8, 9];
-/// Numbers in a list column of a row group. A single row may claim all of them, and is read whole.
-const MOST_LISTED: i64 = 1 << 27;
-/// Decoded bytes before their ratio to the file's is looked at.
+/// Numbers in a list column of a row group. A single row may claim all of them, and is read as a whole.
+const MAX_LISTED: i64 = 1 << 27;
+/// The decompressed size from which on its ratio to the size of the file is checked.
 const RATIO_FROM: u64 = 16 << 20;
 
 fn damaged(what: &str) -> FormatError {
     FormatError::Unreadable(format!("damaged Parquet file: {what}"))
 }
 
-/// Checks the shape of the index. What is not even an index is left for the library to name.
+/// Checks the shape of the index.
 pub fn check_footer(file: &File) -> Result<(), FormatError> {
     let unreadable = |error: std::io::Error| FormatError::Unreadable(error.to_string());
     let length = file.metadata().map_err(unreadable)?.len();
@@ -45,9 +45,9 @@ pub fn check_footer(file: &File) -> Result<(), FormatError> {
     if size > length - 8 {
         return Err(damaged("its index is longer than the file"));
     }
-    if size > MOST_FOOTER {
+    if size > MAX_FOOTER {
         return Err(FormatError::Unreadable(format!(
-            "the file's index has {size} bytes, at most {MOST_FOOTER} can be; write fewer and larger row groups"
+            "the index of the file has {size} bytes; the maximum is {MAX_FOOTER}; write fewer and larger row groups"
         )));
     }
     let mut footer = vec![0; size as usize];
@@ -57,7 +57,7 @@ pub fn check_footer(file: &File) -> Result<(), FormatError> {
     if is_tree(&children) { Ok(()) } else { Err(damaged("its schema is not a tree of columns")) }
 }
 
-/// Whether the elements, each with its number of children and depth first, are one shallow tree.
+/// Whether the elements, given by their numbers of children in depth-first order, are one shallow tree.
 fn is_tree(children: &[i64]) -> bool {
     let mut open: Vec<i64> = Vec::new();
     for (i, &n) in children.iter().enumerate() {
@@ -71,14 +71,14 @@ fn is_tree(children: &[i64]) -> bool {
         while open.last() == Some(&0) {
             open.pop();
         }
-        if open.len() > MOST_NESTING {
+        if open.len() > MAX_NESTING {
             return false;
         }
     }
     open.is_empty() && !children.is_empty()
 }
 
-/// Checks what the pages claim, one header after the other, against the limits and each other.
+/// Checks what the headers of the pages claim, against the limits and each other.
 pub fn check_pages(file: &File, index: &ParquetMetaData, limits: &IngestLimits) -> Result<(), FormatError> {
     let length = file.metadata().map_err(|error| FormatError::Unreadable(error.to_string()))?.len();
     let growth = Growth { length, limits };
@@ -87,14 +87,14 @@ pub fn check_pages(file: &File, index: &ParquetMetaData, limits: &IngestLimits) 
     let mut held = 0u64;
     for column in index.row_groups().iter().flat_map(|group| group.columns()) {
         let chunk = walk(file, &growth, held, column)?;
-        if column.column_descr().max_rep_level() > 0 && chunk.values > MOST_LISTED {
+        if column.column_descr().max_rep_level() > 0 && chunk.values > MAX_LISTED {
             return Err(FormatError::Unreadable(format!(
-                "the column {} has {} numbers in a row group, at most {MOST_LISTED} can be; write smaller row groups (row_group_size)",
+                "the column {} has {} numbers in a row group; the maximum is {MAX_LISTED}; write smaller row groups (row_group_size)",
                 column.column_path().string(),
                 chunk.values
             )));
         }
-        // A page of repeated values is short, and its numbers take eight bytes each once decoded.
+        // A page of repeated values is short, but its numbers take eight bytes each when they are decoded.
         let values = u64::try_from(chunk.values).unwrap_or(0).saturating_mul(8);
         held = held.saturating_add(chunk.bytes.max(values));
         growth.check(held)?;
@@ -102,24 +102,24 @@ pub fn check_pages(file: &File, index: &ParquetMetaData, limits: &IngestLimits) 
     Ok(())
 }
 
-/// How large a file is, and what it may come to.
+/// The size of a file, and the limits of its decompressed size.
 struct Growth<'a> {
     length: u64,
     limits: &'a IngestLimits,
 }
 
 impl Growth<'_> {
-    /// Looked at with every page: any number of columns may name the same one, and each is unpacked.
+    /// Called with every page: any number of columns may refer to the same page, and each is decompressed.
     fn check(&self, decoded: u64) -> Result<(), FormatError> {
         let IngestLimits { decoded_bytes, decoded_ratio, .. } = *self.limits;
         if decoded > decoded_bytes {
             return Err(expands(format!(
-                "The file has more than {decoded_bytes} bytes once it is decoded, this server's limit."
+                "The file has more than {decoded_bytes} bytes after decompression, which is the limit."
             )));
         }
         if decoded > RATIO_FROM && decoded / decoded_ratio > self.length {
             return Err(expands(format!(
-                "The file grows to more than {decoded_ratio} times its size when it is decoded; write it without compression."
+                "The file grows to more than {decoded_ratio} times its size when it is decompressed; write it without compression."
             )));
         }
         Ok(())
@@ -130,24 +130,24 @@ fn expands(message: String) -> FormatError {
     FormatError::Stopped(IngestError::Expands(message))
 }
 
-/// What a column chunk's pages come to.
+/// What the pages of a column chunk add up to.
 #[derive(Default)]
 struct Chunk {
     bytes: u64,
     values: i64,
 }
 
-/// `held` is what the columns before come to.
+/// Walks the pages of a column chunk. `held` is what the previous columns add up to.
 fn walk(file: &File, growth: &Growth, held: u64, column: &ColumnChunkMetaData) -> Result<Chunk, FormatError> {
     let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
     let bounds = u64::try_from(start).ok().zip(u64::try_from(column.compressed_size()).ok());
     let bounds = bounds.and_then(|(start, size)| Some((start, start.checked_add(size)?)));
     let Some((mut at, end)) = bounds.filter(|(_, end)| *end <= growth.length) else {
-        return Err(damaged("a column lies outside of the file"));
+        return Err(damaged("a column lies outside the file"));
     };
     let mut chunk = Chunk::default();
     while at < end {
-        let page = page_at(file, at, end).ok_or_else(|| damaged("a page's header cannot be read"))?;
+        let page = page_at(file, at, end).ok_or_else(|| damaged("the header of a page cannot be read"))?;
         check_page(&page, column)?;
         chunk.bytes = chunk.bytes.saturating_add(page.uncompressed as u64);
         growth.check(held.saturating_add(chunk.bytes))?;
@@ -155,42 +155,47 @@ fn walk(file: &File, growth: &Growth, held: u64, column: &ColumnChunkMetaData) -
         chunk.values = chunk.values.saturating_add(page.values);
         at += page.header + page.compressed;
     }
-    // A reader would go on into the next column, or stop early, for as long as these two disagree.
+    // If these two disagreed, a reader would continue into the next column or stop early.
     if chunk.values != column.num_values() {
-        return Err(damaged("a column's pages do not have as many values as its index says"));
+        return Err(damaged("the pages of a column do not have as many values as the index says"));
     }
     Ok(chunk)
 }
 
-fn check_page(page: &Page, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
+fn check_page(page: &PageHeader, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
     let name = column.column_path().string();
-    if page.uncompressed > MOST_PAGE || page.compressed > MOST_PAGE as u64 {
+    if page.uncompressed > MAX_PAGE || page.compressed > MAX_PAGE as u64 {
         return Err(FormatError::Unreadable(format!(
-            "a page of the column {name} has {} bytes, at most {MOST_PAGE} can be; write smaller pages",
+            "a page of the column {name} has {} bytes; the maximum is {MAX_PAGE}; write smaller pages",
             page.uncompressed
         )));
     }
     if !ENCODINGS.contains(&page.encoding) {
         return Err(FormatError::Unreadable(format!(
-            "the column {name} has Parquet's encoding number {}, which is not read here; write it plain or with a dictionary",
+            "the column {name} has Parquet's encoding number {}, which is not supported; write it plain or with a dictionary",
             page.encoding
         )));
     }
-    // A dictionary is as long as it claims before its values are looked for.
+    // Memory for a dictionary is allocated as it claims before its values are read.
     if page.entries > page.uncompressed {
         return Err(damaged("a dictionary claims more values than it has bytes"));
     }
     match column.compression() {
-        Compression::LZ4 if page.compressed > MOST_LZ4_PAGE => Err(FormatError::Unreadable(format!(
-            "a page of the column {name} has more than {MOST_LZ4_PAGE} bytes of LZ4; write smaller pages, or LZ4_RAW"
+        Compression::LZ4 if page.compressed > MAX_LZ4_PAGE => Err(FormatError::Unreadable(format!(
+            "a page of the column {name} has more than {MAX_LZ4_PAGE} bytes of LZ4; write smaller pages, or LZ4_RAW"
         ))),
         _ => Ok(()),
     }
 }
 
-fn check_packed(file: &File, at: u64, page: &Page, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
+fn check_packed(
+    file: &File,
+    at: u64,
+    page: &PageHeader,
+    column: &ColumnChunkMetaData,
+) -> Result<(), FormatError> {
     match column.compression() {
-        // These two are decoded to wherever they lead.
+        // These two are decoded without a limit.
         Compression::GZIP(_) | Compression::BROTLI(_) if page.packed => {
             let mut bytes = vec![0; page.compressed as usize];
             let read = file.read_exact_at(&mut bytes, at + page.header);
@@ -206,7 +211,7 @@ fn check_packed(file: &File, at: u64, page: &Page, column: &ColumnChunkMetaData)
     }
 }
 
-/// How many bytes come out, counted to one more than `most`.
+/// The decompressed size, counted up to one more than `most`.
 fn unpacked(codec: Compression, bytes: &[u8], most: u64) -> io::Result<u64> {
     let bytes: Box<dyn Read + '_> = match codec {
         Compression::GZIP(_) => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
@@ -215,8 +220,8 @@ fn unpacked(codec: Compression, bytes: &[u8], most: u64) -> io::Result<u64> {
     io::copy(&mut bytes.take(most + 1), &mut io::sink())
 }
 
-fn page_at(file: &File, at: u64, end: u64) -> Option<Page> {
-    let room = usize::try_from(end - at).ok()?.min(MOST_HEADER);
+fn page_at(file: &File, at: u64, end: u64) -> Option<PageHeader> {
+    let room = usize::try_from(end - at).ok()?.min(MAX_HEADER);
     for size in [room.min(1 << 10), room] {
         let mut bytes = vec![0; size];
         file.read_exact_at(&mut bytes, at).ok()?;
@@ -252,10 +257,10 @@ mod tests {
         (file, index.metadata().as_ref().clone())
     }
 
-    /// The same column again and again, the last time as one that is not in the file: whoever looks at
-    /// the limits only once everything was unpacked gets that far.
+    /// The same column many times, the last time as one that is not in the file: a check that looked at
+    /// the limits only after decompressing everything would get that far.
     #[test]
-    fn one_page_that_many_columns_name_is_unpacked_until_the_limit_only() {
+    fn a_page_shared_by_many_columns_is_decompressed_only_up_to_the_limit() {
         let (file, index) = file();
         let group = index.row_group(0).clone();
         let column = group.column(0).clone().into_builder().set_data_page_offset(1 << 40).build().unwrap();
@@ -272,7 +277,7 @@ mod tests {
         let expands = |limits: &IngestLimits| match check_pages(&file, &many, limits) {
             Err(FormatError::Stopped(IngestError::Expands(_))) => true,
             Err(FormatError::Unreadable(_)) => false,
-            _ => panic!("it was accepted"),
+            _ => panic!("the file was accepted"),
         };
         assert!(expands(&limits(64 << 30, 500)));
         assert!(expands(&limits(100 << 20, u64::MAX)));

@@ -1,12 +1,13 @@
-//! Rows of NDJSON as nearly all programs write them, read fast. Whatever is unusual (escapes, null,
-//! unknown or repeated fields, anything that is wrong) is `None` here and for serde to read or refuse,
-//! so that what a row means and what an error says are decided in one place. Numbers are the same to
-//! the last bit.
+//! A fast reader for rows of NDJSON as nearly all programs write them. For anything unusual (escapes,
+//! null, unknown or duplicate fields, anything wrong) it returns `None` and leaves the row to serde, so
+//! that the meaning of a row and the messages of errors are decided in one place. Numbers are the same
+//! to the last bit.
 
 use std::collections::BTreeMap;
 
-use super::row::RawRow;
+use crate::row::RawRow;
 
+/// The row of a line, if the line is an ordinary one.
 pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
     let mut json = Cursor { rest: line };
     let mut row = RawRow::default();
@@ -38,16 +39,16 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
     slot.replace(value).is_none().then_some(())
 }
 
-/// Digits that an i64 holds in any case.
+/// Numbers of this many digits always fit into an i64.
 const SAFE_DIGITS: usize = 18;
-/// Integers up to this are exact as f64, and so are these powers of ten: their quotient is rounded
-/// once, and so correctly.
+/// Integers up to this are exact as f64, and so are these powers of ten: their quotient is rounded only
+/// once, and therefore correctly.
 const EXACT: u64 = 1 << 53;
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
 ];
-/// Digits that a u64 holds in any case.
+/// Numbers of this many digits always fit into a u64.
 const U64_DIGITS: usize = 19;
 
 struct Cursor<'a> {
@@ -68,7 +69,7 @@ impl<'a> Cursor<'a> {
         (first == token).then_some(())
     }
 
-    /// After a value: whether another follows, or `end` does.
+    /// After a value: whether another one follows, or `end`.
     fn goes_on(&mut self, end: u8) -> Option<bool> {
         self.space();
         let (&first, rest) = self.rest.split_first()?;
@@ -79,7 +80,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A text without escapes.
+    /// A string without escapes.
     fn text(&mut self) -> Option<&'a str> {
         self.token(b'"')?;
         let end = self.rest.iter().position(|&byte| matches!(byte, b'"' | b'\\' | 0..0x20))?;
@@ -88,7 +89,7 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(text).ok()
     }
 
-    /// The digits of an integer, as they stand there.
+    /// The digits of an integer, unchanged.
     fn integer(&mut self) -> Option<&'a str> {
         self.space();
         let from = usize::from(self.rest.first() == Some(&b'-'));
@@ -131,7 +132,7 @@ impl<'a> Cursor<'a> {
         loop {
             let name = self.text()?;
             self.token(b':')?;
-            // Two propensities of one candidate: serde says what is wrong with it.
+            // A duplicate candidate: serde reports it.
             if members.insert(name.into(), self.number()?).is_some() {
                 return None;
             }
@@ -173,11 +174,11 @@ impl<'a> Cursor<'a> {
             let value = mantissa as f64 / POWERS[scale];
             return Some(if negative { -value } else { value });
         }
-        // Too large for a number is an error, and those are serde's.
+        // A number that is too large is an error, and serde reports those.
         std::str::from_utf8(text).ok()?.parse().ok().filter(|value: &f64| value.is_finite())
     }
 
-    /// Takes digits from `at` on and returns how many.
+    /// Reads digits from `at` on and returns how many there are.
     fn digits(&self, at: &mut usize, mantissa: &mut u64) -> usize {
         let from = *at;
         while let Some(digit @ 0..=9) = self.rest.get(*at).map(|byte| byte.wrapping_sub(b'0')) {

@@ -1,11 +1,16 @@
-//! Comma-separated records (RFC 4180): quotes, line numbers, bounded length. Stricter than most
-//! readers: a quote in the wrong place is an error that names its line, because guessing what it
-//! meant could move a number into another column.
+//! Comma-separated records (RFC 4180) with quotes, line numbers and a bounded length. This reader is
+//! stricter than most: a quote in the wrong place is an error that names its line, because a wrong guess
+//! at its meaning could move a number into another column.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use super::row::Fault;
+use crate::lines::too_long;
+use crate::row::RowFault;
 
+/// The byte order mark that some programs write before UTF-8. It is not part of the first cell.
+const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// Reads records one after the other.
 pub struct Records<R> {
     source: BufReader<R>,
     most: usize,
@@ -28,6 +33,12 @@ impl<'a> Cells<'a> {
         self.ends.len()
     }
 
+    /// The cell with this index.
+    pub fn get(&self, i: usize) -> Option<&'a [u8]> {
+        let from = if i == 0 { 0 } else { *self.ends.get(i - 1)? };
+        self.text.get(from..*self.ends.get(i)?)
+    }
+
     pub fn iter(self) -> impl Iterator<Item = &'a [u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(self.ends).map(move |(from, &to)| &self.text[from..to])
@@ -39,19 +50,19 @@ enum At {
     Start,
     Plain,
     Quoted,
-    /// After a quote inside of quotes: the end of the cell, or the first of two that stand for one.
+    /// After a quote inside quotes: the end of the cell, or the first of two quotes that stand for one.
     Closed,
 }
 
 impl<R: Read> Records<R> {
-    /// `most` is how many bytes a record may have.
+    /// `most` is the maximum length of a record in bytes.
     pub fn new(source: R, most: usize) -> Self {
         let source = BufReader::with_capacity(1 << 16, source);
         Records { source, most, line: 0, buffer: Vec::new(), text: Vec::new(), ends: Vec::new() }
     }
 
-    /// The next record and the line that it begins at; empty lines are passed over. None at the end.
-    pub fn next(&mut self) -> io::Result<Option<(u64, Result<Cells<'_>, Fault>)>> {
+    /// The next record and the number of its first line, or `None` at the end. Empty lines are skipped.
+    pub fn next(&mut self) -> io::Result<Option<(u64, Result<Cells<'_>, RowFault>)>> {
         self.text.clear();
         self.ends.clear();
         let (mut at, mut number) = (At::Start, 0);
@@ -69,7 +80,7 @@ impl<R: Read> Records<R> {
                 }
             }
             if !whole || self.text.len() + self.buffer.len() > self.most {
-                return Ok(Some((number, Err(fault(format!("is longer than {} bytes", self.most))))));
+                return Ok(Some((number, Err(too_long(self.most)))));
             }
             match split(at, body, &mut self.text, &mut self.ends) {
                 Ok(At::Quoted) => {
@@ -85,12 +96,15 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Reads a line, or as much of it as may be and passes over the rest; whether it was whole.
+    /// Reads a line, or as much of it as is allowed and skips the rest; whether it was read completely.
     fn read_line(&mut self) -> io::Result<bool> {
         self.buffer.clear();
         let most = self.most as u64 + 1;
         let read = self.source.by_ref().take(most).read_until(b'\n', &mut self.buffer)?;
         self.line += u64::from(read > 0);
+        if self.line == 1 && self.buffer.starts_with(UTF8_MARK) {
+            self.buffer.drain(..UTF8_MARK.len());
+        }
         if read as u64 == most && self.buffer.last() != Some(&b'\n') {
             skip_line(&mut self.source)?;
             return Ok(false);
@@ -108,8 +122,8 @@ fn ending(line: &[u8]) -> usize {
     }
 }
 
-/// Adds a line to the cells, and says where it ended.
-fn split(mut at: At, line: &[u8], text: &mut Vec<u8>, ends: &mut Vec<usize>) -> Result<At, Fault> {
+/// Adds a line to the cells, and returns the state at its end.
+fn split(mut at: At, line: &[u8], text: &mut Vec<u8>, ends: &mut Vec<usize>) -> Result<At, RowFault> {
     for &byte in line {
         at = match (at, byte) {
             (At::Start, b'"') => At::Quoted,
@@ -126,7 +140,7 @@ fn split(mut at: At, line: &[u8], text: &mut Vec<u8>, ends: &mut Vec<usize>) -> 
                 text.push(byte);
                 At::Quoted
             }
-            (At::Closed, _) => return Err(fault("has something between a closing quote and the next comma")),
+            (At::Closed, _) => return Err(fault("has text between a closing quote and the next comma")),
             (At::Start | At::Plain, _) => {
                 text.push(byte);
                 At::Plain
@@ -136,12 +150,12 @@ fn split(mut at: At, line: &[u8], text: &mut Vec<u8>, ends: &mut Vec<usize>) -> 
     Ok(at)
 }
 
-fn fault(message: impl Into<String>) -> Fault {
-    Fault::new("row", message)
+fn fault(message: impl Into<String>) -> RowFault {
+    RowFault::new("row", message)
 }
 
-/// Passes over the rest of a line.
-pub fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
+/// Skips the rest of a line.
+fn skip_line(source: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = source.fill_buf()?;
         let end = buffer.iter().position(|&b| b == b'\n');
@@ -180,10 +194,12 @@ mod tests {
         ];
         assert_eq!(records(text, 100), expected);
         assert_eq!(records("", 100), vec![]);
+        assert_eq!(records("\u{feff}", 100), vec![]);
+        assert_eq!(records("\u{feff}\"a\",b\n", 100), vec![(1, cells(&["a", "b"]))]);
     }
 
     #[test]
-    fn what_is_wrong_is_named_at_its_line_and_the_next_is_read() {
+    fn a_fault_names_its_line_and_the_next_record_is_read() {
         let cases = [
             ("a\"b\nnext", "inside a cell", 1),
             ("\"a\"b\nnext", "closing quote", 1),

@@ -1,17 +1,21 @@
-//! A row as a format gives it: fields that are there or not, of the right types, unchecked.
+//! A row as a format delivers it: fields that are present or not, of the right types, unchecked.
 
 use std::collections::BTreeMap;
 
-use super::errors::IngestError;
-use super::health::Warning;
 use guarantor_engine::log::OutcomeKind;
 
+use crate::IngestLimits;
+use crate::errors::IngestError;
+use crate::hashing::Hashing;
+use crate::health::Warning;
+
+/// The fields of a row that a file has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawRow<'a> {
-    pub x: Option<List<'a>>,
+    pub x: Option<NumberList<'a>>,
     pub action: Option<i64>,
     pub propensity: Option<f64>,
-    pub propensities: Option<List<'a>>,
+    pub propensities: Option<NumberList<'a>>,
     pub cost: Option<f64>,
     pub reward: Option<f64>,
     pub context_id: Option<String>,
@@ -19,101 +23,112 @@ pub struct RawRow<'a> {
     pub candidates: Option<BTreeMap<String, f64>>,
 }
 
-/// A row's numbers: where they lie in a column, or made from a text.
+/// The numbers of a row: borrowed from a column, or parsed from a text.
 #[derive(Debug, Clone, PartialEq)]
-pub enum List<'a> {
+pub enum NumberList<'a> {
     Single(&'a [f32]),
     Double(&'a [f64]),
-    Made(Vec<f64>),
+    Parsed(Vec<f64>),
 }
 
-impl List<'_> {
+impl NumberList<'_> {
     pub fn len(&self) -> usize {
         match self {
-            List::Single(numbers) => numbers.len(),
-            List::Double(numbers) => numbers.len(),
-            List::Made(numbers) => numbers.len(),
+            NumberList::Single(numbers) => numbers.len(),
+            NumberList::Double(numbers) => numbers.len(),
+            NumberList::Parsed(numbers) => numbers.len(),
         }
     }
 
     pub fn widen_into(&self, to: &mut Vec<f64>) {
         match self {
-            List::Single(numbers) => to.extend(numbers.iter().map(|&value| f64::from(value))),
-            List::Double(numbers) => to.extend_from_slice(numbers),
-            List::Made(numbers) => to.extend_from_slice(numbers),
+            NumberList::Single(numbers) => to.extend(numbers.iter().map(|&value| f64::from(value))),
+            NumberList::Double(numbers) => to.extend_from_slice(numbers),
+            NumberList::Parsed(numbers) => to.extend_from_slice(numbers),
         }
     }
 
-    /// `+ 0.0` makes −0 and 0, which are one number, one.
+    /// `+ 0.0` turns −0 into 0: they are one number and must have one representation.
     pub fn narrow_into(&self, to: &mut Vec<f32>) {
         match self {
-            List::Single(numbers) => to.extend(numbers.iter().map(|value| value + 0.0)),
-            List::Double(numbers) => to.extend(numbers.iter().map(|&value| value as f32 + 0.0)),
-            List::Made(numbers) => to.extend(numbers.iter().map(|&value| value as f32 + 0.0)),
+            NumberList::Single(numbers) => to.extend(numbers.iter().map(|value| value + 0.0)),
+            NumberList::Double(numbers) => to.extend(numbers.iter().map(|&value| value as f32 + 0.0)),
+            NumberList::Parsed(numbers) => to.extend(numbers.iter().map(|&value| value as f32 + 0.0)),
         }
     }
 
-    /// The number as it came.
+    /// The number before it was narrowed or widened.
     pub fn at(&self, j: usize) -> f64 {
         match self {
-            List::Single(numbers) => numbers[j].into(),
-            List::Double(numbers) => numbers[j],
-            List::Made(numbers) => numbers[j],
+            NumberList::Single(numbers) => numbers[j].into(),
+            NumberList::Double(numbers) => numbers[j],
+            NumberList::Parsed(numbers) => numbers[j],
         }
     }
 }
 
-impl From<Vec<f64>> for List<'_> {
+impl From<Vec<f64>> for NumberList<'_> {
     fn from(numbers: Vec<f64>) -> Self {
-        List::Made(numbers)
+        NumberList::Parsed(numbers)
     }
 }
 
 /// What is wrong with a field of a row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fault {
+pub struct RowFault {
     pub field: String,
     pub message: String,
 }
 
-impl Fault {
+impl RowFault {
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Fault { field: field.into(), message: message.into() }
+        RowFault { field: field.into(), message: message.into() }
     }
 }
 
+/// Why the reader of a format stopped.
 pub enum FormatError {
     /// The bytes as a whole are not of this format; no row can be named.
     Unreadable(String),
-    /// The visitor wants no more, or it is not a matter of the format.
+    /// The visitor accepts no more rows, or the reason is not the format.
     Stopped(IngestError),
 }
 
-/// What is known of a log before its first row is read.
-pub struct Known {
+impl From<std::io::Error> for FormatError {
+    fn from(error: std::io::Error) -> Self {
+        FormatError::Unreadable(error.to_string())
+    }
+}
+
+/// What a reader is given besides the bytes: limits, options, and what is known about the log before its
+/// first row is read.
+pub struct ReadContext {
+    pub limits: IngestLimits,
+    pub hashing: Hashing,
     /// K.
     pub actions: Option<usize>,
-    /// Whether rows have π0(·|x); only those of an earlier version say so beforehand.
+    /// Whether rows have π0(·|x); known in advance only if there are rows of an earlier version.
     pub full: Option<bool>,
     pub outcome: OutcomeKind,
-    /// That of the rows before, where their file said it.
+    /// The `pdrop` of earlier rows, if their file had one.
     pub pdrop: Option<f64>,
 }
 
-/// What a format knows of a log besides its rows.
+/// What the reader of a format learned about a log besides its rows.
 #[derive(Default)]
 pub struct Notes {
-    /// K, where the file says it and the rows need not.
+    /// K, if the file says it although the rows need not.
     pub actions: Option<usize>,
     pub warnings: Vec<Warning>,
     /// The share of decisions that were dropped before they were logged.
     pub pdrop: Option<f64>,
 }
 
-/// Takes rows as they are read, each with its 1-based place in the file.
-pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, Fault>) -> Result<(), IngestError> + 'a;
+/// Receives rows as they are read, each with its 1-based number in the file.
+pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
 
+/// The fields of a row, for messages.
 pub const FIELDS: &str =
     "x, action, propensity, propensities, cost, reward, context_id, event_id, candidates";
-/// Before a candidate's name, where it is a column.
+/// Precedes a candidate's name in the name of its column.
 pub const CANDIDATE_PREFIX: &str = "candidate.";

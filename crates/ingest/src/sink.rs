@@ -1,4 +1,4 @@
-//! Where checked rows go. The store writes them to a blob; other callers may keep them in memory.
+//! Where checked rows go. The store writes them to a blob; [`crate::MemorySink`] keeps them in memory.
 
 use crate::batch::{LogLayout, LogRows};
 use crate::digest::LogDigest;
@@ -14,6 +14,9 @@ pub struct SinkFailed;
 /// next to the thread that checks the rows.
 pub trait Sink {
     /// Takes the next batch. `before` is the digest of the rows that precede the first batch.
+    ///
+    /// # Errors
+    /// The rows could not be kept. Reading stops.
     fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed>;
 
     /// Drops everything written so far: a row was rejected and the log will not be kept.
@@ -21,5 +24,8 @@ pub trait Sink {
 
     /// Completes the log and returns the digest of its rows, or `None` if no rows were written.
     /// Nothing can be rejected after this call.
+    ///
+    /// # Errors
+    /// The log could not be completed.
     fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed>;
 }

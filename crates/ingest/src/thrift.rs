@@ -1,27 +1,31 @@
-//! Thrift's compact protocol, of which a Parquet file's index and its pages' headers are: walked without
-//! taking more memory, or going deeper, than is bounded here.
+//! Thrift's compact protocol, in which the index of a Parquet file and the headers of its pages are written.
+//! It is walked with limits on memory and depth.
 
-/// Nested values of the index, in all and inside each other.
-const MOST_VALUES: u32 = 4_000_000;
-const MOST_DEPTH: u32 = 32;
-const MOST_COLUMNS: u64 = 100_000;
+/// The number of nested values of the index, and how deep they are nested.
+const MAX_VALUES: u32 = 4_000_000;
+const MAX_DEPTH: u32 = 32;
+const MAX_COLUMNS: u64 = 100_000;
 
-/// What a page's header says.
-pub struct Page {
+/// What the header of a page says.
+pub struct PageHeader {
+    /// The length of the header itself.
     pub header: u64,
+    /// The length of the page in the file.
     pub compressed: u64,
+    /// The length of the page after decompression.
     pub uncompressed: i64,
-    /// Of a data page; a dictionary's are no rows' values.
+    /// The number of values of a data page. The values of a dictionary do not count.
     pub values: i64,
-    /// Of a dictionary.
+    /// The number of values of a dictionary.
     pub entries: i64,
     pub encoding: i64,
-    /// Bytes before what is compressed, and whether anything is.
+    /// The number of bytes before the compressed ones.
     pub levels: i64,
+    /// Whether anything is compressed.
     pub packed: bool,
 }
 
-/// Where a walk through a compact-protocol struct stands.
+/// A walk through a struct of the compact protocol.
 pub struct Thrift<'a> {
     rest: &'a [u8],
     seen: u32,
@@ -32,6 +36,7 @@ const STRUCT: u8 = 12;
 const LIST: u8 = 9;
 
 impl<'a> Thrift<'a> {
+    /// Starts at the beginning of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Thrift { rest: bytes, seen: 0 }
     }
@@ -75,7 +80,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// Walks a struct's fields; `visit` reads those that it knows and leaves the others with false.
+    /// Walks the fields of a struct. `visit` reads those that it knows and returns false for the others.
     fn fields(&mut self, mut visit: impl FnMut(&mut Self, i64, u8) -> Option<bool>) -> Option<()> {
         let mut last = 0;
         loop {
@@ -98,11 +103,11 @@ impl<'a> Thrift<'a> {
 
     fn skip(&mut self, kind: u8, depth: u32, in_list: bool) -> Option<()> {
         self.seen += 1;
-        if depth > MOST_DEPTH || self.seen > MOST_VALUES {
+        if depth > MAX_DEPTH || self.seen > MAX_VALUES {
             return None;
         }
         match kind {
-            // In a struct a boolean is its type, in a list a byte.
+            // In a struct a boolean is part of the type, in a list it is a byte.
             1 | 2 if !in_list => Some(()),
             1..=3 => self.byte().map(drop),
             4..=6 => self.varint().map(drop),
@@ -141,7 +146,7 @@ impl<'a> Thrift<'a> {
         }
     }
 
-    /// How many children each element of the schema has. Walks the whole index on the way.
+    /// The number of children of each element of the schema. This walks the whole index.
     pub fn schema_children(&mut self) -> Option<Vec<i64>> {
         let mut children = Vec::new();
         self.fields(|this, id, kind| {
@@ -149,7 +154,7 @@ impl<'a> Thrift<'a> {
                 return Some(false);
             }
             let (size, kind) = this.list()?;
-            if kind != STRUCT || !children.is_empty() || size > MOST_COLUMNS {
+            if kind != STRUCT || !children.is_empty() || size > MAX_COLUMNS {
                 return None;
             }
             for _ in 0..size {
@@ -168,9 +173,10 @@ impl<'a> Thrift<'a> {
         Some(children)
     }
 
-    pub fn page_header(&mut self) -> Option<Page> {
+    /// The header of a page.
+    pub fn page_header(&mut self) -> Option<PageHeader> {
         let before = self.rest.len();
-        let mut page = Page {
+        let mut page = PageHeader {
             header: 0,
             compressed: 0,
             uncompressed: -1,

@@ -1,4 +1,4 @@
-//! A small world to show the service on: visitors with features, actions with click rates, and a
+//! The toy world of `guarantor demo` and `guarantor simulate`: visitors with features, actions with click rates, and a
 //! deployed policy that is good but not the best.
 
 use rand::{RngExt, SeedableRng};
@@ -7,9 +7,12 @@ use rand_chacha::ChaCha8Rng;
 use guarantor_engine::numerics::random::standard_normal;
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 
+/// The number of features of a visitor.
 pub const FEATURES: usize = 8;
+/// The number of actions.
 pub const ACTIONS: usize = 5;
 
+/// The world and its stream of visitors.
 pub struct Toy {
     rng: ChaCha8Rng,
     world: Weights,
@@ -29,8 +32,8 @@ pub struct Visitor {
 }
 
 impl Toy {
-    /// `alpha` says how sure of itself the deployed policy is: the lower, the more it explores and
-    /// the more its log can teach. The same seed gives the same world and visitors.
+    /// A world whose deployed policy has the inverse temperature `alpha`: the lower it is, the more the policy
+    /// explores and the more its log can teach. The same seed gives the same world and visitors.
     pub fn new(alpha: f64, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let world = weights(&mut rng, 1.5);
@@ -38,6 +41,7 @@ impl Toy {
         Toy { rng, world, noise, alpha }
     }
 
+    /// The next visitor, with this many interactions.
     pub fn visitor(&mut self, interactions: usize) -> Visitor {
         let rng = &mut self.rng;
         let x: Vec<f64> = (0..FEATURES).map(|_| (standard_normal(rng) * 1e4).round() / 1e4).collect();
@@ -53,6 +57,7 @@ impl Toy {
         Visitor { x: x.iter().map(|&v| v as f32).collect(), propensities, interactions }
     }
 
+    /// The deployed policy, which makes the log.
     pub fn policy(&self) -> PolicyParams {
         let row =
             |(t, n): (&[f64; ACTIONS], &[f64; ACTIONS])| (0..ACTIONS).map(|a| belief(t[a], n[a])).collect();
@@ -61,7 +66,7 @@ impl Toy {
     }
 }
 
-/// What the deployed policy believes is the truth, blurred.
+/// What the deployed policy believes: the truth with noise.
 fn belief(truth: f64, noise: f64) -> f64 {
     0.5 * truth + noise
 }

@@ -19,7 +19,7 @@ use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
 use crate::http::layers::uploads::UploadPermit;
 use crate::http::problem::{FieldError, Problem};
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
-use guarantor_ingest::{Encoding, Format, IngestError};
+use guarantor_ingest::{Encoding, FileFormat, IngestError};
 
 /// The most bytes of a form outside of its parts: boundaries and headers.
 const AROUND_PARTS: u64 = 64 << 10;
@@ -29,8 +29,7 @@ struct Incoming {
     options: UploadOptions,
     /// Everything except the rows, for the fingerprint.
     description: Vec<u8>,
-    format: Format,
-    encoding: Encoding,
+    format: FileFormat,
     data: Chunks,
 }
 
@@ -85,16 +84,15 @@ pub async fn create(
         }
     };
     let worker = app.clone();
-    let (options, format, encoding) = (incoming.options, incoming.format, incoming.encoding);
+    let (options, format) = (incoming.options, incoming.format);
     let work = async move {
         let _permit = permit;
         let upload = Upload {
             id,
             name: options.name()?,
             format,
-            encoding,
             n_actions: options.n_actions,
-            outcome: options.outcome(format)?,
+            outcome: options.outcome(format.format)?,
             logging_policy: options.logging_policy(&worker, &workspace).await?,
             limits: limits(&worker),
             workspace,
@@ -136,10 +134,11 @@ pub async fn append(
     let dataset = app.store.repository().dataset(&workspace, id).await?;
     let format = options.format(content_type(&headers), &dataset)?;
     check_length(&headers, app.config.max_upload_bytes)?;
-    let (encoding, expected) = (encoding_of(&headers)?, Expected::of(&headers)?);
+    let format = format.with_encoding(encoding_of(&headers)?);
+    let expected = Expected::of(&headers)?;
     let path = format!("POST /v1/datasets/{id}/rows");
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
-    let description = format!("{format:?} {encoding:?}");
+    let description = format!("{format:?}");
     let creation = Creation::new(&workspace, &headers, &[path.as_bytes(), description.as_bytes()], patience)?;
     let passed = Passed::new(creation.has_key());
     let body = verified(chunks(request.into_body()), expected);
@@ -156,7 +155,7 @@ pub async fn append(
         let _permit = permit;
         let rows_before = dataset.content.rows;
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
-        let append = Append { dataset, request, format, encoding, logging_policy, limits: limits(&worker) };
+        let append = Append { dataset, request, format, logging_policy, limits: limits(&worker) };
         let stored = store::append(&worker.store, append, data).await.map_err(upload_problem)?;
         let new_rows = stored.content.rows.saturating_sub(rows_before);
         answer(stored, new_rows, &passed)
@@ -192,10 +191,10 @@ async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
     let encoding = encoding_of(request.headers())?;
     let (parts, body) = request.into_parts();
     let Params(options) = Params::<UploadOptions>::of(&parts)?;
-    let format = options.format(&kind)?;
+    let format = options.format(&kind)?.with_encoding(encoding);
     let query = parts.uri.query().unwrap_or("");
-    let description = format!("{query}\n{format:?} {encoding:?}").into_bytes();
-    Ok(Incoming { options, description, format, encoding, data: verified(chunks(body), expected) })
+    let description = format!("{query}\n{format:?}").into_bytes();
+    Ok(Incoming { options, description, format, data: verified(chunks(body), expected) })
 }
 
 async fn receive_form(app: &App, request: Request, expected: Expected) -> Result<Incoming, Problem> {
@@ -215,11 +214,10 @@ async fn receive_form(app: &App, request: Request, expected: Expected) -> Result
     let manifest = form.whole(manifest, json_bytes).await.map_err(body_problem)?;
     let options: UploadOptions = parse_json(&manifest)?;
     let part = form.part("data").await.map_err(body_problem)?;
-    let format = options.format(content_type(&part.headers))?;
-    let encoding = encoding_of(&part.headers)?;
+    let format = options.format(content_type(&part.headers))?.with_encoding(encoding_of(&part.headers)?);
     let own = Expected::of(&part.headers)?;
-    let description = [&manifest[..], format!("\n{format:?} {encoding:?}").as_bytes()].concat();
-    Ok(Incoming { options, description, format, encoding, data: verified(form.last(part), own) })
+    let description = [&manifest[..], format!("\n{format:?}").as_bytes()].concat();
+    Ok(Incoming { options, description, format, data: verified(form.last(part), own) })
 }
 
 /// A manifest without a content type is read as JSON, because that is how most tools send form fields.

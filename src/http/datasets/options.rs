@@ -1,4 +1,4 @@
-//! The options of an upload: in the query next to a raw body, or in the part `manifest` of a form.
+//! The options of an upload: in the query of a raw body, or in the part `manifest` of a form.
 
 use serde::Deserialize;
 
@@ -9,59 +9,42 @@ use crate::http::problem::Problem;
 use crate::store::{Dataset, PolicyId, StoreError, Workspace};
 use guarantor_engine::log::{Outcome, OutcomeKind};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Format, Hashing, IngestLimits};
-
-/// The format of a log by name. `dsjson` and `obd` must be named, because they share their content types
-/// with other formats. Naming the others is optional.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum FormatName {
-    Ndjson,
-    Csv,
-    Parquet,
-    ArrowStream,
-    /// The decision-service JSON of Vowpal Wabbit.
-    Dsjson,
-    /// The CSV of the Open Bandit Dataset.
-    Obd,
-}
+use guarantor_ingest::{FileFormat, Format, IngestLimits};
 
 /// The options of an upload.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct UploadOptions {
-    /// A name of at most 200 characters.
+    /// A name for people, of up to 200 characters.
     pub name: Option<String>,
-    /// The format, if the content type does not tell: required for `dsjson` (the decision-service JSON of
-    /// Vowpal Wabbit) and `obd` (the CSV of the Open Bandit Dataset).
+    /// The format, if the content type does not imply it: `dsjson` (Vowpal Wabbit's decision-service JSON) and
+    /// `obd` (the Open Bandit Dataset's CSV) must be named.
     #[param(inline)]
-    pub format: Option<FormatName>,
-    /// For `dsjson` and `obd`: the number of dimensions into which named features are hashed
-    /// (MurmurHash3 with signs, like scikit-learn's FeatureHasher). The default is 256; 0 means no
-    /// features. `obd` adds 3 dimensions for the position.
+    pub format: Option<Format>,
+    /// For `dsjson` and `obd`: the number of dimensions into which named features are hashed (MurmurHash3 with
+    /// signs, like scikit-learn's FeatureHasher). The default is 256; 0 ignores the features. `obd` adds 3
+    /// dimensions for the position.
     pub hash_dims: Option<usize>,
-    /// K, the number of actions. By default it is the number of `propensities`, of `a` in `dsjson`, of
-    /// affinities in `obd`, or 1 + the largest action.
+    /// The number of actions, K. The default is the number of `propensities`, of `a` in `dsjson` or of
+    /// affinities in `obd`, or else 1 + the largest action.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
     pub n_actions: Option<usize>,
-    /// Whether rows have a `cost` or a `reward`. The default is `cost`, and `reward` for `format=obd`.
+    /// Whether rows have `cost` (the default) or `reward` (the default for `format=obd`).
     #[param(inline)]
     pub outcome: Option<OutcomeKind>,
     /// The smallest possible outcome. The default is -1 for `cost` and 0 for `reward`.
     pub outcome_min: Option<f64>,
     /// The largest possible outcome. The default is 0 for `cost` and 1 for `reward`.
     pub outcome_max: Option<f64>,
-    /// The id of the stored policy that logged the rows, if there is one.
+    /// The stored policy that made the log, if there is one. It supplies propensities that rows leave out, and
+    /// checks those that they have.
     pub logging_policy_id: Option<String>,
 }
 
 impl UploadOptions {
-    /// The name.
-    ///
-    /// # Errors
-    /// If it is too long or contains NUL.
+    /// The name, checked.
     pub fn name(&self) -> Result<Option<String>, Problem> {
         match &self.name {
             Some(name) if name.chars().count() > 200 => {
@@ -74,36 +57,26 @@ impl UploadOptions {
         }
     }
 
-    /// The format, by name or content type.
-    ///
-    /// # Errors
-    /// If the two do not fit each other, or `hash_dims` does not fit the format.
-    pub fn format(&self, content_type: &str) -> Result<Format, Problem> {
-        let format = named(content_type, self.format)?;
+    /// The format of a body with this content type.
+    pub fn format(&self, content_type: &str) -> Result<FileFormat, Problem> {
+        let format = FileFormat::from(format_of(content_type, self.format)?);
         let Some(dims) = self.hash_dims else { return Ok(format) };
         format.with_hash_dims(dims).ok_or_else(|| {
-            let message = "requires format=dsjson or format=obd; other formats have their features in x";
+            let message =
+                "can be set only with format=dsjson and format=obd; other formats have features in x";
             Problem::field(Code::InvalidValue, "hash_dims", message)
         })
     }
 
-    /// The kind and range of outcomes.
-    ///
-    /// # Errors
-    /// If the range is empty or not finite.
+    /// The outcome of a log of this format.
     pub fn outcome(&self, format: Format) -> Result<Outcome, Problem> {
         format.outcome(self.outcome, self.outcome_min, self.outcome_max).map_err(|(min, max)| {
-            let message = format!(
-                "[{min}, {max}] is not a valid range; it must be finite, with the minimum below the maximum"
-            );
+            let message = format!("[{min}, {max}] is not a range; outcome_min must be less than outcome_max, and both must be finite");
             Problem::field(Code::InvalidValue, "outcome_min", message)
         })
     }
 
-    /// The logging policy with its parameters.
-    ///
-    /// # Errors
-    /// If there is no such policy.
+    /// The logging policy and its parameters.
     pub async fn logging_policy(
         &self,
         app: &App,
@@ -111,7 +84,7 @@ impl UploadOptions {
     ) -> Result<Option<(PolicyId, PolicyParams)>, Problem> {
         let Some(text) = &self.logging_policy_id else { return Ok(None) };
         let unknown = || {
-            let message = format!("no policy has the id {text:?}; create it with POST /v1/policies");
+            let message = format!("there is no policy {text:?}; store it with POST /v1/policies first");
             Problem::field(Code::UnknownPolicy, "logging_policy_id", message)
         };
         let id: PolicyId = text.parse().map_err(|_| unknown())?;
@@ -127,72 +100,48 @@ impl UploadOptions {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AppendOptions {
-    /// The format, as for an upload. Features are hashed into the number of dimensions that the dataset has.
+    /// The format, as for an upload. Features are hashed into as many dimensions as the dataset has.
     #[param(inline)]
-    pub format: Option<FormatName>,
+    pub format: Option<Format>,
 }
 
 impl AppendOptions {
-    /// The format, by name or content type.
-    ///
-    /// # Errors
-    /// If the two do not fit each other.
-    pub fn format(&self, content_type: &str, dataset: &Dataset) -> Result<Format, Problem> {
-        Ok(named(content_type, self.format)?.with_dim(dataset.content.dim))
+    /// The format of a body with this content type.
+    pub fn format(&self, content_type: &str, dataset: &Dataset) -> Result<FileFormat, Problem> {
+        Ok(FileFormat::from(format_of(content_type, self.format)?).for_dim(dataset.content.dim))
     }
 }
 
-/// The format that the content type names, or `name` if the content type allows it.
-fn named(content_type: &str, name: Option<FormatName>) -> Result<Format, Problem> {
+/// The format that the content type implies, or `named` if the content type allows it.
+fn format_of(content_type: &str, named: Option<Format>) -> Result<Format, Problem> {
     let essence = essence(content_type)?;
-    let Some(name) = name else {
-        let all = [FormatName::Ndjson, FormatName::Csv, FormatName::Parquet, FormatName::ArrowStream];
-        let found = all.into_iter().find(|name| name.content_types()[0] == essence);
-        return found.map(FormatName::format).ok_or_else(|| {
-            let types: Vec<&str> = all.iter().map(|name| name.content_types()[0]).collect();
-            let what = format!("it must be one of {}, or have format=dsjson or format=obd", types.join(", "));
-            unsupported(&what, &essence)
+    let Some(format) = named else {
+        return Format::of_content_type(&essence).ok_or_else(|| {
+            let (implied, named): (Vec<_>, Vec<_>) = Format::ALL.into_iter().partition(|f| f.is_implied());
+            let types: Vec<&str> = implied.into_iter().map(Format::content_type).collect();
+            let options: Vec<String> = named.into_iter().map(|f| format!("format={}", f.name())).collect();
+            unsupported(&essence, &format!("{}; or set {}", types.join(", "), options.join(" or ")))
         });
     };
-    match essence.as_str() {
-        "" | "application/octet-stream" | "text/plain" => Ok(name.format()),
-        other if name.content_types().contains(&other) => Ok(name.format()),
-        other => Err(unsupported(
-            &format!("for this format it must be {}", name.content_types().join(" or ")),
-            other,
-        )),
+    // These types say nothing about the format.
+    let is_general = matches!(essence.as_str(), "" | "application/octet-stream" | "text/plain");
+    if is_general || format.content_types().contains(&essence.as_str()) {
+        return Ok(format);
     }
+    Err(unsupported(&essence, &format.content_types().join(" or ")))
 }
 
-impl FormatName {
-    /// The content type, and others that are accepted if the format is named.
-    fn content_types(self) -> &'static [&'static str] {
-        match self {
-            FormatName::Ndjson | FormatName::Dsjson => &["application/x-ndjson", "application/json"],
-            FormatName::Csv | FormatName::Obd => &["text/csv"],
-            FormatName::Parquet => &["application/vnd.apache.parquet"],
-            FormatName::ArrowStream => &["application/vnd.apache.arrow.stream"],
-        }
-    }
-
-    fn format(self) -> Format {
-        match self {
-            FormatName::Ndjson => Format::Ndjson,
-            FormatName::Csv => Format::Csv,
-            FormatName::Parquet => Format::Parquet,
-            FormatName::ArrowStream => Format::ArrowStream,
-            FormatName::Dsjson => Format::Dsjson(Hashing::default()),
-            FormatName::Obd => Format::Obd(Hashing::default()),
-        }
-    }
+/// A content type that the log cannot have, and those that it can have.
+fn unsupported(essence: &str, expected: &str) -> Problem {
+    let what = if essence.is_empty() {
+        "The content type is missing".to_owned()
+    } else {
+        format!("The content type {essence:?} is not supported here")
+    };
+    Problem::new(Code::UnsupportedMediaType, format!("{what}; expected {expected}."))
 }
 
-fn unsupported(what: &str, got: &str) -> Problem {
-    let got = if got.is_empty() { "none".to_owned() } else { format!("{got:?}") };
-    Problem::new(Code::UnsupportedMediaType, format!("The content type is {got}; {what}."))
-}
-
-/// The limits of an upload.
+/// The limits of uploads to this server.
 pub fn limits(app: &App) -> IngestLimits {
     IngestLimits {
         actions: app.config.max_actions,

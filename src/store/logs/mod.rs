@@ -58,12 +58,13 @@ impl StoredLog {
     /// # Errors
     /// `Damaged` if they do not have the digest that they were stored with.
     pub fn decode(&self) -> Result<Columns> {
-        let mut columns = ColumnsBuilder::new(&self.dataset.shape());
+        let content = &self.dataset.content;
+        let mut columns = ColumnsBuilder::with_capacity(content.rows, content.dim);
         self.each_batch(|layout, rows| {
             columns.append(layout, rows);
             Ok::<(), StoreError>(())
         })?;
-        Ok(columns.finish())
+        Ok(columns.finish(content.n_actions, content.outcome))
     }
 
     /// The same rows in a temporary file, as a source for the engine that has few of them in memory.

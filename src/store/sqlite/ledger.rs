@@ -308,8 +308,3 @@ impl Ledger for Sqlite {
         rows.iter().map(key).collect()
     }
 }
-
-/// A look without a name cannot be compared with other looks, so it is not entered.
-fn unnamed(error: EngineError) -> StoreError {
-    StoreError::damaged("the ledger entry", error)
-}

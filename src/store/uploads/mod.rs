@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Checker, Encoding, Format, Health, IngestError, IngestLimits, LogSummary, Rules};
+use guarantor_ingest::{Checker, FileFormat, Health, IngestError, IngestLimits, LogSummary, Rules};
 use uuid::Uuid;
 
 use super::{
@@ -28,10 +28,8 @@ pub struct Upload {
     pub workspace: Workspace,
     /// A name for people.
     pub name: Option<String>,
-    /// The format of the body.
-    pub format: Format,
-    /// The compression of the body.
-    pub encoding: Encoding,
+    /// The format and the compression of the body.
+    pub format: FileFormat,
     /// K, if the caller states it.
     pub n_actions: Option<usize>,
     /// The kind and range of the outcome.
@@ -48,10 +46,8 @@ pub struct Append {
     pub dataset: Dataset,
     /// The id of the request, the same if it is repeated: `Store::appended` finds what it stored.
     pub request: Uuid,
-    /// The format of the body.
-    pub format: Format,
-    /// The compression of the body.
-    pub encoding: Encoding,
+    /// The format and the compression of the body.
+    pub format: FileFormat,
     /// The dataset's logging policy, if it has one.
     pub logging_policy: Option<PolicyParams>,
     /// What an upload may use.
@@ -70,9 +66,8 @@ where
 {
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
-    let coded = (upload.format, upload.encoding);
     let part = dataset_part_key(upload.id, upload.id.into());
-    let content = match receive(store, part, coded, Checker::new(rules), Vec::new(), body).await {
+    let content = match receive(store, part, upload.format, Checker::new(rules), Vec::new(), body).await {
         // The first attempt stored a body that was accepted, so this is a different one.
         Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
             return Err(UploadError::AnotherBody);
@@ -132,9 +127,8 @@ where
     let health = serde_json::from_value(before.content.health.clone()).ok();
     let checker = on_blocking_thread(move || after(stored, Checker::new(rules), health)).await??;
     let kept = before.content.parts.clone();
-    let coded = (append.format, append.encoding);
     let part = dataset_part_key(id, request);
-    let content = match receive(store, part, coded, checker, kept, body).await {
+    let content = match receive(store, part, append.format, checker, kept, body).await {
         Err(error) if error.is_of_the_body() && done.is_some() => return Err(UploadError::AnotherBody),
         content => content?,
     };
@@ -170,7 +164,7 @@ fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Res
 async fn receive<S>(
     store: &Store,
     part: String,
-    coded: (Format, Encoding),
+    format: FileFormat,
     checker: Checker,
     kept: Vec<BlobRef>,
     body: S,
@@ -180,7 +174,7 @@ where
 {
     let (sender, reader) = pipe::pipe();
     let part = UploadPart::new(store.blobs().clone(), part);
-    let decoding = tokio::task::spawn_blocking(move || decode(coded, reader, checker, part, kept));
+    let decoding = tokio::task::spawn_blocking(move || decode(format, reader, checker, part, kept));
     let fed = pipe::feed(body, sender).await;
     let decoded = decoding.await.map_err(|_| UploadError::Crashed)?;
     match (fed, decoded) {
@@ -196,13 +190,13 @@ where
 }
 
 fn decode(
-    coded: (Format, Encoding),
+    format: FileFormat,
     reader: pipe::PipeReader,
     checker: Checker,
     mut part: UploadPart,
     mut parts: Vec<BlobRef>,
 ) -> Result<DatasetContent, UploadError> {
-    let summary = match guarantor_ingest::read(coded, reader, checker, &mut part) {
+    let summary = match guarantor_ingest::read(format, reader, checker, &mut part) {
         Err(IngestError::Sink) => return Err(part.take_error()),
         summary => summary?,
     };

@@ -90,14 +90,14 @@ pub fn codings() -> Vec<Case> {
     ]
 }
 
-/// For a server that takes 2000 bytes, which may become 3000.
-/// A form whose data has so many bytes.
+/// A form whose data has this many bytes.
 pub fn form_of(bytes: usize) -> (String, Vec<u8>) {
     let mut log = LOG.as_bytes().to_vec();
     log.resize(bytes, b'\n');
     form(&[(&disposition("manifest"), b"{}"), (&data_headers(CSV, "identity"), &log)])
 }
 
+/// For a server that accepts 2000 bytes, and 3000 after decompression.
 pub fn too_large() -> Vec<Case> {
     let (kind, body) =
         form(&[(&disposition("manifest"), b"{}"), (&data_headers(CSV, "identity"), &[b'0'; 2001])]);
@@ -138,7 +138,7 @@ pub fn digests() -> Vec<Case> {
         header(&format!("{right},")),
         header("md5=:AAAA:"),
         header("md5=:AAAA:, unixsum=:AAAA:"),
-        // Of the bytes as they are sent, not of what is in them.
+        // The digest is that of the bytes as they are sent, not of what they contain.
         case("digest of what is inside", CSV, gzip(LOG.as_bytes()), 400, "digest_mismatch")
             .header("content-encoding", "gzip")
             .header("content-digest", right),

@@ -1,12 +1,11 @@
-//! What is wrong behind so many rows that a part of them is written already; and the formats that must be
-//! named.
+//! Errors behind so many rows that some of them are already written, and the formats that must be named.
 
 use super::logs::{self, ARROW, CSV, NDJSON, PARQUET, encoded, gzip, rows, written};
 use super::{Case, bad_file, bad_row};
 
 const GOOD: usize = 20_000;
 
-/// A DSJSON line; `p` is not a distribution where it is wrong.
+/// A DSJSON line. A wrong line has a `p` that is not a distribution.
 fn decision(i: usize, p: &str) -> String {
     format!(r#"{{"_label_cost":-1,"EventId":"d{i}","a":[1,2],"p":{p},"c":{{"f":1}}}}"#)
 }

@@ -1,4 +1,4 @@
-//! A log in the formats that teams have and the same log as NDJSON: one digest, one certificate.
+//! A log in DSJSON or OBD and the same log as NDJSON have the same digest and the same certificate.
 
 use serde_json::{Value, json};
 

@@ -35,7 +35,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// The rows of a log of ours as DSJSON; features keep their numbers for names.
+/// The rows of a log as DSJSON. The names of features are their numbers.
 fn as_dsjson(rows: &str) -> String {
     let mut lines = String::new();
     for row in rows.lines() {
@@ -141,7 +141,7 @@ fn certify_reads_every_format() {
     }
     let unknown = guarantor("certify", &files.write("log.txt", &dsjson), &[]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(text(&unknown.stderr).contains("or say --format"), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).contains("add --format"), "{}", text(&unknown.stderr));
     let dims = guarantor("certify", &ndjson, two);
     assert_eq!((dims.status.code(), text(&dims.stderr).contains("--hash-dims")), (Some(2), true));
     let cut =
@@ -151,7 +151,7 @@ fn certify_reads_every_format() {
     let spec = files.write("spec.json", r#"{"min_improvement": 0.99}"#);
     let keep = guarantor("certify", &ndjson, &["--outcome", "reward", "--spec", spec.to_str().unwrap()]);
     assert_eq!(keep.status.code(), Some(1), "{}", text(&keep.stderr));
-    // What was certified from a named format is verified from it.
+    // A certificate from a named format can be verified from it.
     let certificate = files.write("certificate.json", expected.to_string());
     let file = files.directory.path().join("log.json");
     let verified =
@@ -159,7 +159,7 @@ fn certify_reads_every_format() {
     assert_eq!(verified.status.code(), Some(0), "{}{}", text(&verified.stdout), text(&verified.stderr));
 }
 
-/// What a person sees, the path taken out.
+/// What a person sees, without the path.
 fn seen(file: &Path, output: &Output) -> String {
     text(&output.stdout).replace(file.to_str().unwrap(), "FILE")
 }
@@ -196,14 +196,14 @@ const REFUSED: &str = "\
 FILE  3 rows are not valid
 
   row  field       what is wrong
-    2  x           has 1 numbers, the rows before have 2
-    3  x           has 0 numbers, the rows before have 2
-    4  propensity  is missing; log it or propensities, or upload with
+    2  x           has 1 numbers, but earlier rows have 2
+    3  x           has 0 numbers, but earlier rows have 2
+    4  propensity  is missing; log it, or propensities, or upload with
                    logging_policy_id
 ";
 
 #[test]
-fn inspect_is_read_by_people() {
+fn inspect_prints_a_report_for_people() {
     let files = Files::new();
     let healthy = files.write("log.ndjson", log(2_000));
     let output = guarantor("inspect", &healthy, &["--outcome", "reward"]);
@@ -218,7 +218,7 @@ fn inspect_is_read_by_people() {
     let bad = files.write("bad.ndjson", bad.join("\n"));
     let output = guarantor("inspect", &bad, &[]);
     assert_eq!((seen(&bad, &output).as_str(), output.status.code()), (REFUSED, Some(2)));
-    // A log with something to say about it, in a terminal's width and without its colours.
+    // A log with warnings. The page has the width of a terminal and no colors.
     let rows = (0..300)
         .map(|i| json!({"action": (i * i) % 90, "propensity": if i == 7 { 1e-7 } else { 0.999 }, "cost": 0}));
     let doubtful = files.write("doubtful.jsonl", rows.map(|row| format!("{row}\n")).collect::<String>());
@@ -233,7 +233,7 @@ fn inspect_is_read_by_people() {
 }
 
 #[test]
-fn inspect_is_read_by_programs() {
+fn inspect_prints_json_for_programs() {
     let files = Files::new();
     let inspect = |name: &str, bytes: &str, args: &[&str]| {
         let output = guarantor("inspect", &files.write(name, bytes), &[&["--json"], args].concat());

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use super::hashing::features;
-use super::{dsjson, ndjson, nothing_is_stored, refused_row, upload, warning_codes};
+use super::{dsjson, ndjson, nothing_is_stored, rejected_row, upload, warning_codes};
 use crate::common::{Server, id_of};
 
 /// A line of VW's own examples: four coffees.
 const COFFEE: &str = r#"{"_label_cost":-0.0,"_label_probability":0.05000000074505806,"_label_Action":4,"_labelIndex":3,"o":[{"v":0.0,"EventId":"13118d9b4c114f8485d9dec417e3aefe","ActionTaken":false}],"Timestamp":"2021-02-04T16:31:29.2460000Z","Version":"1","EventId":"13118d9b4c114f8485d9dec417e3aefe","a":[4,2,1,3],"c":{"bool_true":true,"bool_false":false,"numbers":[4,5.6],"FromUrl":[{"timeofday":"Afternoon","weather":"Sunny","name":"Cathy"}],"_multi":[{"_tag":"Cappucino","i":{"constant":1,"id":"Cappucino"},"j":[{"type":"hot","origin":"kenya","organic":"yes","roast":"dark"}]},{"_tag":"Cold brew","i":{"constant":1,"id":"Cold brew"}},{"_tag":"Iced mocha","i":{"constant":1,"id":"Iced mocha"}},{"_tag":"Latte","i":{"constant":1,"id":"Latte"}}]},"p":[0.05,0.05,0.05,0.85],"VWState":{"m":"ff0744c1aa494e1ab39ba0c78d048146/550c12cbd3aa47f09fbed3387fb9c6ec"},"_original_label_cost":-0.0}"#;
 
-/// Rewards of decisions that are elsewhere, as the joiner leaves them.
+/// Rewards of decisions that are not in the file, as the joiner writes them.
 const DANGLING: [&str; 2] = [
     r#"{"Timestamp":"2017-11-27T01:19:13.4610000Z","RewardValue":1.0,"EnqueuedTimeUtc":"2017-08-23T03:31:06.85Z","EventId":"d8a0391be9244d6cb124115ba33251f6"}"#,
     r#"{"RewardValue":1.0,"EnqueuedTimeUtc":"2018-01-03T20:12:20.028Z","EventId":"tr-tr_8580.Hero.HyxjxHF8/0WMGsuP","Observations":[{"v":1.0,"EventId":"tr-tr_8580.Hero.HyxjxHF8/0WMGsuP","ActionId":null}]}"#,
@@ -19,7 +19,7 @@ fn named(features: &[(&str, f64)]) -> Vec<(String, f64)> {
     features.iter().map(|(name, value)| (name.to_string(), *value)).collect()
 }
 
-/// COFFEE as a row of ours.
+/// COFFEE as a row of NDJSON.
 fn coffee_row() -> Value {
     let x = features(
         256,
@@ -37,7 +37,7 @@ fn coffee_row() -> Value {
 }
 
 #[test]
-fn documented_lines_are_the_rows_that_they_mean() {
+fn documented_lines_become_the_right_rows() {
     let server = Server::start();
     let client = server.client();
     let body = format!("{}\n{COFFEE}\r\n\n{}\n", DANGLING[0], DANGLING[1]);
@@ -56,9 +56,9 @@ fn documented_lines_are_the_rows_that_they_mean() {
         "{warnings:?}"
     );
 
-    // Every other way to write a context or an event, and the row that it must be.
+    // Other ways to write a context or an event, and the row that each must become.
     let cases = [
-        // Nested namespaces, texts, null, integers and what an underscore hides.
+        // Nested namespaces, strings, null, integers, and names that an underscore hides.
         (
             r#""c":{"Geo":{"country":"United States","_countrycf":"8","at":{"lat":-1.5}},"_synthetic":false,"age":null,"n":7,"_text":"big  red","User":{"_text":"tall"},"_multi":[{},{"_tag":"b"}]}"#,
             vec![
@@ -70,7 +70,7 @@ fn documented_lines_are_the_rows_that_they_mean() {
                 ("User=tall", 1.0),
             ],
         ),
-        // Arrays: texts by what they are, numbers by where they are, objects as if alone, arrays in arrays.
+        // Arrays: strings by value, numbers by position, objects as if they were alone, arrays in arrays.
         (
             r#""c":{"tags":["a","b",true,2,null,[0.5],{"k":"v"}]}"#,
             vec![
@@ -82,7 +82,7 @@ fn documented_lines_are_the_rows_that_they_mean() {
                 ("tags.k=v", 1.0),
             ],
         ),
-        // Names that are numbers are their own dimensions; a feature that is there twice counts twice.
+        // Names that are numbers are their own dimensions. A feature that occurs twice counts twice.
         (
             r#""c":{"0":0.25,"259":-1,"3":1,"s_":"1","s_":"1"}"#,
             vec![("0", 0.25), ("3", -1.0), ("3", 1.0), ("s_=1", 2.0)],
@@ -119,7 +119,7 @@ fn events_may_be_written_in_several_ways() {
     };
     same("", r#""_label_cost":-0.5,"a":[1,2],"p":[0.4,0.6]"#, None);
     same("", r#""_label_cost":-0.5,"_a":[1,2],"_p":[0.4,0.6],"Version":"1","ModelId":"x","o":[]"#, None);
-    // f32 noise in the label is no disagreement, and it is kept as it was logged.
+    // Single-precision noise in the label is not a disagreement, and the label is kept as it was logged.
     same(
         "",
         r#""_label_cost":-0.5,"_label_probability":0.4000000059604645,"a":[1,2],"p":[0.4,0.6]"#,
@@ -153,8 +153,8 @@ fn events_may_be_written_in_several_ways() {
     assert_eq!((&bare["dim"], &bare["capabilities"]["features"]), (&json!(0), &json!(false)));
 }
 
-/// What cannot be a row here: the line, the field that is named, and words of the reason.
-fn refusals() -> Vec<(String, &'static str, &'static str)> {
+/// Lines that must be rejected, each with the field that is named and a part of the message.
+fn rejections() -> Vec<(String, &'static str, &'static str)> {
     let event = |fields: &str| format!(r#"{{{fields},"c":{{"f":1}}}}"#);
     let labelled = |fields: &str| event(&format!(r#""_label_cost":-1,{fields}"#));
     let (a, p) = (r#""a":[2,1]"#, r#""p":[0.25,0.75]"#);
@@ -163,7 +163,7 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
         (
             r#"{"Timestamp":"timestamp_utc","Version":"1","EventId":"test_id","c":{"_multi":[{"b_":"1"},{"b_":"2"}],"_slots":[{"_id":"00eef1eb-2205-4f47","_inc":[1,2],"test":4},{"_id":"set_id","other":6}]},"_outcomes":[{"_label_cost":2,"_o":[],"_a":1,"_p":0.25},{"_label_cost":4,"_o":[],"_a":[2,1],"_p":[0.75,0.25]}],"VWState":{"m":"N/A"}}"#.into(),
             "_outcomes",
-            "a line for each slot",
+            "one line per slot",
         ),
         (labelled(&format!("{a},{p}")).replace(r#""c":{"f":1}"#, r#""c":{"_slots":[{"_id":"1"}]}"#), "c._slots", "slate"),
         (
@@ -175,37 +175,37 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
         (labelled(&format!(r#""_label_Weight":2,{a},{p}"#)), "_label_Weight", "is not a label"),
         (labelled(&format!(r#""_skipLearn":true,{a},{p}"#)), "_skipLearn", "never activated"),
         (labelled(&format!(r#""DeferredAction":true,"o":[{{"ActionTaken":false}}],{a},{p}"#)), "DeferredAction", "never activated"),
-        (labelled(&format!(r#""DeferredAction":true,{a},{p}"#)), "DeferredAction", "take such lines out"),
+        (labelled(&format!(r#""DeferredAction":true,{a},{p}"#)), "DeferredAction", "remove such lines"),
         // The number of actions.
-        (labelled(r#""a":[2,1,3],"p":[0.5,0.25,0.25]"#), "a", "has 3 actions where there are 2; policies choose from one set"),
-        (labelled(r#""a":[1],"p":[1]"#), "a", "has 1 actions where there are 2"),
+        (labelled(r#""a":[2,1,3],"p":[0.5,0.25,0.25]"#), "a", "has 3 actions, but there are 2; policies choose from one set"),
+        (labelled(r#""a":[1],"p":[1]"#), "a", "has 1 actions, but there are 2"),
         (labelled(r#""a":[],"p":[]"#), "a", "has 0 actions"),
-        (labelled(&format!(r#"{a},"p":[0.25,0.5,0.25]"#)), "p", "has 3 numbers where a has 2"),
-        (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":[{},{},{}]"#), "c._multi", "has 3 actions where a has 2"),
+        (labelled(&format!(r#"{a},"p":[0.25,0.5,0.25]"#)), "p", "has 3 numbers, but a has 2"),
+        (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":[{},{},{}]"#), "c._multi", "has 3 actions, but a has 2"),
         // Which action, and how likely.
-        (labelled(&format!(r#""_label_Action":1,{a},{p}"#)), "_label_Action", "is 1 but the chosen action, the first of a, is 2"),
+        (labelled(&format!(r#""_label_Action":1,{a},{p}"#)), "_label_Action", "is 1, but the chosen action, the first of a, is 2"),
         (labelled(&format!(r#""_labelIndex":2,{a},{p}"#)), "_labelIndex", "index 1"),
-        (labelled(&format!(r#""a":[2,2],{p}"#)), "a[1]", "2 is there twice"),
-        (labelled(&format!(r#""a":[0,1],{p}"#)), "a[0]", "count from 1"),
+        (labelled(&format!(r#""a":[2,2],{p}"#)), "a[1]", "duplicate action 2"),
+        (labelled(&format!(r#""a":[0,1],{p}"#)), "a[0]", "are numbered from 1"),
         (labelled(&format!(r#""a":[2,3],{p}"#)), "a[1]", "3 is not in [1, 2]"),
         (labelled(&format!(r#"{a},"p":[0.25,-0.75]"#)), "p[1]", "-0.75 is not a probability"),
-        (labelled(&format!(r#"{a},"p":[0,1]"#)), "p[0]", "is 0 for the action that was taken"),
+        (labelled(&format!(r#"{a},"p":[0,1]"#)), "p[0]", "is 0 for the chosen action"),
         (labelled(&format!(r#"{a},"p":[0.8166667,0.183333333]"#)).replace("0.183333333", "0.3666667"), "p", "sum to 1.18"),
-        (labelled(&format!(r#""_label_probability":0.5,{a},{p}"#)), "_label_probability", "is 0.5 but p[0] is 0.25"),
-        (labelled(&format!(r#""_label_probability":0.225,"pdrop":0,{a},{p}"#)), "_label_probability", "is 0.225 but"),
+        (labelled(&format!(r#""_label_probability":0.5,{a},{p}"#)), "_label_probability", "is 0.5, but p[0] is 0.25"),
+        (labelled(&format!(r#""_label_probability":0.225,"pdrop":0,{a},{p}"#)), "_label_probability", "is 0.225, but"),
         // Rows that were dropped.
-        (labelled(&format!(r#""pdrop":0.5,{a},{p}"#)), "pdrop", "is 0.5, in the rows before 0; thin the log"),
+        (labelled(&format!(r#""pdrop":0.5,{a},{p}"#)), "pdrop", "is 0.5, but 0 in earlier rows; thin the log"),
         (labelled(&format!(r#""pdrop":1,{a},{p}"#)), "pdrop", "1 is not in [0, 1)"),
         // The outcome.
         (event(&format!("{a},{p}")), "_label_cost", "is missing"),
         (event(&format!(r#""_label_cost":null,{a},{p}"#)), "_label_cost", "is missing"),
-        (event(&format!(r#""_label_cost":1,{a},{p}"#)), "_label_cost", "1 is not in [-1, 0]; see outcome_min"),
+        (event(&format!(r#""_label_cost":1,{a},{p}"#)), "_label_cost", "1 is not in [-1, 0]; set outcome_min"),
         (event(&format!(r#""_label_cost":"-1",{a},{p}"#)), "_label_cost", "string"),
-        (event(&format!(r#""_label_cost":-1,"_label_cost":-1,{a},{p}"#)), "_label_cost", "is there twice"),
+        (event(&format!(r#""_label_cost":-1,"_label_cost":-1,{a},{p}"#)), "_label_cost", "occurs twice"),
         (
             labelled(&format!(r#""_original_label_cost":0,{a},{p}"#)),
             "_original_label_cost",
-            "is 0 but _label_cost is -1: the outcome was replaced",
+            "is 0, but _label_cost is -1: the outcome was replaced",
         ),
         // What must be there, and JSON.
         (labelled(p), "a", "is missing"),
@@ -214,7 +214,7 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
         (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, "[1]"), "c", "an object of features"),
         (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, r#"{"f":1e39}"#), "c", "finite"),
         (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":3"#), "c", "array of objects"),
-        (labelled(&format!("{a},{p},{a}")), "a", "is there twice"),
+        (labelled(&format!("{a},{p},{a}")), "a", "occurs twice"),
         (labelled(&format!("{a},{p}")) + "{}", "row", "trailing"),
         ("[]".into(), "row", "a DSJSON object"),
         (r#"{"_label_cost":-1,"a":[2,1"#.into(), "a", "EOF"),
@@ -223,17 +223,17 @@ fn refusals() -> Vec<(String, &'static str, &'static str)> {
 }
 
 #[test]
-fn what_is_no_row_is_refused_by_name() {
+fn what_is_not_a_row_is_rejected_by_name() {
     let server = Server::start();
     let client = server.client();
     let good = r#"{"_label_cost":-1,"_label_Action":1,"a":[1,2],"p":[0.5,0.5],"c":{"f":1}}"#;
-    for (line, field, words) in refusals() {
+    for (line, field, words) in rejections() {
         let answer = dsjson(&client, "", &format!("{good}\n\n{line}\n{good}"));
-        refused_row(&answer, 3, field, words);
+        rejected_row(&answer, 3, field, words);
     }
     let twice = COFFEE.to_owned() + "\n" + COFFEE;
-    refused_row(&dsjson(&client, "", &twice), 2, "EventId", "row 1");
-    refused_row(&dsjson(&client, "n_actions=3", COFFEE), 1, "a", "has 4 actions where there are 3");
+    rejected_row(&dsjson(&client, "", &twice), 2, "EventId", "(first seen in row 1)");
+    rejected_row(&dsjson(&client, "n_actions=3", COFFEE), 1, "a", "has 4 actions, but there are 3");
     let empty = dsjson(&client, "", DANGLING[0]);
     empty.problem(422, "invalid_file");
     nothing_is_stored(&client);
@@ -281,7 +281,7 @@ fn the_option_names_the_format() {
     };
     let longer = send(&more).expect(201);
     assert_eq!((&longer["version"], &longer["rows"], &longer["dim"]), (&json!(2), &json!(2), &json!(8)));
-    refused_row(&send(COFFEE), 1, "EventId", "earlier version");
+    rejected_row(&send(COFFEE), 1, "EventId", "earlier version");
     let whole = dsjson(&client, "hash_dims=8", &format!("{COFFEE}\n{more}")).expect(201);
     assert_eq!(whole["digest"], longer["digest"]);
 }
@@ -302,8 +302,8 @@ fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
     let send = |body: &str| {
         client.send("POST", &path, &[("content-type", "application/json")], Some(body.as_bytes()))
     };
-    refused_row(&send(&line("", "b")), 1, "pdrop", "is 0, in the rows before 0.25");
-    refused_row(&send(&line(r#""pdrop":0.5,"#, "b")), 1, "pdrop", "is 0.5, in the rows before 0.25");
+    rejected_row(&send(&line("", "b")), 1, "pdrop", "is 0, but 0.25 in earlier rows");
+    rejected_row(&send(&line(r#""pdrop":0.5,"#, "b")), 1, "pdrop", "is 0.5, but 0.25 in earlier rows");
     let longer = send(&line(r#""pdrop":0.25,"#, "b")).expect(201);
     let warnings =
         |dataset: &Value, code: &str| warning_codes(dataset).iter().filter(|c| **c == code).count();
@@ -318,5 +318,5 @@ fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
     let longest = client.send("POST", &path, &kind, Some(plain.to_string().as_bytes())).expect(201);
     assert_eq!((&longest["version"], &longest["health"]["pdrop"]), (&json!(3), &json!(0.25)));
     assert_eq!(warnings(&longest, "rows_dropped_upstream"), 1, "{longest}");
-    refused_row(&send(&line("", "d")), 1, "pdrop", "in the rows before 0.25");
+    rejected_row(&send(&line("", "d")), 1, "pdrop", "but 0.25 in earlier rows");
 }

@@ -1,4 +1,4 @@
-//! The hashing rule, written again from its definition and held against values from Python's mmh3.
+//! A second implementation of the hashing rule, from its definition, checked with values from Python's mmh3.
 
 /// MurmurHash3 for 32 bits with seed 0, on a growing list of 4-byte words.
 pub fn murmur3(text: &str) -> i32 {
@@ -11,7 +11,7 @@ pub fn murmur3(text: &str) -> i32 {
     for (i, word) in bytes.chunks(4).enumerate() {
         let word = word.iter().rev().fold(0u64, |sum, &byte| sum * 256 + u64::from(byte));
         state ^= wrap(turn(wrap(word * 0xcc9e2d51), 15) * 0x1b873593);
-        // The last word, where it is not whole, is not mixed in further.
+        // The last word is not mixed further if it is not complete.
         if (i + 1) * 4 <= length {
             state = wrap(turn(state, 13) * 5 + 0xe6546b64);
         }
@@ -23,7 +23,7 @@ pub fn murmur3(text: &str) -> i32 {
     state as u32 as i32
 }
 
-/// The numbers that named features become.
+/// Named features, hashed.
 pub fn features(dims: usize, named: &[(String, f64)]) -> Vec<f64> {
     let mut x = vec![0.0; dims];
     for (name, value) in named {

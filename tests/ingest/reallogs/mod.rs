@@ -1,5 +1,5 @@
-//! The logs that teams already have, DSJSON and the Open Bandit Dataset, through the real server and
-//! the real command line; what they are mapped to is computed here a second time.
+//! The logs that teams already have, DSJSON and the Open Bandit Dataset, through the real server and the real
+//! command line. The expected rows are computed independently.
 
 use crate::common;
 
@@ -32,9 +32,9 @@ fn ndjson(client: &Client, query: &str, rows: &[Value]) -> Answer {
     upload(client, query, "application/x-ndjson", &body)
 }
 
-/// Asserts that exactly one row was refused, which, at which field, and in what words.
+/// Asserts that exactly one row was rejected: its number, its field and a part of the message.
 #[track_caller]
-fn refused_row(answer: &Answer, row: u64, field: &str, words: &str) {
+fn rejected_row(answer: &Answer, row: u64, field: &str, words: &str) {
     answer.problem(422, "invalid_rows");
     let errors = answer.json["errors"].as_array().unwrap();
     assert_eq!(answer.json["invalid_rows"], 1, "{}", answer.text);

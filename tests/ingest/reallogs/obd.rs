@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::hashing::features;
-use super::{ndjson, nothing_is_stored, obd, refused_row, upload};
+use super::{ndjson, nothing_is_stored, obd, rejected_row, upload};
 use crate::common::{Server, id_of};
 
 const HEADER: &str = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user_feature_1,user-item_affinity_0,user-item_affinity_1,user-item_affinity_2";
@@ -42,15 +42,15 @@ fn file(lines: &[String]) -> String {
 }
 
 #[test]
-fn a_file_is_the_rows_that_it_means() {
+fn a_file_becomes_the_right_rows() {
     let server = Server::start();
     let client = server.client();
     let log: Vec<_> = (0..12).map(|i| (i, i % 2, 1 + i % 3, u8::from(i % 4 == 0))).collect();
     let third = 1.0 / 3.0;
     for (propensities, full) in [
-        // Uniform over the three items that have affinities, though the third was never shown.
+        // Uniform over the three items that have affinities, although the third was never shown.
         (["0.3333333333333333"; 12], Some([third; 3])),
-        // Not uniform, though it begins like a uniform log.
+        // Not uniform, although it begins like a uniform log.
         (
             [
                 "0.3333333333333333",
@@ -90,19 +90,19 @@ fn a_file_is_the_rows_that_it_means() {
 }
 
 #[test]
-fn files_are_written_in_several_ways() {
+fn files_may_be_written_in_several_ways() {
     let server = Server::start();
     let client = server.client();
     let lines: Vec<String> = (0..6).map(|i| line(i, i % 3, 1 + i % 3, 0, "0.3333333333333333")).collect();
     let usual = obd(&client, "", &file(&lines)).expect(201);
-    // A byte order mark, line ends of another system, quotes around everything, no last line end.
+    // A byte order mark, CRLF, quotes around everything, and no line break at the end.
     let written = file(&lines);
     let quote =
         |line: &str| line.split(',').map(|field| format!("\"{field}\"")).collect::<Vec<_>>().join(",");
     let quoted = written.lines().map(quote);
     let other = format!("\u{feff}{}", quoted.collect::<Vec<_>>().join("\r\n"));
     assert_eq!(obd(&client, "", &other).expect(201)["digest"], usual["digest"]);
-    // Without affinities the items say how many there are; n_actions says it better.
+    // Without affinities K is taken from the items, unless n_actions sets it.
     let without = |text: String| {
         let cut = text.lines().map(|line| line.rsplitn(4, ',').last().unwrap().to_owned());
         cut.collect::<Vec<_>>().join("\n")
@@ -119,7 +119,7 @@ fn files_are_written_in_several_ways() {
 }
 
 #[test]
-fn an_append_is_as_the_rows_before() {
+fn an_append_is_read_like_the_earlier_rows() {
     let server = Server::start();
     let client = server.client();
     let lines = |from: usize, propensity: &str| -> String {
@@ -142,7 +142,7 @@ fn an_append_is_as_the_rows_before() {
 }
 
 #[test]
-fn what_is_no_row_is_refused_by_name() {
+fn what_is_not_a_row_is_rejected_by_name() {
     let server = Server::start();
     let client = server.client();
     let good = line(0, 1, 1, 0, "0.5");
@@ -164,21 +164,21 @@ fn what_is_no_row_is_refused_by_name() {
         (with(5, "1.5"), "propensity_score", "1.5 is not in (0, 1]"),
         (with(5, "nan"), "propensity_score", "NaN is not in (0, 1]"),
         (with(5, ""), "propensity_score", "\"\" is not a number"),
-        (good.clone() + ",7", "row", "has 12 fields where the header has 11"),
+        (good.clone() + ",7", "row", "has 12 fields, but the header has 11"),
         ("1,2".into(), "row", "has 2 fields"),
     ];
     for (line, field, words) in cases {
-        refused_row(&obd(&client, "", &file(&[good.clone(), line, good.clone()])), 3, field, words);
+        rejected_row(&obd(&client, "", &file(&[good.clone(), line, good.clone()])), 3, field, words);
     }
     let bytes = [file(std::slice::from_ref(&good)).as_bytes(), b"1,2,\xff\n"].concat();
     let answer =
         client.send("POST", "/v1/datasets?format=obd", &[("content-type", "text/csv")], Some(&bytes));
-    refused_row(&answer, 3, "row", "is not UTF-8");
+    rejected_row(&answer, 3, "row", "is not UTF-8");
     let headers = [
         ("", "there is no header"),
         ("item_id,position,click\n1,1,0\n", "the column propensity_score is missing"),
-        ("x0,action,reward\n1,1,0\n", "there is a column \"x0\""),
-        ("item_id,item_id\n1,1\n", "the column \"item_id\" is there twice"),
+        ("x0,action,reward\n1,1,0\n", "unknown column \"x0\""),
+        ("item_id,item_id\n1,1\n", "duplicate column \"item_id\""),
     ];
     for (text, words) in headers {
         let answer = obd(&client, "", text);

@@ -28,9 +28,8 @@ pub struct Columns {
     pub outcome: Outcome,
 }
 
-/// How far the sum of a row's π0(·|x) may be from 1.
-pub const SUM_TOLERANCE: f64 = 1e-3;
-/// How far a row's π0(·|x) may differ, relatively, from the logged propensity.
+/// How far a row's π0(·|x) may sum from 1, and how far it may disagree with the logged propensity.
+const SUM_TOLERANCE: f64 = 1e-3;
 pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
 
 impl Columns {
@@ -116,22 +115,43 @@ pub fn agree(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= AGREEMENT_TOLERANCE * a.max(*b))
 }
 
-/// Checks π0(·|x) of a row against the logged action and its propensity.
+/// Whether a logged propensity differs from what `given` says it was by more than rounding.
+pub fn disagrees(logged: f64, given: f64) -> bool {
+    (given - logged).abs() > AGREEMENT_TOLERANCE * logged
+}
+
+/// Whether a number can be a probability, up to rounding.
+pub fn is_probability(value: f64) -> bool {
+    (0.0..=1.0 + SUM_TOLERANCE).contains(&value)
+}
+
+/// Checks that π0(·|x) is a distribution, up to rounding.
 ///
 /// # Errors
-/// If an entry is not a probability, they do not sum to 1, or the logged propensity differs.
-pub fn check_full(row: usize, full: &[f64], action: usize, propensity: f64) -> Result<(), RowError> {
-    if let Some(a) = full.iter().position(|&q| !(0.0..=1.0 + SUM_TOLERANCE).contains(&q)) {
-        let message = format!("{} is not a probability", full[a]);
-        return Err(fault(row, &format!("propensities[{a}]"), message));
+/// The index of the number that is not a probability, if it is one number, and what is wrong.
+pub fn check_distribution(full: &[f64]) -> Result<(), (Option<usize>, String)> {
+    if let Some(a) = full.iter().position(|&q| !is_probability(q)) {
+        return Err((Some(a), format!("{} is not a probability", full[a])));
     }
     let sum: f64 = full.iter().sum();
     if (sum - 1.0).abs() > SUM_TOLERANCE {
-        return Err(fault(row, "propensities", format!("sum to {sum}, not 1")));
+        return Err((None, format!("sum to {sum}, not 1")));
     }
+    Ok(())
+}
+
+/// Checks a row's π0(·|x), and that it agrees with the logged propensity.
+///
+/// # Errors
+/// The first field that is wrong.
+pub fn check_full(row: usize, full: &[f64], action: usize, propensity: f64) -> Result<(), RowError> {
+    check_distribution(full).map_err(|(at, message)| {
+        let field = at.map_or("propensities".to_owned(), |a| format!("propensities[{a}]"));
+        fault(row, &field, message)
+    })?;
     let given = full[action];
-    if (given - propensity).abs() > AGREEMENT_TOLERANCE * propensity {
-        let message = format!("{propensity} but propensities[{action}] is {given}");
+    if disagrees(propensity, given) {
+        let message = format!("is {propensity}, but propensities[{action}] is {given}");
         return Err(fault(row, "propensity", message));
     }
     Ok(())

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{EngineError, Result};
 
-pub use columns::{AGREEMENT_TOLERANCE, Columns, SUM_TOLERANCE, agree, check_full};
+pub use columns::{
+    AGREEMENT_TOLERANCE, Columns, agree, check_distribution, check_full, disagrees, is_probability,
+};
 pub use guard::Guarded;
 pub use memory::{LoggedContexts, MemoryLog};
 pub use outcome::{Outcome, OutcomeKind};

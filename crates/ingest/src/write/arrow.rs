@@ -1,4 +1,4 @@
-//! Arrow's record batches, which Parquet files are made of too, and the stream of them.
+//! Arrow's record batches, which the Parquet writer uses too, and streams of them.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use arrow_array::{
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
-use super::{Decision, Layout};
+use super::{LoggedRow, RowEncoder, WriteLayout};
 
-/// Bytes of a batch, about.
+/// The approximate size of a batch.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// Rows that are still to become a batch.
-pub struct Batch {
-    layout: Layout,
+/// Rows that will become the next batch.
+pub struct BatchBuilder {
+    layout: WriteLayout,
     pub schema: SchemaRef,
     most: usize,
     x: Vec<f32>,
@@ -26,10 +26,11 @@ pub struct Batch {
     contexts: Vec<u64>,
 }
 
-impl Batch {
-    pub fn new(layout: Layout) -> Self {
+impl BatchBuilder {
+    /// A builder for rows of this layout.
+    pub fn new(layout: WriteLayout) -> Self {
         let row_bytes = 4 * layout.dim + 8 * layout.n_actions + 20;
-        Batch {
+        BatchBuilder {
             schema: Arc::new(schema(&layout)),
             layout,
             most: (BATCH_BYTES / row_bytes).clamp(64, 8192),
@@ -41,8 +42,8 @@ impl Batch {
         }
     }
 
-    /// Takes the row; where that fills the batch, gives it.
-    pub fn push(&mut self, row: &Decision) -> Result<Option<RecordBatch>, ArrowError> {
+    /// Adds a row, and returns the batch if it is full.
+    pub fn push(&mut self, row: &LoggedRow) -> Result<Option<RecordBatch>, ArrowError> {
         self.x.extend_from_slice(row.x);
         self.actions.push(row.action);
         self.propensities.extend_from_slice(row.propensities);
@@ -51,7 +52,7 @@ impl Batch {
         if self.actions.len() < self.most { Ok(None) } else { self.take() }
     }
 
-    /// What there is, if anything.
+    /// The rows so far as a batch, if there are any.
     pub fn take(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
         if self.actions.is_empty() {
             return Ok(None);
@@ -74,7 +75,7 @@ impl Batch {
     }
 }
 
-fn schema(layout: &Layout) -> Schema {
+fn schema(layout: &WriteLayout) -> Schema {
     let mut fields = Vec::new();
     fields.extend(layout.context_ids.then(|| Field::new("context_id", DataType::UInt64, false)));
     if layout.dim > 0 {
@@ -95,33 +96,31 @@ fn fixed(item: DataType, size: usize, values: ArrayRef) -> Result<ArrayRef, Arro
     Ok(Arc::new(FixedSizeListArray::try_new(field, size as i32, values, None)?))
 }
 
-pub struct Arrow<W> {
-    batch: Batch,
-    /// Writes to memory, which is emptied into `to` after every batch.
+struct ArrowStream {
+    batch: BatchBuilder,
+    /// Writes to memory, which is moved to the output after every batch.
     stream: StreamWriter<Vec<u8>>,
-    to: W,
 }
 
-impl<W: Write> Arrow<W> {
-    pub fn new(layout: Layout, to: W) -> io::Result<Self> {
-        let batch = Batch::new(layout);
-        let stream = StreamWriter::try_new(Vec::new(), &batch.schema).map_err(io::Error::other)?;
-        Ok(Arrow { batch, stream, to })
-    }
+pub fn start(layout: &WriteLayout, _to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
+    let batch = BatchBuilder::new(layout.clone());
+    let stream = StreamWriter::try_new(Vec::new(), &batch.schema).map_err(io::Error::other)?;
+    Ok(Box::new(ArrowStream { batch, stream }))
+}
 
-    pub fn write(&mut self, row: &Decision) -> io::Result<()> {
+impl RowEncoder for ArrowStream {
+    fn write(&mut self, row: &LoggedRow, to: &mut dyn Write) -> io::Result<()> {
         if let Some(batch) = self.batch.push(row).map_err(io::Error::other)? {
             self.stream.write(&batch).map_err(io::Error::other)?;
-            self.to.write_all(&std::mem::take(self.stream.get_mut()))?;
+            to.write_all(&std::mem::take(self.stream.get_mut()))?;
         }
         Ok(())
     }
 
-    pub fn finish(mut self) -> io::Result<W> {
+    fn finish(mut self: Box<Self>, to: &mut dyn Write) -> io::Result<()> {
         if let Some(batch) = self.batch.take().map_err(io::Error::other)? {
             self.stream.write(&batch).map_err(io::Error::other)?;
         }
-        self.to.write_all(&self.stream.into_inner().map_err(io::Error::other)?)?;
-        Ok(self.to)
+        to.write_all(&self.stream.into_inner().map_err(io::Error::other)?)
     }
 }

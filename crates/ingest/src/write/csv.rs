@@ -1,29 +1,28 @@
-//! CSV: a header, then a row a line. All cells are numbers, so none needs quotes.
+//! CSV: a header, then one row per line. All cells are numbers, so none needs quotes.
 
 use std::io::{self, Write};
 
 use super::numbers::{double, list, single};
-use super::{Decision, Layout};
+use super::{LoggedRow, RowEncoder, WriteLayout};
 
-pub struct Csv<W> {
-    layout: Layout,
+struct Csv {
+    layout: WriteLayout,
     line: Vec<u8>,
-    to: W,
 }
 
-impl<W: Write> Csv<W> {
-    pub fn new(layout: Layout, mut to: W) -> io::Result<Self> {
-        let mut names: Vec<String> = Vec::new();
-        names.extend(layout.context_ids.then(|| "context_id".into()));
-        names.extend((0..layout.dim).map(|j| format!("x{j}")));
-        names.push("action".into());
-        names.extend((0..layout.n_actions).map(|a| format!("p{a}")));
-        names.push(layout.outcome_name().into());
-        writeln!(to, "{}", names.join(","))?;
-        Ok(Csv { layout, line: Vec::new(), to })
-    }
+pub fn start(layout: &WriteLayout, to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
+    let mut names: Vec<String> = Vec::new();
+    names.extend(layout.context_ids.then(|| "context_id".into()));
+    names.extend((0..layout.dim).map(|j| format!("x{j}")));
+    names.push("action".into());
+    names.extend((0..layout.n_actions).map(|a| format!("p{a}")));
+    names.push(layout.outcome_name().into());
+    writeln!(to, "{}", names.join(","))?;
+    Ok(Box::new(Csv { layout: layout.clone(), line: Vec::new() }))
+}
 
-    pub fn write(&mut self, row: &Decision) -> io::Result<()> {
+impl RowEncoder for Csv {
+    fn write(&mut self, row: &LoggedRow, to: &mut dyn Write) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
         if self.layout.context_ids {
@@ -38,10 +37,6 @@ impl<W: Write> Csv<W> {
         line.push(b',');
         double(line, row.outcome);
         line.push(b'\n');
-        self.to.write_all(line)
-    }
-
-    pub fn finish(self) -> W {
-        self.to
+        to.write_all(line)
     }
 }

@@ -1,40 +1,51 @@
-//! DSJSON: a decision a line, features named by their index. The reader gives a name that is a number
-//! that dimension, so that with `hash_dims` = p they come back as they were.
+//! DSJSON: one decision per line, with features that are named by their index. The reader takes a name that
+//! is a number for that dimension, so with `hash_dims` = p the features read back unchanged.
 
 use std::io::{self, Write};
 
-use super::numbers::{double, list, single};
-use super::{Decision, Layout};
 use guarantor_engine::log::OutcomeKind;
 
-pub struct Dsjson<W> {
-    layout: Layout,
+use super::numbers::{double, list, single};
+use super::{LoggedRow, RowEncoder, WriteLayout};
+
+struct Dsjson {
+    layout: WriteLayout,
     /// `_multi` of K actions without features of their own.
     multi: String,
     line: Vec<u8>,
-    to: W,
 }
 
-impl<W: Write> Dsjson<W> {
-    pub fn new(layout: Layout, to: W) -> Self {
-        let multi = format!("\"_multi\":[{}]", vec!["{}"; layout.n_actions].join(","));
-        Dsjson { layout, multi, line: Vec::new(), to }
+pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
+    if layout.context_ids {
+        return Err(
+            "dsjson has no context_id, which repeated interactions with a context need; use ndjson, csv, \
+                    parquet or arrow_stream"
+                .into(),
+        );
     }
+    Ok(())
+}
 
-    pub fn write(&mut self, row: &Decision) -> io::Result<()> {
+pub fn start(layout: &WriteLayout, _to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
+    let multi = format!("\"_multi\":[{}]", vec!["{}"; layout.n_actions].join(","));
+    Ok(Box::new(Dsjson { layout: layout.clone(), multi, line: Vec::new() }))
+}
+
+impl RowEncoder for Dsjson {
+    fn write(&mut self, row: &LoggedRow, to: &mut dyn Write) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
         let cost = match self.layout.outcome {
             OutcomeKind::Cost => row.outcome,
             OutcomeKind::Reward => -row.outcome,
         };
-        let chosen = row.propensities.get(row.action as usize).copied().unwrap_or(f64::NAN);
+        let chosen = row.propensity();
         line.extend(b"{\"_label_cost\":");
         double(line, cost);
         line.extend(b",\"_label_probability\":");
         double(line, chosen);
         write!(line, ",\"_label_Action\":{},\"_labelIndex\":{}", row.action + 1, row.action)?;
-        // Actions count from 1, the chosen one first; p has their order.
+        // Actions are numbered from 1 and the chosen one is first; p has the same order.
         let others = || (0..self.layout.n_actions as u32).filter(|&a| a != row.action);
         let actions: Vec<f64> = others().map(|a| f64::from(a + 1)).collect();
         write!(line, ",\"a\":[{}", row.action + 1)?;
@@ -50,14 +61,11 @@ impl<W: Write> Dsjson<W> {
         }
         line.extend(self.multi.as_bytes());
         line.extend(b"}}\n");
-        self.to.write_all(line)
-    }
-
-    pub fn finish(self) -> W {
-        self.to
+        to.write_all(line)
     }
 }
 
+/// Appends numbers, each preceded by a comma.
 fn follow(line: &mut Vec<u8>, values: &[f64]) {
     if !values.is_empty() {
         line.push(b',');

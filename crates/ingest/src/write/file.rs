@@ -1,23 +1,25 @@
-//! A simulated log as a file: written beside its place and renamed when it is complete.
+//! A simulated log as a file. It is written under another name and renamed when it is complete.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Format, Layout, LogWriter, Sink};
+use super::{Compressed, LogWriter, WriteLayout};
+use crate::encoding::Encoding;
+use crate::format::FileFormat;
 
 /// A writer of a log to a file or to standard output.
-pub type FileWriter = LogWriter<Sink<Box<dyn Write>>>;
+pub type FileWriter = LogWriter<Compressed<Box<dyn Write>>>;
 
-/// A file that a log is written to. The path `-` is standard output. The log is compressed if the name
-/// ends in `.gz` or `.zst`.
-pub struct LogFile<'a> {
+/// The file that a log is written to. The path `-` is standard output.
+pub struct OutputFile<'a> {
     pub path: &'a Path,
-    pub format: Format,
-    pub layout: &'a Layout,
+    /// Format and compression; `FileFormat::of_file` takes them from the path.
+    pub format: FileFormat,
+    pub layout: &'a WriteLayout,
 }
 
-impl LogFile<'_> {
+impl OutputFile<'_> {
     /// Writes the whole log, or leaves no file.
     ///
     /// # Errors
@@ -48,8 +50,8 @@ impl LogFile<'_> {
         write: impl FnOnce(&mut FileWriter) -> Result<(), E>,
     ) -> Result<(), E> {
         let buffered: Box<dyn Write> = Box::new(BufWriter::with_capacity(1 << 16, to));
-        let sink = Sink::by_name(&self.name(), buffered)?;
-        let mut writer = LogWriter::new(self.format, self.layout.clone(), sink)?;
+        let compressed = Compressed::new(self.format.encoding, buffered)?;
+        let mut writer = LogWriter::new(self.format.format, self.layout, compressed)?;
         write(&mut writer)?;
         Ok(writer.finish()?.finish()?.flush()?)
     }
@@ -60,21 +62,22 @@ impl LogFile<'_> {
             return String::new();
         }
         let name = self.name();
+        let FileFormat { format, encoding, .. } = self.format;
         let mut query = vec![format!("outcome={}", self.layout.outcome_name())];
-        match self.format {
-            Format::Dsjson => query.push(format!("format=dsjson&hash_dims={}", self.layout.dim)),
-            Format::Obd => query.push("format=obd".into()),
-            _ => {}
+        if !format.is_implied() {
+            query.push(format!("format={}", format.name()));
         }
-        let encoding = match Sink::<io::Empty>::split(&name).1 {
-            Some("gz") => " -H 'content-encoding: gzip'",
-            Some(_) => " -H 'content-encoding: zstd'",
-            None => "",
+        if format.hashes_features() {
+            query.push(format!("hash_dims={}", self.format.for_dim(self.layout.dim).hash_dims));
+        }
+        let encoding = match encoding {
+            Encoding::Identity => String::new(),
+            encoding => format!(" -H 'content-encoding: {}'", encoding.name()),
         };
         format!(
             "curl -X POST 'localhost:8080/v1/datasets?{}' -H 'content-type: {}'{encoding} --data-binary @{name}\n",
             query.join("&"),
-            self.format.content_type()
+            format.content_type()
         )
     }
 
@@ -87,36 +90,23 @@ impl LogFile<'_> {
     }
 }
 
-/// The format that the command line names, or else the one that the ending of the file's name implies.
-///
-/// # Errors
-/// Neither says which format.
-pub fn format_of(path: &Path, named: Option<Format>) -> Result<Format, String> {
-    let name = path.to_string_lossy();
-    named.or_else(|| Format::by_name(&name)).ok_or_else(|| {
-        format!(
-            "{name}: the name does not imply a format; add --format, or end it in .ndjson, .csv, .parquet, .arrow or .dsjson"
-        )
-    })
-}
-
 /// The number of contexts that `rows` rows make, with `m` interactions each.
 ///
 /// # Errors
-/// `rows` is 0, no multiple of `m`, or more than `most` contexts can give.
+/// `rows` is 0, not a multiple of `m`, or more than `most` contexts give.
 pub fn contexts(rows: usize, m: usize, most: usize) -> Result<usize, String> {
     if rows == 0 || !rows.is_multiple_of(m) {
         return Err(format!("--rows {rows}: must be a positive multiple of --interactions {m}"));
     }
     if rows / m > most {
         let rows = most.saturating_mul(m);
-        return Err(format!("--rows: there are {most} contexts, which give at most {rows} rows"));
+        return Err(format!("--rows: {most} contexts give at most {rows} rows"));
     }
     Ok(rows / m)
 }
 
-/// The size of a log, in words.
-pub fn counts(rows: usize, contexts: usize, layout: &Layout) -> String {
+/// The size of a log, for people.
+pub fn counts(rows: usize, contexts: usize, layout: &WriteLayout) -> String {
     let (k, p) = (layout.n_actions, layout.dim);
     format!("{rows} rows, {contexts} contexts, {k} actions, {p} features")
 }

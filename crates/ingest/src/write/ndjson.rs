@@ -1,22 +1,21 @@
-//! NDJSON: an object a line.
+//! NDJSON: one object per line.
 
 use std::io::{self, Write};
 
 use super::numbers::{double, list, single};
-use super::{Decision, Layout};
+use super::{LoggedRow, RowEncoder, WriteLayout};
 
-pub struct Ndjson<W> {
-    layout: Layout,
+struct Ndjson {
+    layout: WriteLayout,
     line: Vec<u8>,
-    to: W,
 }
 
-impl<W: Write> Ndjson<W> {
-    pub fn new(layout: Layout, to: W) -> Self {
-        Ndjson { layout, line: Vec::new(), to }
-    }
+pub fn start(layout: &WriteLayout, _to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
+    Ok(Box::new(Ndjson { layout: layout.clone(), line: Vec::new() }))
+}
 
-    pub fn write(&mut self, row: &Decision) -> io::Result<()> {
+impl RowEncoder for Ndjson {
+    fn write(&mut self, row: &LoggedRow, to: &mut dyn Write) -> io::Result<()> {
         let line = &mut self.line;
         line.clear();
         line.push(b'{');
@@ -33,10 +32,6 @@ impl<W: Write> Ndjson<W> {
         write!(line, "],\"{}\":", self.layout.outcome_name())?;
         double(line, row.outcome);
         line.extend(b"}\n");
-        self.to.write_all(line)
-    }
-
-    pub fn finish(self) -> W {
-        self.to
+        to.write_all(line)
     }
 }

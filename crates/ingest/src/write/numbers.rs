@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-/// The shortest text of a double.
+/// Appends the shortest text of a double.
 pub fn double(out: &mut Vec<u8>, value: f64) {
     // Writing to memory cannot fail.
     let _ = if value.fract() == 0.0 && value.abs() < 1e15 {
@@ -12,8 +12,8 @@ pub fn double(out: &mut Vec<u8>, value: f64) {
     };
 }
 
-/// The shortest text of a single. Readers take it for a double and narrow it; where the rounding
-/// twice would end elsewhere, the double that the single is, in full.
+/// Appends the shortest text of a single. Readers parse it as a double and narrow it. If these two
+/// roundings would give another number, it appends the text of the double that equals the single.
 pub fn single(out: &mut Vec<u8>, value: f32) {
     if value.fract() == 0.0 {
         return double(out, value.into());
@@ -27,7 +27,7 @@ pub fn single(out: &mut Vec<u8>, value: f32) {
     }
 }
 
-/// Each with a comma before it but the first.
+/// Appends numbers separated by commas.
 pub fn list<T: Copy>(out: &mut Vec<u8>, values: &[T], number: fn(&mut Vec<u8>, T)) {
     for (i, &value) in values.iter().enumerate() {
         if i > 0 {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_back_to_the_bit() {
+    fn numbers_read_back_to_the_last_bit() {
         let mut state = 1u32;
         let mut text = Vec::new();
         for i in 0..200_000 {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_short() {
+    fn integers_have_no_decimals() {
         let text = |v: f64| {
             let mut out = Vec::new();
             double(&mut out, v);

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use guarantor_engine::log::{LogSource, OutcomeKind};
-use guarantor_ingest::write::file::{LogFile, contexts, counts, format_of};
-use guarantor_ingest::write::{Decision, Format, Layout, LogWriter};
+use guarantor_ingest::write::file::{OutputFile, contexts, counts};
+use guarantor_ingest::write::{LogWriter, LoggedRow, WriteLayout};
+use guarantor_ingest::{FileFormat, Format};
 use guarantor_lab::{Dataset, Logger, load, true_risk};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -49,12 +50,12 @@ pub struct SimulateArgs {
 /// `guarantor-lab simulate`.
 pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
     let dataset = args.dataset;
-    let format = format_of(&args.out, args.format)?;
+    let format = FileFormat::of_file(&args.out, args.format)?;
     let m = args.interactions as usize;
     let dim = if args.no_features { 0 } else { dataset.dim() };
     let layout =
-        Layout { dim, n_actions: dataset.n_actions(), outcome: OutcomeKind::Cost, context_ids: m > 1 };
-    format.refuse(&layout)?;
+        WriteLayout { dim, n_actions: dataset.n_actions(), outcome: OutcomeKind::Cost, context_ids: m > 1 };
+    format.format.can_write(&layout)?;
     let bar = spinner(&format!("reading {}", dataset.name()));
     let data = load(dataset, args.data_dir.as_deref())?;
     let all = Logger::contexts_of(data.train.len());
@@ -67,7 +68,7 @@ pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
     bar.finish_and_clear();
     let bar = progress(contexts * m, "writing");
     let mut sum = 0.0;
-    let file = LogFile { path: &args.out, format, layout: &layout };
+    let file = OutputFile { path: &args.out, format, layout: &layout };
     file.write(|writer| write_log(&bandit.log, dim, writer, &bar, &mut sum))?;
     bar.finish_and_clear();
     if let Some(path) = &args.policy_out {
@@ -100,7 +101,7 @@ fn write_log<W: Write>(
             let context = chunk.context(c);
             let propensities = context.full.ok_or("the log has no full propensities")?;
             for (&action, &outcome) in context.actions.iter().zip(context.costs) {
-                writer.write(&Decision { x, action, propensities, outcome, context: chunk.ordinals[c] })?;
+                writer.write(&LoggedRow { x, action, propensities, outcome, context: chunk.ordinals[c] })?;
                 *sum += outcome;
             }
         }

@@ -13,17 +13,17 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde_json::{Value, json};
 
 use super::logs::{self, ARROW, PARQUET, arrow_stream, lists, of_columns, rows};
-use super::{Case, bad_file, bad_row, case};
+use super::{Case, Rejection, bad_file, bad_row, case};
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
-/// A batch in both formats, which must be refused alike.
-fn twice(name: &str, columns: Columns, refused: impl Fn(&str, &str, Vec<u8>) -> Case) -> Vec<Case> {
+/// A batch in both formats, which must be rejected alike.
+fn twice(name: &str, columns: Columns, rejected: impl Fn(&str, &str, Vec<u8>) -> Case) -> Vec<Case> {
     let batch = of_columns(columns);
     let name = |kind: &str| format!("{kind} {name}");
     vec![
-        refused(PARQUET, &name("parquet"), logs::parquet(&batch)),
-        refused(ARROW, &name("arrow"), arrow_stream(&[batch])),
+        rejected(PARQUET, &name("parquet"), logs::parquet(&batch)),
+        rejected(ARROW, &name("arrow"), arrow_stream(&[batch])),
     ]
 }
 
@@ -61,8 +61,8 @@ fn three(name: &'static str, column: ArrayRef) -> Columns {
 pub fn both() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut row = |name: &'static str, column: ArrayRef, number: u64, field: &'static str| {
-        let refused = |kind: &str, name: &str, bytes| bad_row(kind, name, bytes, number, field);
-        cases.extend(twice(&format!("{name} in row {number}"), three(name, column), refused));
+        let rejected = |kind: &str, name: &str, bytes| bad_row(kind, name, bytes, number, field);
+        cases.extend(twice(&format!("{name} in row {number}"), three(name, column), rejected));
     };
     row("action", ints([0, -1, 2]), 2, "action");
     row("action", ints([0, 1, i64::MAX]), 3, "action");
@@ -167,7 +167,7 @@ pub fn parquet() -> Vec<Case> {
         bad_file(PARQUET, "parquet whose schema has two billion columns", crowd()),
         bad_file(PARQUET, "csv in place of parquet", "action,cost\n1,0\n"),
         bad_file(PARQUET, "parquet whose gzip is longer than it says", understated()),
-        case("parquet of one number, two million times", PARQUET, bomb(), 413, "body_too_large"),
+        case(PARQUET, "parquet of one number, two million times", bomb(), Rejection::Expands),
     ]);
     cases
 }

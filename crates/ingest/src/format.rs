@@ -1,0 +1,386 @@
+//! The registry of log formats. Whatever differs between formats is in one entry of [`Format::entry`]:
+//! names, file extensions, content types, the reader and the writer.
+//!
+//! The command line, the HTTP service and the simulators know formats only through this module. To add
+//! one, write its reader, and add a variant and an entry here (CONTRIBUTING.md, "Add a format").
+
+use std::io::{self, Write};
+
+use guarantor_engine::log::{Outcome, OutcomeKind};
+use serde::{Deserialize, Serialize};
+
+use crate::decompress::Decoded;
+use crate::encoding::Encoding;
+use crate::errors::IngestError;
+use crate::hashing::Hashing;
+use crate::row::{FormatError, Notes, ReadContext, Visit};
+use crate::write::{self, RowEncoder, WriteLayout};
+use crate::{IngestLimits, arrow_stream, csv, dsjson, ndjson, obd, parquet};
+
+/// A log's format. `dsjson` and `obd` must be named in an upload, because other formats have the same
+/// content types; the content type implies each of the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema), schema(as = FormatName))]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// One JSON object per line.
+    Ndjson,
+    /// Comma-separated values with a header.
+    Csv,
+    /// Apache Parquet.
+    Parquet,
+    /// An Arrow IPC stream.
+    ArrowStream,
+    /// Vowpal Wabbit's decision-service JSON.
+    Dsjson,
+    /// The Open Bandit Dataset's CSV.
+    Obd,
+}
+
+type Read = fn(&mut Decoded, &ReadContext, &mut Visit) -> Result<Notes, FormatError>;
+type Start = fn(&WriteLayout, &mut dyn Write) -> io::Result<Box<dyn RowEncoder>>;
+
+/// What the registry knows about a format.
+struct Entry {
+    /// The name in options. It is also the variant's name in JSON.
+    name: &'static str,
+    /// Other names that the command line accepts.
+    aliases: &'static [&'static str],
+    /// The name for people.
+    title: &'static str,
+    /// The extensions of file names, without their dots.
+    extensions: &'static [&'static str],
+    /// The content types of uploads, the usual one first.
+    content_types: &'static [&'static str],
+    /// Whether the first of the content types implies the format.
+    implied: bool,
+    /// If features have names and are hashed: the dimensions that the format adds to the hashed ones.
+    hashed: Option<usize>,
+    /// What rows carry unless the caller says otherwise.
+    outcome: OutcomeKind,
+    /// Translates the name of a row's field to the name that it has in the file.
+    field_name: fn(&str) -> &str,
+    read: Read,
+    /// Says why a log like this cannot be written so that it reads back as itself, if it cannot.
+    can_write: fn(&WriteLayout) -> Result<(), String>,
+    /// Starts a file.
+    write: Start,
+}
+
+/// An entry from which the others differ.
+const NDJSON: Entry = Entry {
+    name: "ndjson",
+    aliases: &[],
+    title: "NDJSON",
+    extensions: &["ndjson", "jsonl"],
+    content_types: &["application/x-ndjson", "application/json"],
+    implied: true,
+    hashed: None,
+    outcome: OutcomeKind::Cost,
+    field_name: |field| field,
+    read: ndjson::read,
+    can_write: |_| Ok(()),
+    write: write::ndjson::start,
+};
+
+impl Format {
+    /// All formats, in the order in which they are documented.
+    pub const ALL: [Format; 6] =
+        [Format::Ndjson, Format::Csv, Format::Parquet, Format::ArrowStream, Format::Dsjson, Format::Obd];
+
+    fn entry(self) -> &'static Entry {
+        match self {
+            Format::Ndjson => &NDJSON,
+            Format::Csv => &Entry {
+                name: "csv",
+                title: "CSV",
+                extensions: &["csv"],
+                content_types: &["text/csv"],
+                read: csv::read,
+                write: write::csv::start,
+                ..NDJSON
+            },
+            Format::Parquet => &Entry {
+                name: "parquet",
+                title: "Parquet",
+                extensions: &["parquet"],
+                content_types: &["application/vnd.apache.parquet"],
+                read: parquet::read,
+                write: write::parquet::start,
+                ..NDJSON
+            },
+            Format::ArrowStream => &Entry {
+                name: "arrow_stream",
+                aliases: &["arrow"],
+                title: "Arrow stream",
+                extensions: &["arrow", "arrows"],
+                content_types: &["application/vnd.apache.arrow.stream"],
+                read: arrow_stream::read,
+                write: write::arrow::start,
+                ..NDJSON
+            },
+            Format::Dsjson => &Entry {
+                name: "dsjson",
+                title: "DSJSON",
+                extensions: &["dsjson"],
+                implied: false,
+                hashed: Some(0),
+                field_name: dsjson::field_name,
+                read: dsjson::read,
+                can_write: write::dsjson::can_write,
+                write: write::dsjson::start,
+                ..NDJSON
+            },
+            Format::Obd => &Entry {
+                name: "obd",
+                title: "Open Bandit Dataset",
+                extensions: &[],
+                content_types: &["text/csv"],
+                implied: false,
+                hashed: Some(obd::POSITIONS),
+                outcome: OutcomeKind::Reward,
+                field_name: obd::field_name,
+                read: obd::read,
+                can_write: write::obd::can_write,
+                write: write::obd::start,
+                ..NDJSON
+            },
+        }
+    }
+
+    /// The name in options, such as `format=dsjson`.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// Other names that the command line accepts.
+    pub fn aliases(self) -> &'static [&'static str] {
+        self.entry().aliases
+    }
+
+    /// The name for people, such as "Arrow stream".
+    pub fn title(self) -> &'static str {
+        self.entry().title
+    }
+
+    /// The content type to send a file of this format with.
+    pub fn content_type(self) -> &'static str {
+        self.entry().content_types[0]
+    }
+
+    /// Whether the content type of an upload implies the format. If not, the upload must name it.
+    pub fn is_implied(self) -> bool {
+        self.entry().implied
+    }
+
+    /// The content types with which an upload may name this format.
+    pub fn content_types(self) -> &'static [&'static str] {
+        self.entry().content_types
+    }
+
+    /// The format that a content type implies, without parameters and in lower case.
+    pub fn of_content_type(content_type: &str) -> Option<Format> {
+        Self::ALL.into_iter().find(|f| f.is_implied() && f.content_type() == content_type)
+    }
+
+    /// The format that the extension of a file name implies, without the extension of its compression.
+    pub fn of_file_name(name: &str) -> Option<Format> {
+        let extension = name.rsplit_once('.')?.1;
+        Self::ALL.into_iter().find(|f| f.entry().extensions.contains(&extension))
+    }
+
+    /// Whether features have names in this format and are hashed into a fixed number of dimensions.
+    pub fn hashes_features(self) -> bool {
+        self.entry().hashed.is_some()
+    }
+
+    /// The outcome of the rows, of which the caller may leave out any part. The rest is the format's
+    /// default.
+    ///
+    /// # Errors
+    /// The range is not finite or is empty. The error is that range.
+    pub fn outcome(
+        self,
+        kind: Option<OutcomeKind>,
+        min: Option<f64>,
+        max: Option<f64>,
+    ) -> Result<Outcome, (f64, f64)> {
+        let default = match kind.unwrap_or(self.entry().outcome) {
+            OutcomeKind::Cost => Outcome::default(),
+            OutcomeKind::Reward => Outcome::reward(),
+        };
+        let (min, max) = (min.unwrap_or(default.min), max.unwrap_or(default.max));
+        Outcome::new(default.kind, min, max).ok_or((min, max))
+    }
+
+    /// Checks that a log like this can be written so that it reads back as itself.
+    ///
+    /// # Errors
+    /// Why it cannot be, and what to do.
+    pub fn can_write(self, layout: &WriteLayout) -> Result<(), String> {
+        (self.entry().can_write)(layout)
+    }
+
+    pub(crate) fn start_writing(
+        self,
+        layout: &WriteLayout,
+        to: &mut dyn Write,
+    ) -> io::Result<Box<dyn RowEncoder>> {
+        self.can_write(layout).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+        (self.entry().write)(layout, to)
+    }
+
+    pub(crate) fn read(
+        self,
+        source: &mut Decoded,
+        context: &ReadContext,
+        visit: &mut Visit,
+    ) -> Result<Notes, FormatError> {
+        (self.entry().read)(source, context, visit)
+    }
+
+    /// Gives the fields in the errors of rows the names that they have in the file.
+    pub(crate) fn name_fields(self, error: IngestError) -> IngestError {
+        let name = self.entry().field_name;
+        match error {
+            IngestError::Rows(mut rows) => {
+                rows.first.iter_mut().for_each(|row| row.field = name(&row.field).to_owned());
+                IngestError::Rows(rows)
+            }
+            other => other,
+        }
+    }
+}
+
+/// By name or alias.
+impl std::str::FromStr for Format {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|f| f.name() == name || f.aliases().contains(&name));
+        let names = || Self::ALL.map(Format::name).join(", ");
+        found.ok_or_else(|| format!("unknown format {name:?}; the formats are {}", names()))
+    }
+}
+
+/// How the bytes of a log are to be read or written: the format and what belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileFormat {
+    pub format: Format,
+    pub encoding: Encoding,
+    /// The number of dimensions into which named features are hashed. Formats without named features
+    /// ignore it.
+    pub hash_dims: usize,
+}
+
+impl From<Format> for FileFormat {
+    /// Not compressed, with the default number of dimensions.
+    fn from(format: Format) -> Self {
+        FileFormat { format, encoding: Encoding::Identity, hash_dims: Hashing::DEFAULT_DIMS }
+    }
+}
+
+impl FileFormat {
+    /// The format and the compression of a file: those that its name implies, if `named` does not name
+    /// another format.
+    ///
+    /// # Errors
+    /// Neither says which format. The message says what file names imply one.
+    pub fn of_file(path: &std::path::Path, named: Option<Format>) -> Result<FileFormat, String> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (encoding, stem) = Encoding::of_file_name(&name);
+        let format = named.or_else(|| Format::of_file_name(stem)).ok_or_else(|| {
+            let extensions = Format::ALL.iter().flat_map(|f| f.entry().extensions);
+            let extensions: Vec<String> = extensions.map(|extension| format!(".{extension}")).collect();
+            format!(
+                "{}: the file name does not imply a format; add --format, or use one of the extensions {}, \
+                 with or without .gz or .zst after it",
+                path.display(),
+                extensions.join(", ")
+            )
+        })?;
+        Ok(FileFormat { encoding, ..format.into() })
+    }
+
+    /// The same with another compression.
+    pub fn with_encoding(self, encoding: Encoding) -> Self {
+        FileFormat { encoding, ..self }
+    }
+
+    /// The same with another number of dimensions for hashed features, or `None` if the format has no
+    /// named features.
+    pub fn with_hash_dims(self, hash_dims: usize) -> Option<Self> {
+        self.format.hashes_features().then_some(FileFormat { hash_dims, ..self })
+    }
+
+    /// The same with as many dimensions for hashed features as give rows of `dim` features in all.
+    pub fn for_dim(self, dim: usize) -> Self {
+        match self.format.entry().hashed {
+            Some(added) => FileFormat { hash_dims: dim.saturating_sub(added), ..self },
+            None => self,
+        }
+    }
+
+    /// Checks what does not depend on the rows.
+    pub(crate) fn check(&self, limits: &IngestLimits) -> Result<(), IngestError> {
+        let Some(added) = self.format.entry().hashed else { return Ok(()) };
+        let dims = self.hash_dims.saturating_add(added);
+        if dims <= limits.dim {
+            return Ok(());
+        }
+        let message = format!("makes {dims} features; the maximum is {}", limits.dim);
+        Err(IngestError::Option { field: "hash_dims", message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use std::path::Path;
+
+    #[test]
+    fn entries_agree_with_each_other() {
+        let (mut names, mut extensions, mut types) = (HashSet::new(), HashSet::new(), HashSet::new());
+        for format in Format::ALL {
+            let entry = format.entry();
+            assert_eq!(serde_json::to_value(format).unwrap(), entry.name);
+            for &name in entry.aliases.iter().chain([&entry.name]) {
+                assert!(names.insert(name), "{name} names two formats");
+                assert_eq!(name.parse(), Ok(format));
+            }
+            assert!(entry.extensions.iter().all(|extension| extensions.insert(*extension)));
+            assert!(!entry.implied || types.insert(format.content_type()));
+        }
+        assert!(
+            "vw".parse::<Format>().unwrap_err().contains("ndjson, csv, parquet, arrow_stream, dsjson, obd")
+        );
+    }
+
+    #[test]
+    fn a_file_name_implies_format_and_compression() {
+        let of = |name: &str, named| FileFormat::of_file(Path::new(name), named);
+        let known = |name: &str| of(name, None).map(|file| (file.format, file.encoding)).unwrap();
+        assert_eq!(known("a/log.jsonl"), (Format::Ndjson, Encoding::Identity));
+        assert_eq!(known("log.dsjson.gz"), (Format::Dsjson, Encoding::Gzip));
+        assert_eq!(known("log.v2.arrows.zst"), (Format::ArrowStream, Encoding::Zstd));
+        let named = of("clicks.csv.gz", Some(Format::Obd)).unwrap();
+        assert_eq!((named.format, named.encoding), (Format::Obd, Encoding::Gzip));
+        for name in ["log", "log.txt", "log.gz", "csv", "dir.csv/log"] {
+            assert!(of(name, None).unwrap_err().contains(".arrows, .dsjson"), "{name}");
+        }
+    }
+
+    #[test]
+    fn hashed_dimensions_belong_to_formats_with_named_features() {
+        let file = |format: Format| FileFormat::from(format);
+        assert_eq!(file(Format::Csv).with_hash_dims(4), None);
+        assert_eq!(file(Format::Obd).with_hash_dims(4).map(|f| f.hash_dims), Some(4));
+        assert_eq!(file(Format::Obd).for_dim(7).hash_dims, 4);
+        assert_eq!(file(Format::Dsjson).for_dim(7).hash_dims, 7);
+        assert_eq!(file(Format::Parquet).for_dim(7), file(Format::Parquet));
+        let limits = IngestLimits { dim: 258, ..IngestLimits::default() };
+        assert!(file(Format::Dsjson).check(&limits).is_ok());
+        assert!(file(Format::Obd).check(&limits).is_err());
+    }
+}

@@ -1,0 +1,11 @@
+//! Logs in every format, valid, malformed and damaged, read into memory: no store and no server.
+
+#[path = "../../../../tests/logs/mod.rs"]
+mod logs;
+
+mod damage;
+mod formats;
+mod malformed;
+mod policies;
+mod rows;
+mod support;
