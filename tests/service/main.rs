@@ -5,6 +5,7 @@ mod common;
 
 mod certificates;
 mod connections;
+mod docs;
 mod jobs;
 mod ledger;
 mod malformed;
