@@ -1,6 +1,7 @@
 //! The store's records: what callers give and get. `revision` grows with every change of a record,
 //! so that it can serve as an ETag.
 
+use super::failure::JobFailure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -194,21 +195,6 @@ pub struct JobResult {
     /// The learned policy (kind `learn`).
     #[schema(value_type = Option<String>)]
     pub policy_id: Option<PolicyId>,
-}
-
-/// Why a job failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct JobFailure {
-    /// Stable: `engine_error`, `dataset_unreadable`, `policy_unreadable`, `job_unreadable`, `panicked`,
-    /// `attempts_exhausted`.
-    pub code: String,
-    pub message: String,
-}
-
-impl JobFailure {
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
-        JobFailure { code: code.into(), message: message.into() }
-    }
 }
 
 #[derive(Debug, Clone)]

@@ -149,7 +149,7 @@ fn a_job_that_was_started_again_says_so() {
     server.restart();
     let client = server.client();
     client.follow(&job, &[], |event| event.kind == "started" && event.data["data"]["attempt"] == 2);
-    assert_eq!(lines(file.path(), &job, "a job's process stopped answering").len(), 1);
+    assert_eq!(lines(file.path(), &job, "lease of a job expired").len(), 1);
     let starts = lines(file.path(), &job, "job started");
     assert_eq!(starts.iter().map(|line| &line["attempt"]).collect::<Vec<_>>(), [1, 2]);
     counted(&client, "guarantor_jobs_requeued_total{cause=\"lease\"}", 1.0);

@@ -10,8 +10,9 @@ use super::policies::insert_policy;
 use super::rows::{count, to_json};
 use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
+use crate::store::failure::{FailureCode, JobFailure};
 use crate::store::ids::{JobId, LeaseToken};
-use crate::store::records::{Claim, Finish, Job, JobFailure, JobProgress, LeaseTerms, Success};
+use crate::store::records::{Claim, Finish, Job, JobProgress, LeaseTerms, Success};
 use crate::store::repository::Leases;
 
 /// How many of a job's latest events keep their progress reports; a client that resumes from
@@ -31,7 +32,7 @@ impl Parting {
             Parting::Cancelled
         } else if job.attempt >= terms.max_attempts {
             let message = format!("given up after {} attempts; the last: {}", job.attempt, failure.message);
-            Parting::Failed(JobFailure::new("attempts_exhausted", message))
+            Parting::Failed(JobFailure::new(FailureCode::AttemptsExhausted, message))
         } else {
             Parting::Requeued { reason: failure.message, counts: true }
         }
@@ -144,7 +145,7 @@ impl Write {
     /// Ends a job whose row cannot be read, so that it is not met again: the jobs behind it must run.
     async fn fail_unreadable(&mut self, id: &str, error: &StoreError) -> Result<()> {
         tracing::error!(job_id = id, %error, "a job's row is damaged; the job is failed");
-        let failure = JobFailure::new("job_unreadable", "what is stored of the job is damaged");
+        let failure = JobFailure::new(FailureCode::JobUnreadable, "what is stored of the job is damaged");
         sqlx::query(
             "UPDATE jobs SET status = 'failed', failure = $2, finished_at = $3, lease_token = NULL, \
              lease_until = NULL, revision = revision + 1 WHERE id = $1",
@@ -232,7 +233,8 @@ impl Leases for Sqlite {
             };
             let token: String = row.try_get("lease_token")?;
             let message = "the process that ran it stopped answering";
-            let parting = Parting::after_fault(&job, terms, JobFailure::new("attempts_exhausted", message));
+            let parting =
+                Parting::after_fault(&job, terms, JobFailure::new(FailureCode::AttemptsExhausted, message));
             changed.push(write.part(job.id, &token, parting).await?);
         }
         write.commit().await?;
