@@ -46,7 +46,6 @@ impl fmt::Display for FailureCode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct JobFailure {
     /// A stable code.
-    #[schema(inline)]
     pub code: FailureCode,
     /// What went wrong.
     pub message: String,
