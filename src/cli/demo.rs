@@ -77,7 +77,9 @@ fn walk_through(base: &str, args: &DemoArgs) -> Result<(), Failure> {
         number(&health["min_propensity"])
     );
 
-    println!("2. Submit a job: learn a policy from the log and decide whether it can replace the deployed one.");
+    println!(
+        "2. Submit a job: learn a policy from the log and decide whether it can replace the deployed one."
+    );
     let spec = json!({"dataset_id": dataset["id"], "delta": 0.05, "metadata": {"from": "demo"}});
     show(&format!("curl -X POST '{base}/v1/jobs' -H 'content-type: application/json' -d '{spec}'"));
     let job = expect(202, client.post("/v1/jobs", "application/json", spec.to_string().as_bytes())?)?;

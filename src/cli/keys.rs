@@ -45,7 +45,10 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
             KeysCommand::Create { workspace, name } => {
                 let workspace: Workspace = workspace.parse()?;
                 let (key, secret) = store.create_key(workspace, &name).await?;
-                eprintln!("Created key {} for workspace {}. It will not be shown again:", key.id, key.workspace);
+                eprintln!(
+                    "Created key {} for workspace {}. It will not be shown again:",
+                    key.id, key.workspace
+                );
                 println!("{secret}");
             }
             KeysCommand::List => {

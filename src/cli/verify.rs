@@ -94,9 +94,7 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
 /// The check of the signature.
 fn signature(document: &Value, keys: &[PublicKey]) -> Check {
     let (ok, detail) = match check_signature(document, keys) {
-        SignatureState::Valid { key_id } => {
-            (true, format!("the whole document is signed by key {key_id}"))
-        }
+        SignatureState::Valid { key_id } => (true, format!("the whole document is signed by key {key_id}")),
         SignatureState::Unsigned => (false, "the document is unsigned".into()),
         SignatureState::Invalid(why) => (false, why),
     };
@@ -108,8 +106,7 @@ fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
     if let Some(key) = PublicKey::from_text(key_or_file) {
         return Ok(vec![key]);
     }
-    let unusable =
-        || format!("--public-key {key_or_file}: expected a key in base64 or a file with one");
+    let unusable = || format!("--public-key {key_or_file}: expected a key in base64 or a file with one");
     let text = std::fs::read_to_string(key_or_file).map_err(|_| unusable())?;
     let keys = match serde_json::from_str::<Value>(&text) {
         Ok(answer @ Value::Object(_)) => {
@@ -144,8 +141,10 @@ async fn recompute(
 ) -> Result<Verification, Failure> {
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
     for named in &args.policy {
-        let (id, path) = named.split_once('=').ok_or_else(|| format!("--policy {named}: expected ID=FILE"))?;
-        let id: PolicyId = id.parse().map_err(|_| format!("--policy {named}: {id:?} is not the id of a policy"))?;
+        let (id, path) =
+            named.split_once('=').ok_or_else(|| format!("--policy {named}: expected ID=FILE"))?;
+        let id: PolicyId =
+            id.parse().map_err(|_| format!("--policy {named}: {id:?} is not the id of a policy"))?;
         store.create_policy(&workspace, id, &read_policy(Path::new(path))?).await?;
     }
     let log = LogFile {
