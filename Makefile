@@ -7,13 +7,13 @@ test:
 	tests/setup.sh
 	cargo test --workspace
 
-# Under two minutes after the build: all unit tests, the reference values of the engine, the conformance test
-# of the store, the API through a real server, and the citations in the documents. It selects the same
-# packages as `make test`, so that the two share one build.
+# Under two minutes after the build: all unit tests, the engine's reference values, properties and whole jobs,
+# the formats, the conformance test of the store, the API through a real server, and the citations in documents.
+# It selects the same packages as `make test`, so that the two share one build.
 quick:
-	cargo test --workspace --lib --bins
-	cargo test --workspace --test engine --test ingest --test store --test service -- \
-	  golden:: formats:: conformance:: docs:: openapi:: jobs:: certificates::
+	cargo test --workspace --lib --bins --test engine
+	cargo test --workspace --test ingest --test store --test service -- \
+	  formats:: conformance:: docs:: openapi:: jobs:: certificates::
 
 lint:
 	cargo fmt --check
