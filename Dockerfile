@@ -6,10 +6,14 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends build-essential pkg-config \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY . .
+# The build needs the manifests of all workspace members, but only the service is compiled.
+COPY Cargo.toml Cargo.lock ./
+COPY crates crates
+COPY benches benches
+COPY src src
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
-    cargo build --release --locked --bin guarantor \
+    cargo build --release --locked -p guarantor \
  && cp target/release/guarantor /guarantor
 
 # Runtime stage: the binary, an unprivileged user and a data directory.

@@ -1,19 +1,40 @@
-# The targets that CI runs, and the ones that people run.
-.PHONY: test lint openapi bench
+# What people and CI run. `make quick` before every commit, `make test` before every merge.
+.PHONY: test quick lint openapi bench crash soak
 
-# Everything: unit, statistical and integration tests, curl through every endpoint, schemathesis, and the
-# FashionMNIST figures.
+# The whole suite: unit, statistical and integration tests, curl through every endpoint, schemathesis, and
+# the FashionMNIST figures.
 test:
 	tests/setup.sh
-	cargo test
+	cargo test --workspace
+
+# Under two minutes after the build: all unit tests, the engine's reference values, properties and whole jobs,
+# the formats, the conformance test of the store, the API through a real server, and the citations in documents.
+# It selects the same packages as `make test`, so that the two share one build.
+quick:
+	cargo test --workspace --lib --bins --test engine
+	cargo test --workspace --test ingest --test store --test service -- \
+	  formats:: conformance:: docs:: openapi:: jobs:: certificates::
 
 lint:
 	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings
 
-# After a change of a handler: writes the document that tests/openapi.rs compares with.
+# Run this after changing a handler or a schema. A test compares the file with the handlers.
 openapi:
 	cargo run --quiet -- openapi > openapi/openapi.json
 
 bench:
-	cargo bench
+	cargo bench --workspace
+
+# The long runs of docs/trust.md. They print their figures.
+CRASHES ?= 500
+SEED ?= 1
+crash:
+	GUARANTOR_CRASHES=$(CRASHES) GUARANTOR_CRASH_SEED=$(SEED) \
+	  cargo test --release --test trust crash:: -- --nocapture
+
+LOAD_SECONDS ?= 60
+SOAK_JOBS ?= 10000
+soak:
+	GUARANTOR_LOAD_SECONDS=$(LOAD_SECONDS) GUARANTOR_SOAK_JOBS=$(SOAK_JOBS) \
+	  cargo test --release --test trust load:: -- --nocapture --test-threads 1

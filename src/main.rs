@@ -1,4 +1,4 @@
-//! The command line.
+//! The `guarantor` program: the service and its command line.
 
 mod cli;
 

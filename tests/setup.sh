@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What the tests need beside Rust, from Debian's packages: curl and jq for the walk through every endpoint,
-# python3 with venv for schemathesis, and the FashionMNIST images for the acceptance figures.
+# Installs what the tests need besides Rust, from Debian packages: curl and jq for tests/curl.sh, python3 with
+# venv for schemathesis, and the FashionMNIST images for the figures of crates/lab.
 set -euo pipefail
 missing=()
 command -v curl >/dev/null || missing+=(curl)
@@ -9,7 +9,7 @@ python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 [ -f /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || missing+=(dataset-fashion-mnist)
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ]; then
-  echo "the tests need: ${missing[*]}; run: sudo apt-get install ${missing[*]}" >&2
+  echo "The tests need ${missing[*]}. Run: sudo apt-get install ${missing[*]}" >&2
   exit 1
 fi
 apt-get update -qq

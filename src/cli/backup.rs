@@ -1,4 +1,4 @@
-//! `guarantor backup`.
+//! `guarantor backup`: copies a data directory.
 
 use std::path::PathBuf;
 
@@ -7,18 +7,20 @@ use guarantor::store::back_up;
 
 use super::{Failure, runtime};
 
+/// The arguments of `guarantor backup`.
 #[derive(Args)]
 pub struct BackupArgs {
-    /// Where the copy goes; empty or not there yet. `guarantor serve --data-dir` on it restores it.
+    /// Where to write the copy: a new or empty directory. To restore, run `guarantor serve --data-dir DIR`.
     #[arg(value_name = "DIR")]
     to: PathBuf,
-    /// The data directory to copy; a server may be running on it.
+    /// The data directory to copy. A server may be running on it.
     #[arg(long, env = "GUARANTOR_DATA_DIR", value_name = "DIR", default_value = "data")]
     data_dir: PathBuf,
 }
 
+/// Copies the database and every file that it names.
 pub fn backup(args: BackupArgs) -> Result<(), Failure> {
     let done = runtime()?.block_on(back_up(&args.data_dir, &args.to))?;
-    println!("{}: the database and {} files ({} bytes)", args.to.display(), done.files, done.bytes);
+    println!("Copied the database and {} files ({} bytes) to {}", done.files, done.bytes, args.to.display());
     Ok(())
 }

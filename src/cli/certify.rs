@@ -1,5 +1,5 @@
-//! `guarantor certify`: the same result as a job, with no server. The log is read into a store of
-//! its own that is removed afterwards, so that pipelines and the service share every step.
+//! `guarantor certify`: the result of a job, without a server. The log is read into a temporary store, so
+//! that pipelines and the service take the same steps.
 
 use std::path::{Path, PathBuf};
 
@@ -14,25 +14,27 @@ use serde_json::Value;
 use super::log_file::{LogArgs, read_json, store_policy};
 use super::{Failure, Verdict, runtime};
 
+/// The arguments of `guarantor certify`.
 #[derive(Args)]
 pub struct CertifyArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// The job's specification, as POST /v1/jobs takes it but without dataset_id; metadata is passed over.
+    /// The job's spec, as for POST /v1/jobs but without dataset_id. Its metadata is ignored.
     #[arg(long, value_name = "SPEC.json")]
     spec: Option<PathBuf>,
-    /// Print the whole certificate as JSON.
+    /// Print the certificate as JSON instead of a summary.
     #[arg(long)]
     json: bool,
-    /// A policy that the specification names: NAME=FILE, NAME standing where a policy_id would.
+    /// The parameters of a policy that the spec uses. NAME is its policy_id in the spec. Can be repeated.
     #[arg(long, value_name = "NAME=FILE")]
     policy: Vec<String>,
-    /// Sign the certificate with the key in this file. Where there is no such file, one is made that
-    /// only you can read.
+    /// Sign the certificate with the key in this file. If the file does not exist, a new key is created
+    /// that only you can read.
     #[arg(long, value_name = "FILE", requires = "json")]
     signing_key: Option<PathBuf>,
 }
 
+/// Runs the job and prints its certificate. The verdict is the decision.
 pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
     let directory = tempfile::tempdir()?;
     let certificate = runtime()?.block_on(run(&args, directory.path()))?;
@@ -52,12 +54,13 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
     })
 }
 
+/// Reads the key, or creates it.
 fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     if let Some(key) = read_signing_key(path)? {
         return Ok(key);
     }
     let key = make_signing_key(path)?;
-    eprintln!("made the signing key {}; its public half is {}", path.display(), key.public().base64());
+    eprintln!("Created the signing key {}. Its public key is {}", path.display(), key.public().base64());
     Ok(key)
 }
 
@@ -69,7 +72,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     };
     for named in &args.policy {
         let (name, path) =
-            named.split_once('=').ok_or_else(|| format!("--policy {named}: write NAME=FILE"))?;
+            named.split_once('=').ok_or_else(|| format!("--policy {named}: expected NAME=FILE"))?;
         let id = store_policy(&store, &workspace, Path::new(path)).await?;
         rename_policy(&mut spec, name, &id.to_string());
     }
@@ -77,7 +80,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         fields.remove("metadata");
     }
     let request: SpecRequest =
-        serde_json::from_value(spec).map_err(|error| format!("the specification: {error}"))?;
+        serde_json::from_value(spec).map_err(|error| format!("invalid spec: {error}"))?;
     let dataset = args.log.file()?.dataset(&store, &workspace).await?;
     let (spec, _) = resolve(&store, &workspace, &dataset, &request).await?;
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &spec).await {
@@ -91,7 +94,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
 }
 
-/// Puts the stored policy's id where the specification has the name that the caller gave it.
+/// Replaces the name that the caller gave a policy by its stored id, wherever the spec has it.
 fn rename_policy(spec: &mut Value, name: &str, id: &str) {
     match spec {
         Value::Object(fields) => {
@@ -109,7 +112,7 @@ fn rename_policy(spec: &mut Value, name: &str, id: &str) {
 
 fn print_summary(certificate: &Certificate) {
     println!("{}", certificate.statement);
-    println!("decision                {:?}", certificate.decision);
+    println!("decision                {}", certificate.decision.name());
     println!("guaranteed improvement  {:.6}", certificate.guaranteed_improvement);
     println!("guaranteed risk         {:.6}", certificate.guaranteed_risk);
     println!("baseline risk           {:.6}", certificate.baseline_risk.estimate);

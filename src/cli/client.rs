@@ -1,4 +1,4 @@
-//! A small client of the service, for the commands that talk to one.
+//! A small client of the service, for the commands that call one.
 
 use serde_json::Value;
 use ureq::http::Response;
@@ -6,6 +6,7 @@ use ureq::{Agent, Body};
 
 use super::Failure;
 
+/// A client of one server.
 pub struct Client {
     agent: Agent,
     base: String,
@@ -13,11 +14,13 @@ pub struct Client {
 }
 
 impl Client {
+    /// A client of the server at `base`, with an API key if it needs one.
     pub fn new(base: &str, key: Option<String>) -> Client {
         let config = Agent::config_builder().http_status_as_error(false).build();
         Client { agent: config.new_agent(), base: base.trim_end_matches('/').into(), key }
     }
 
+    /// Sends a GET request and returns the status and the body.
     pub fn get(&self, path: &str) -> Result<(u16, Value), Failure> {
         let mut request = self.agent.get(format!("{}{path}", self.base));
         if let Some(key) = &self.key {
@@ -26,6 +29,7 @@ impl Client {
         read(request.call()?)
     }
 
+    /// Sends a POST request and returns the status and the body.
     pub fn post(&self, path: &str, content_type: &str, body: &[u8]) -> Result<(u16, Value), Failure> {
         let mut request =
             self.agent.post(format!("{}{path}", self.base)).header("content-type", content_type);
@@ -40,11 +44,14 @@ fn read(mut response: Response<Body>) -> Result<(u16, Value), Failure> {
     let status = response.status().as_u16();
     let text = response.body_mut().with_config().limit(u64::MAX).read_to_string()?;
     let value = serde_json::from_str(&text)
-        .map_err(|_| format!("status {status} and no JSON: is this a Guarantor server?"))?;
+        .map_err(|_| format!("the response (status {status}) is not JSON; is this a Guarantor server?"))?;
     Ok((status, value))
 }
 
-/// The answer where it has the status that was hoped for, else its own words.
+/// Returns the body if the response has the `wanted` status.
+///
+/// # Errors
+/// If it has another status, with the server's explanation.
 pub fn expect(wanted: u16, (status, answer): (u16, Value)) -> Result<Value, Failure> {
     if status == wanted {
         return Ok(answer);

@@ -1,4 +1,4 @@
-//! `guarantor demo`: the whole journey on one screen.
+//! `guarantor demo`: upload, job, certificate, verification and gate on one screen.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -12,22 +12,24 @@ use tokio::sync::oneshot;
 use super::client::{Client, expect};
 use super::{Failure, runtime, simulate};
 
+/// The arguments of `guarantor demo`.
 #[derive(Args)]
 pub struct DemoArgs {
-    /// Logged decisions to simulate.
+    /// Number of logged decisions to simulate.
     #[arg(long, default_value_t = 20_000)]
     rows: usize,
-    /// Another seed makes another world.
+    /// Seed of the simulated world.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Keep the server's data here instead of in a temporary directory that is removed.
+    /// Store the server's data here and keep it. By default it is removed at the end.
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Only write the simulated log to this file.
+    /// Only write the simulated log to this file, as NDJSON.
     #[arg(long, value_name = "FILE")]
     write_log: Option<PathBuf>,
 }
 
+/// Starts a server, goes through the whole workflow with a client, and prints each step.
 pub fn demo(args: DemoArgs) -> Result<(), Failure> {
     if let Some(path) = &args.write_log {
         return Ok(std::fs::write(path, simulate::demo_log(args.rows, args.seed)?)?);
@@ -43,7 +45,7 @@ pub fn demo(args: DemoArgs) -> Result<(), Failure> {
     let serving = runtime.spawn(server.run(async {
         let _ = stopped.await;
     }));
-    let shown = journey(&base, &args);
+    let shown = walk_through(&base, &args);
     let _ = stop.send(());
     runtime.block_on(serving)??;
     if args.data_dir.is_none() {
@@ -52,17 +54,18 @@ pub fn demo(args: DemoArgs) -> Result<(), Failure> {
     shown
 }
 
-fn journey(base: &str, args: &DemoArgs) -> Result<(), Failure> {
+/// The five steps, with the curl command for each.
+fn walk_through(base: &str, args: &DemoArgs) -> Result<(), Failure> {
     let client = Client::new(base, None);
-    println!("A server listens on {base}\n");
+    println!("A server is listening on {base}\n");
 
     let log = simulate::demo_log(args.rows, args.seed)?;
     let (rows, megabytes) = (args.rows, log.len() as f64 / 1e6);
     println!(
-        "1. The deployed policy has logged {rows} decisions ({megabytes:.1} MB): features, action, propensities, reward."
+        "1. Upload the log of the deployed policy: {rows} decisions ({megabytes:.1} MB) with features, action, propensities and reward."
     );
     let upload = "/v1/datasets?name=demo&outcome=reward";
-    say(&format!(
+    show(&format!(
         "curl -X POST '{base}{upload}' -H 'content-type: application/x-ndjson' --data-binary @log.ndjson"
     ));
     let dataset = expect(201, client.post(upload, "application/x-ndjson", &log)?)?;
@@ -74,46 +77,48 @@ fn journey(base: &str, args: &DemoArgs) -> Result<(), Failure> {
         number(&health["min_propensity"])
     );
 
-    println!("2. Learn a policy from the log and decide whether it may replace the deployed one.");
+    println!(
+        "2. Submit a job: learn a policy from the log and decide whether it can replace the deployed one."
+    );
     let spec = json!({"dataset_id": dataset["id"], "delta": 0.05, "metadata": {"from": "demo"}});
-    say(&format!("curl -X POST '{base}/v1/jobs' -H 'content-type: application/json' -d '{spec}'"));
+    show(&format!("curl -X POST '{base}/v1/jobs' -H 'content-type: application/json' -d '{spec}'"));
     let job = expect(202, client.post("/v1/jobs", "application/json", spec.to_string().as_bytes())?)?;
     let id = text(&job["id"]).to_owned();
     let job = watch(&client, &id)?;
     if job["status"] != "succeeded" {
-        return Err(format!("the job {}: {}", text(&job["status"]), text(&job["error"]["message"])).into());
+        return Err(format!("the job is {}: {}", text(&job["status"]), text(&job["error"]["message"])).into());
     }
 
-    println!("\n3. The certificate.");
-    say(&format!("curl '{base}/v1/jobs/{id}/certificate'"));
+    println!("\n3. Get the certificate.");
+    show(&format!("curl '{base}/v1/jobs/{id}/certificate'"));
     let certificate = expect(200, client.get(&format!("/v1/jobs/{id}/certificate"))?)?;
     println!("   {}", text(&certificate["statement"]));
     let units = &certificate["user_units"];
     println!("   guaranteed improvement   {}", number(&units["guaranteed_improvement"]));
     println!("   guaranteed outcome       {}", number(&units["guaranteed_outcome"]));
-    println!("   deployed policy's        {}", number(&units["baseline_outcome"]));
+    println!("   deployed policy outcome  {}", number(&units["baseline_outcome"]));
     println!("   digest                   {}", text(&certificate["digest"]));
 
-    println!("\n4. Anyone can have it computed again.");
-    say(&format!(
+    println!("\n4. Verify the certificate: the server recomputes it from the log.");
+    show(&format!(
         "curl '{base}/v1/jobs/{id}/certificate' | curl -X POST '{base}/v1/certificates/verify' -H 'content-type: application/json' -d @-"
     ));
     let body = certificate.to_string();
     let checked = expect(200, client.post("/v1/certificates/verify", "application/json", body.as_bytes())?)?;
     println!("   valid: {}", checked["valid"]);
 
-    println!("\n5. The gate that a rollout tool asks.");
-    say(&format!("curl -i '{base}/v1/jobs/{id}/gate'"));
+    println!("\n5. Call the gate, as a rollout tool would.");
+    show(&format!("curl -i '{base}/v1/jobs/{id}/gate'"));
     let (status, gate) = client.get(&format!("/v1/jobs/{id}/gate"))?;
     println!("   {status}: ok {}, decision {}", gate["ok"], text(&gate["decision"]));
     Ok(())
 }
 
-/// Waits for the job's end, with a progress bar where there is a terminal to draw on.
+/// Waits for the job to end, with a progress bar if the output is a terminal.
 fn watch(client: &Client, id: &str) -> Result<Value, Failure> {
     let mut out = std::io::stdout();
     let draws = out.is_terminal();
-    say(&format!("curl '…/v1/jobs/{id}?wait=60'"));
+    show(&format!("curl '…/v1/jobs/{id}?wait=60'"));
     loop {
         let job = expect(200, client.get(&format!("/v1/jobs/{id}?wait={}", u8::from(!draws) * 60))?)?;
         let fraction = job["progress"]["fraction"].as_f64().unwrap_or(0.0);
@@ -145,7 +150,7 @@ fn watch(client: &Client, id: &str) -> Result<Value, Failure> {
     }
 }
 
-fn say(command: &str) {
+fn show(command: &str) {
     println!("   $ {command}");
 }
 

@@ -1,4 +1,4 @@
-//! `guarantor keys`: on the data directory, whether or not a server runs on it.
+//! `guarantor keys`: manages API keys in a data directory, also while a server is running on it.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,7 @@ use guarantor::store::{KeyId, Store, Workspace};
 
 use super::{Failure, runtime};
 
+/// The arguments of `guarantor keys`.
 #[derive(Args)]
 pub struct KeysArgs {
     #[command(subcommand)]
@@ -18,21 +19,25 @@ pub struct KeysArgs {
 
 #[derive(Subcommand)]
 enum KeysCommand {
-    /// Make a key and print it. It is shown this once: only its hash is kept.
+    /// Create a key and print it. It is shown only once: the server keeps only its hash.
     Create {
-        /// The workspace that the key sees.
+        /// The workspace that the key gives access to.
         #[arg(long, default_value = "default")]
         workspace: String,
-        /// What the key is for, to recognise it by.
+        /// What the key is for, shown by `list`.
         #[arg(long, default_value = "")]
         name: String,
     },
-    /// List all keys, the revoked ones too.
+    /// List all keys, including revoked ones.
     List,
-    /// Revoke a key by its id. The server refuses it from then on.
-    Revoke { id: String },
+    /// Revoke a key by its id. It stops working at once.
+    Revoke {
+        /// The id of the key, as `list` shows it.
+        id: String,
+    },
 }
 
+/// Creates, lists or revokes keys.
 pub fn keys(args: KeysArgs) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let store = Store::open(&args.data_dir).await?;
@@ -40,7 +45,10 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
             KeysCommand::Create { workspace, name } => {
                 let workspace: Workspace = workspace.parse()?;
                 let (key, secret) = store.create_key(workspace, &name).await?;
-                eprintln!("key {} for workspace {}; it is not shown again:", key.id, key.workspace);
+                eprintln!(
+                    "Created key {} for workspace {}. It will not be shown again:",
+                    key.id, key.workspace
+                );
                 println!("{secret}");
             }
             KeysCommand::List => {
@@ -58,7 +66,7 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
             KeysCommand::Revoke { id } => {
                 let id: KeyId = id.parse().map_err(|_| format!("{id:?} is not the id of a key"))?;
                 let key = store.repository().revoke_key(id).await?;
-                println!("revoked key {} of workspace {}", key.id, key.workspace);
+                println!("Revoked key {} of workspace {}", key.id, key.workspace);
             }
         }
         Ok(())

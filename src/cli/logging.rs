@@ -1,12 +1,15 @@
-//! Structured logs on standard error: standard output is for answers.
+//! Structured logs on standard error. Standard output is for results.
 
 use guarantor::config::{Config, ConfigError, LogFormat};
 use tracing_subscriber::EnvFilter;
 
+/// Starts logging as configured.
+///
+/// # Errors
+/// If `log_filter` is not a valid filter.
 pub fn start(config: &Config) -> Result<(), ConfigError> {
-    let filter = EnvFilter::try_new(&config.log_filter).map_err(|error| {
-        ConfigError(format!("log_filter {:?} cannot be read: {error}", config.log_filter))
-    })?;
+    let filter = EnvFilter::try_new(&config.log_filter)
+        .map_err(|error| ConfigError(format!("log_filter {:?} is not valid: {error}", config.log_filter)))?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Json => subscriber.json().flatten_event(true).with_span_list(false).init(),

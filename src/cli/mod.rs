@@ -1,4 +1,4 @@
-//! `guarantor`: serve, demo, certify, inspect, verify, openapi, simulate, backup, keys.
+//! The command line: serve, demo, certify, inspect, verify, openapi, simulate, backup, keys.
 
 mod backup;
 mod certify;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Certifies policy improvements from logged decisions before they are rolled out.
+/// Certifies policy improvements from logged decisions before they are rolled out
 #[derive(Parser)]
 #[command(name = "guarantor", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -28,35 +28,47 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run the HTTP service. It needs no other service and no configuration.
+    /// Run the HTTP service. It needs no other service and no configuration
     Serve(Box<serve::ServeArgs>),
-    /// Show the whole journey: a server, a log, a job, a certificate.
+    /// Show the whole workflow: start a server, upload a log, run a job, get a certificate
     Demo(demo::DemoArgs),
-    /// Certify from a log file with no server. Exit code 0: deploy, 1: keep, 2: error.
+    /// Certify a policy from a log file, without a server
+    ///
+    /// Exit codes: 0 deploy, 1 keep, 2 error.
     Certify(certify::CertifyArgs),
-    /// Say what a log file is like, and what to fix. Exit code 0: fine, 1: warnings, 2: cannot be used.
+    /// Check a log file and report on its health
+    ///
+    /// Exit codes: 0 no warnings, 1 warnings, 2 the log cannot be used.
     Inspect(inspect::InspectArgs),
-    /// Check a certificate: by its server, or here by its signature and its log. Exit code 0: valid, 1: not, 2: error.
+    /// Verify a certificate
+    ///
+    /// By default a server recomputes the certificate from the log that it has stored. With --public-key the
+    /// signature is checked here, and with --log the numbers are recomputed here; neither needs a server.
+    ///
+    /// Exit codes: 0 valid, 1 not valid, 2 error.
     Verify(verify::VerifyArgs),
-    /// Print the OpenAPI document.
+    /// Print the OpenAPI document
     Openapi,
-    /// Write a log of simulated decisions from a small world whose truth is known.
+    /// Write a log of simulated decisions from a toy world with known truth
     Simulate(simulate::SimulateArgs),
-    /// Copy the data directory, whole, while a server runs on it.
+    /// Copy a data directory, also while a server is running on it
     Backup(backup::BackupArgs),
-    /// Make, list and revoke API keys.
+    /// Create, list and revoke API keys
     Keys(keys::KeysArgs),
 }
 
-/// A failure in a sentence, for the terminal.
+/// An error with a message for the terminal.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What a command found. Pipelines branch on the exit code, so an error is never 0 or 1.
+/// The result of a command. Pipelines branch on the exit code, so an error is neither 0 nor 1.
 pub enum Verdict {
+    /// Deploy, valid, or done: exit code 0.
     Yes,
+    /// Keep, not valid, or with warnings: exit code 1.
     No,
 }
 
+/// Runs the command and returns the exit code.
 pub fn run(cli: Cli) -> ExitCode {
     let done = match cli.command {
         Command::Serve(args) => serve::serve(*args).map(|()| Verdict::Yes),
@@ -79,7 +91,7 @@ pub fn run(cli: Cli) -> ExitCode {
     }
 }
 
-/// To the standard output. Whoever reads it may have seen enough, as `head` has: that is no failure.
+/// Writes to standard output. A reader that stops early, as `head` does, is not an error.
 fn print_text(text: &str) -> Result<(), Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),

@@ -1,49 +1,60 @@
-//! Text for a terminal of 80 columns: aligned, wrapped, in colour where a person reads it.
+//! Text for a terminal of 80 columns: aligned, wrapped, and in color if a person reads it.
 
 const WIDTH: usize = 80;
 const LABEL: usize = 22;
 
+/// How a text is emphasized.
 #[derive(Clone, Copy)]
 pub enum Tone {
+    /// A title.
     Strong,
+    /// As it should be.
     Good,
+    /// To look at.
     Warning,
+    /// Less important.
     Quiet,
 }
 
+/// A page of text that is being written.
 pub struct Page {
-    colour: bool,
+    color: bool,
     text: String,
 }
 
 impl Page {
-    /// Colour is for terminals, and not for those who say NO_COLOR.
+    /// An empty page. It has colors if it is for a terminal and `NO_COLOR` is not set.
     pub fn new(terminal: bool) -> Page {
         Page {
-            colour: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            color: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
             text: String::new(),
         }
     }
 
+    /// What was written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
+    /// Writes one line.
     pub fn line(&mut self, line: &str) {
         self.text.push_str(line.trim_end());
         self.text.push('\n');
     }
 
+    /// Writes the title of the page and an empty line.
     pub fn title(&mut self, title: &str) {
         self.toned(Tone::Strong, title);
         self.line("");
     }
 
+    /// Writes an empty line and the heading of a section.
     pub fn heading(&mut self, heading: &str) {
         self.line("");
         self.toned(Tone::Strong, heading);
     }
 
+    /// Writes one line with emphasis.
     pub fn toned(&mut self, tone: Tone, line: &str) {
         let line = self.tone(tone, line);
         self.line(&line);
@@ -56,21 +67,22 @@ impl Page {
             Tone::Warning => "33",
             Tone::Quiet => "2",
         };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
+    /// Writes a label and its value.
     pub fn pair(&mut self, label: &str, value: &str) {
         self.hanging(&format!("  {label:<LABEL$}  "), value);
     }
 
-    /// A pair with whether it is as it should be.
+    /// Writes a label, its value, and whether the value is as expected.
     pub fn verdict(&mut self, label: &str, value: &str, ok: bool) {
         let (tone, word) = if ok { (Tone::Good, "fits") } else { (Tone::Warning, "does not fit") };
         let word = self.tone(tone, word);
         self.line(&format!("  {label:<LABEL$}  {value}: {word}"));
     }
 
-    /// `text` after `start`, its further lines below its first.
+    /// Writes `text` after `start`, wrapped, with the other lines below its first.
     pub fn hanging(&mut self, start: &str, text: &str) {
         let indent = start.chars().count();
         let mut line = start.to_owned();
@@ -89,7 +101,7 @@ impl Page {
     }
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with thousands separators.
 pub fn amount(value: f64) -> String {
     if value.abs() >= 1e15 {
         return format!("{value:.3e}");
@@ -105,7 +117,7 @@ pub fn amount(value: f64) -> String {
     if value < 0.0 { format!("-{out}") } else { out }
 }
 
-/// Four digits that say something.
+/// A number with four significant digits.
 pub fn decimal(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -124,6 +136,7 @@ pub fn decimal(value: f64) -> String {
     }
 }
 
+/// A share as a percentage.
 pub fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.0005 {
         return "less than 0.1 %".into();
@@ -131,6 +144,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", decimal((1000.0 * share).round() / 10.0))
 }
 
+/// A size in bytes, kB, MB, GB or TB.
 pub fn bytes(count: u64) -> String {
     let (mut value, mut unit) = (count as f64, "bytes");
     for larger in ["kB", "MB", "GB", "TB"] {

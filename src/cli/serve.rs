@@ -1,4 +1,4 @@
-//! `guarantor serve`.
+//! `guarantor serve`: runs the HTTP service.
 
 use std::path::PathBuf;
 
@@ -8,40 +8,41 @@ use guarantor::http::Server;
 
 use super::{Failure, logging, runtime};
 
-/// The most used settings have flags; all of them can stand in the file or the environment.
+/// The arguments of `guarantor serve`. The settings that are used most have flags; all of them can be set
+/// in the file and in the environment.
 #[derive(Args)]
 pub struct ServeArgs {
-    /// A file of settings; --print-config shows all of them with their defaults.
+    /// Settings file (TOML). --print-config prints every setting with its default.
     #[arg(long, env = "GUARANTOR_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the documented default settings and exit.
+    /// Print every setting with its default and its meaning, and exit.
     #[arg(long)]
     print_config: bool,
-    /// Address and port; port 0 takes a free one.
+    /// Address and port to listen on [default: 127.0.0.1:8080]. Port 0 chooses a free port.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Where everything is kept.
+    /// Data directory [default: data].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
-    /// Serve https with this certificate, in PEM form; --tls-key goes with it.
+    /// Serve HTTPS with this certificate chain (PEM). Requires --tls-key.
     #[arg(long, value_name = "FILE")]
     tls_cert: Option<String>,
-    /// The certificate's private key, in PEM form.
+    /// The private key of the certificate (PEM).
     #[arg(long, value_name = "FILE")]
     tls_key: Option<String>,
-    /// Jobs that run at the same time.
+    /// Number of jobs that run at the same time.
     #[arg(long, value_name = "N")]
     workers: Option<String>,
-    /// Threads that they share for their arithmetic; 0 takes all.
+    /// Number of compute threads that jobs share. 0 uses all processors.
     #[arg(long, value_name = "N")]
     compute_threads: Option<String>,
-    /// pretty or json.
+    /// Log format: pretty or json.
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// What to log, in the syntax of RUST_LOG.
+    /// Log filter, in the syntax of RUST_LOG.
     #[arg(long, value_name = "FILTER")]
     log_filter: Option<String>,
-    /// Serve addresses that others can reach without API keys.
+    /// Allow listening on a public address without API keys.
     #[arg(long)]
     insecure_no_auth: bool,
 }
@@ -64,6 +65,7 @@ impl ServeArgs {
     }
 }
 
+/// Serves until SIGTERM or Ctrl-C.
 pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     if args.print_config {
         super::print_text(DEFAULTS)?;
@@ -79,12 +81,12 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         tracing::info!(url, version = guarantor_engine::VERSION, "listening");
         server.run(told_to_stop()).await
     });
-    // Whatever still runs was given its time; the store is safe against its sudden end.
+    // What is still running had its time to finish, and the store is safe against a sudden end.
     runtime.shutdown_background();
     Ok(done?)
 }
 
-/// SIGTERM, as orchestrators send, or Ctrl-C.
+/// Waits for SIGTERM, which orchestrators send, or Ctrl-C.
 async fn told_to_stop() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
@@ -93,7 +95,7 @@ async fn told_to_stop() {
             _ = tokio::signal::ctrl_c() => {}
         },
         Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be caught; only Ctrl-C stops the server gently");
+            tracing::warn!(%error, "cannot handle SIGTERM; only Ctrl-C stops the server gracefully");
             let _ = tokio::signal::ctrl_c().await;
         }
     }

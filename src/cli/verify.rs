@@ -1,5 +1,5 @@
-//! `guarantor verify`: asks the server that issued a certificate to compute it again; or, with no
-//! server, checks its signature with the public key alone and its numbers with the log.
+//! `guarantor verify`: has the server that issued a certificate recompute it or, without a server, checks
+//! its signature with the public key and its numbers with the log.
 
 use std::path::{Path, PathBuf};
 
@@ -18,33 +18,36 @@ use super::client::{Client, expect};
 use super::log_file::{InputFile, format_parser, read_policy};
 use super::{Failure, Verdict, runtime};
 
+/// The arguments of `guarantor verify`.
 #[derive(Args)]
 pub struct VerifyArgs {
-    /// The certificate, as `/v1/jobs/ID/certificate` gave it.
+    /// The certificate, as returned by GET /v1/jobs/ID/certificate.
     certificate: PathBuf,
-    /// Check the signature here, with this key: base64, or a file that holds it, a PEM file, or the
-    /// answer of `/v1/certificates/key`.
+    /// Check the signature with this key: base64, a PEM file, or a file with the response of
+    /// GET /v1/certificates/key.
     #[arg(long, value_name = "KEY_OR_FILE")]
     public_key: Option<String>,
-    /// Do the job again here, from the log that was certified, and compare the numbers.
+    /// Recompute the certificate from this log, and compare the numbers.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The log's format, where its name does not say it.
+    /// The format of the log, if its file name does not tell.
     #[arg(long, value_parser = format_parser(), requires = "log")]
     format: Option<Format>,
-    /// Parameters of the policy that logged, where the dataset named one.
+    /// Parameters of the logging policy, if the dataset named one.
     #[arg(long, value_name = "FILE", requires = "log")]
     logging_policy: Option<PathBuf>,
-    /// Parameters of a policy that the specification names.
+    /// Parameters of a policy that the spec names. Can be repeated.
     #[arg(long, value_name = "ID=FILE", requires = "log")]
     policy: Vec<String>,
-    /// The server that has the log; asked only without --public-key and --log.
+    /// The server that has the log. Not used with --public-key or --log.
     #[arg(long, env = "GUARANTOR_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
+    /// API key of the server.
     #[arg(long, env = "GUARANTOR_API_KEY", hide_env_values = true, value_name = "KEY")]
     api_key: Option<String>,
 }
 
+/// Prints every check. The verdict is whether the certificate is valid.
 pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
     let path = args.certificate.display();
     let document = std::fs::read(&args.certificate).map_err(|error| format!("{path}: {error}"))?;
@@ -59,12 +62,14 @@ pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
     Ok(if verification.valid { Verdict::Yes } else { Verdict::No })
 }
 
+/// Has the server recompute the certificate.
 fn by_server(args: &VerifyArgs, document: &[u8]) -> Result<Verification, Failure> {
     let client = Client::new(&args.url, args.api_key.clone());
     let answer = expect(200, client.post("/v1/certificates/verify", "application/json", document)?)?;
     Ok(serde_json::from_value(answer)?)
 }
 
+/// Checks the signature and the numbers without a server, as far as the arguments allow.
 fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
     let path = args.certificate.display();
     let read = serde_json::from_slice(bytes);
@@ -80,36 +85,34 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
     }
     if let Some(log) = &args.log {
         let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
-        let again = match verify_unsupported(&certificate) {
+        let recomputed = match verify_unsupported(&certificate) {
             Some(verification) => verification,
             None => {
                 let directory = tempfile::tempdir()?;
-                runtime()?.block_on(compute_again(args, log, certificate, wording, directory.path()))?
+                runtime()?.block_on(recompute(args, log, certificate, wording, directory.path()))?
             }
         };
-        checks.extend(again.checks);
+        checks.extend(recomputed.checks);
     }
     Ok(Verification::of(checks))
 }
 
+/// The check of the signature.
 fn signature(document: &Value, keys: &[PublicKey]) -> Check {
     let (ok, detail) = match check_signature(document, keys) {
-        SignatureState::Valid { key_id } => {
-            (true, format!("the whole document is signed by the key {key_id}"))
-        }
+        SignatureState::Valid { key_id } => (true, format!("the whole document is signed by key {key_id}")),
         SignatureState::Unsigned => (false, "the document is unsigned".into()),
         SignatureState::Invalid(why) => (false, why),
     };
     Check::new("signature", ok, detail)
 }
 
-/// The key itself, or those in a file of that name.
+/// The given key, or the keys in the file of that name.
 fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
     if let Some(key) = PublicKey::from_text(key_or_file) {
         return Ok(vec![key]);
     }
-    let unusable =
-        || format!("--public-key {key_or_file}: neither a key in base64 nor a file that holds one");
+    let unusable = || format!("--public-key {key_or_file}: expected a key in base64 or a file with one");
     let text = std::fs::read_to_string(key_or_file).map_err(|_| unusable())?;
     let keys = match serde_json::from_str::<Value>(&text) {
         Ok(answer @ Value::Object(_)) => {
@@ -122,20 +125,20 @@ fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
     Ok(keys.ok_or_else(unusable)?)
 }
 
-/// The certificate of a document that says nothing beside it, which no check would look at.
+/// The certificate of a document. The document must have no other member, because no check would cover it.
 fn certificate_of(mut document: Value) -> Result<Certificate, Failure> {
     if let Value::Object(fields) = &mut document {
         fields.retain(|name, _| !["issued", "ledger", "signature"].contains(&name.as_str()));
     }
     let certificate: Certificate = serde_json::from_value(document.clone())?;
     match extra_field(&document, &serde_json::to_value(&certificate)?) {
-        Some(field) => Err(format!("{field} is no field of a certificate").into()),
+        Some(field) => Err(format!("unknown member {field}").into()),
         None => Ok(certificate),
     }
 }
 
-/// The whole job: what it learned is not in the certificate, but it learns the same again.
-async fn compute_again(
+/// Runs the whole job again. What it learned is not in the certificate, but the job learns the same again.
+async fn recompute(
     args: &VerifyArgs,
     log: &Path,
     certificate: Certificate,
@@ -144,8 +147,10 @@ async fn compute_again(
 ) -> Result<Verification, Failure> {
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
     for named in &args.policy {
-        let (id, path) = named.split_once('=').ok_or_else(|| format!("--policy {named}: write ID=FILE"))?;
-        let id: PolicyId = id.parse().map_err(|_| format!("--policy {named}: {id:?} is no policy's id"))?;
+        let (id, path) =
+            named.split_once('=').ok_or_else(|| format!("--policy {named}: expected ID=FILE"))?;
+        let id: PolicyId =
+            id.parse().map_err(|_| format!("--policy {named}: {id:?} is not the id of a policy"))?;
         store.create_policy(&workspace, id, &read_policy(Path::new(path))?).await?;
     }
     let log = InputFile {
@@ -156,18 +161,18 @@ async fn compute_again(
         logging_policy: args.logging_policy.as_deref(),
     };
     let dataset = log.dataset(&store, &workspace).await?;
-    // The file holds the rows of all versions up to the certificate's.
+    // The file has the rows of all versions up to the one of the certificate.
     let dataset = Dataset { version: certificate.dataset.version, ..dataset };
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &certificate.spec).await {
         Ok(inputs) => inputs,
         Err(RunError::Failed(failure) | RunError::Retry(failure)) => return Err(failure.message.into()),
     };
-    let again = move || {
+    let work = move || {
         let control = unattended();
         inputs.with(&control, |inputs| {
             let finished = guarantor_engine::run(&certificate.spec, inputs, &control)?;
             guarantor_engine::verify(&certificate, wording, &finished.evidence, inputs, &control)
         })
     };
-    Ok(tokio::task::spawn_blocking(again).await??)
+    Ok(tokio::task::spawn_blocking(work).await??)
 }

@@ -109,7 +109,7 @@ pub fn job_ended(job: &Job) {
         }
     }
     if let Some(failure) = &job.failure {
-        counter!("guarantor_job_failures_total", "code" => failure.code.clone()).increment(1);
+        counter!("guarantor_job_failures_total", "code" => failure.code.name()).increment(1);
     }
     if let Some(result) = &job.result {
         counter!("guarantor_decisions_total", "decision" => result.decision.name()).increment(1);

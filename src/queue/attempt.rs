@@ -1,5 +1,5 @@
-//! One attempt at one job: prepare, compute, and meanwhile keep the lease, pass on progress, and
-//! notice when to stop.
+//! One attempt at one job: it fetches the inputs and computes, and meanwhile renews the lease, writes
+//! progress and notices when to stop.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,44 +14,51 @@ use super::compute::{self, Computed};
 use super::runner::{RunError, Runner};
 use super::timeline::Timeline;
 use super::worker::Phase;
-use crate::store::{Claim, JobFailure, JobProgress, StoreError};
+use crate::store::{Claim, FailureCode, JobFailure, JobProgress, StoreError};
 use guarantor_engine::control::Progress;
 
-/// Progress is written when it has changed, and at least this often all the same.
+/// Progress is written when it has changed, and at least this often.
 const REPORT_AT_LEAST: Duration = Duration::from_millis(600);
-/// How long a stopped computation may take to return before a shutdown goes on without it.
+/// How long a shutdown waits for a computation that was told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
+/// A job that is being run by this process, under one lease.
 pub struct Attempt<'a> {
     queue: &'a Queue,
     claim: &'a Claim,
     stop: Arc<AtomicBool>,
     timeline: Arc<Timeline>,
     began: Instant,
-    last_kept: Instant,
+    last_renewal: Instant,
     last_report: Instant,
     lease_lost: bool,
     cancelled: bool,
 }
 
-/// What is left to write.
+/// How an attempt ended.
 pub enum End {
+    /// The computation returned or panicked.
     Computed(Computed),
+    /// The computation did not start.
     NotRun(RunError),
-    /// The server is shutting down and the computation is not waited for.
+    /// The server is shutting down and does not wait for the computation.
     Abandoned,
-    /// Another worker has the job; nothing may be written.
+    /// Another worker may have the job, so nothing may be written.
     LeaseLost,
 }
 
+/// An attempt that has ended and whose end is not written yet.
 pub struct Ended {
+    /// How it ended.
     pub end: End,
-    /// Whether the user asked to stop, as opposed to a shutdown.
+    /// Whether a user stopped it, as opposed to a shutdown.
     pub cancelled: bool,
+    /// Where its time went.
     pub timeline: Arc<Timeline>,
 }
 
 impl<'a> Attempt<'a> {
+    /// An attempt at the claimed job, which can be canceled from now on.
     pub fn new(queue: &'a Queue, claim: &'a Claim) -> Self {
         let now = Instant::now();
         let stop = Arc::new(AtomicBool::new(claim.job.cancel_requested));
@@ -62,13 +69,14 @@ impl<'a> Attempt<'a> {
             stop,
             timeline: Arc::new(Timeline::new()),
             began: now,
-            last_kept: now,
+            last_renewal: now,
             last_report: now,
             lease_lost: false,
             cancelled: false,
         }
     }
 
+    /// Runs the job on `pool` until it ends, loses its lease, or has to stop.
     pub async fn run(
         mut self,
         runner: &dyn Runner,
@@ -95,15 +103,16 @@ impl<'a> Attempt<'a> {
             done.notify_one();
             (end, give_up)
         };
-        // Side by side: the preparation may hold the very connection that a tick waits for.
-        let ((end, give_up), ()) = tokio::join!(worked, self.keep(&mut progress, &done));
+        // Both are polled, because the preparation may hold the connection that a tick waits for.
+        let ((end, give_up), ()) = tokio::join!(worked, self.supervise(&mut progress, &done));
         self.queue.shared.unregister(self.claim.job.id, &self.stop);
         let stopped_by_user = self.cancelled || (give_up.is_none() && self.stop.load(Ordering::Relaxed));
         let end = if self.lease_lost { End::LeaseLost } else { end };
         Ended { end, cancelled: stopped_by_user, timeline: self.timeline }
     }
 
-    async fn keep(&mut self, progress: &mut watch::Receiver<Option<Progress>>, done: &Notify) {
+    /// Ticks until `done`.
+    async fn supervise(&mut self, progress: &mut watch::Receiver<Option<Progress>>, done: &Notify) {
         let mut tick = interval(self.queue.settings().tick);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -115,7 +124,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Keeps the lease with a write when there is something to say or it is time, else only looks.
+    /// Writes progress and renews the lease if there is news or it is time. Otherwise only checks whether
+    /// the job was canceled.
     async fn tick(&mut self, progress: &mut watch::Receiver<Option<Progress>>) {
         if self.lease_lost {
             return;
@@ -128,7 +138,7 @@ impl<'a> Attempt<'a> {
             let terms = self.queue.settings().terms();
             let asked = repository.heartbeat(id, token, &terms, Some(&report)).await;
             if asked.is_ok() {
-                (self.last_report, self.last_kept) = (Instant::now(), Instant::now());
+                (self.last_report, self.last_renewal) = (Instant::now(), Instant::now());
                 self.queue.shared.signals.notify(id);
             }
             asked
@@ -141,16 +151,16 @@ impl<'a> Attempt<'a> {
                 self.cancelled = true;
                 self.stop.store(true, Ordering::Relaxed);
             }
-            Err(StoreError::LeaseLost(_)) => self.lose_lease("it was given to another worker"),
+            Err(StoreError::LeaseLost(_)) => self.lose_lease("another worker has the job"),
             Err(error) => {
-                tracing::warn!(job_id = %id, %error, "a heartbeat failed");
+                tracing::warn!(job_id = %id, %error, "could not renew the lease of a job");
                 let unwritable = self.queue.note_unwritable(&error);
-                // Somebody else may hold the job from here on; stop before they start.
-                if self.last_kept.elapsed() >= self.queue.settings().lease {
+                // From here on another worker may claim the job: stop before it does.
+                if self.last_renewal.elapsed() >= self.queue.settings().lease {
                     if unwritable {
                         self.queue.remember_unwritten(self.claim).await;
                     }
-                    self.lose_lease("the store was away for longer than the lease");
+                    self.lose_lease("the store was unavailable for longer than the lease");
                 }
             }
         }
@@ -165,12 +175,13 @@ impl<'a> Attempt<'a> {
     }
 
     fn lose_lease(&mut self, why: &str) {
-        tracing::warn!(job_id = %self.claim.job.id, why, "the lease is lost; the computation is stopped");
+        tracing::warn!(job_id = %self.claim.job.id, why, "lease lost; stopping the computation");
         self.lease_lost = true;
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
+/// Fetches the inputs and computes.
 async fn work(
     runner: &dyn Runner,
     claim: &Claim,
@@ -186,23 +197,25 @@ async fn work(
     let started = match compute::start(pool, prepared, stop, reports, timeline) {
         Ok(started) => started,
         Err(error) => {
-            tracing::error!(%error, "no thread for a job");
-            let failure = JobFailure::new("attempts_exhausted", "the server has no thread for it");
+            tracing::error!(%error, "could not start a thread for a job");
+            let failure =
+                JobFailure::new(FailureCode::AttemptsExhausted, "the server could not start a thread");
             return End::NotRun(RunError::Retry(failure));
         }
     };
     match started.await {
         Ok(computed) => End::Computed(computed),
-        // The thread cannot end without sending; if it did, that is a bug like any other.
-        Err(_) => End::Computed(Computed::Panicked("the compute thread vanished".into())),
+        // The thread always sends before it ends; anything else is a bug.
+        Err(_) => End::Computed(Computed::Panicked("the compute thread ended without a result".into())),
     }
 }
 
-/// Until running jobs are to stop; whoever drops the workers wants that too.
+/// Returns when running jobs must stop, also if the workers were dropped.
 async fn stopping(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
 }
 
+/// Sleeps until the deadline, forever if there is none.
 async fn sleep_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -1,5 +1,5 @@
-//! Compute threads: a rayon pool a worker, so that one job's threads never pick up pieces of
-//! another's, and a plain thread that waits for the pool, so that no async thread does.
+//! Compute threads. Each worker has a rayon pool of its own, so that one job's threads never run parts of
+//! another job. A plain thread waits for the pool, so that no async thread has to.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,28 +16,31 @@ use guarantor_engine::{self, Finished};
 
 /// How a computation ended.
 pub enum Computed {
+    /// The engine returned.
     Returned(guarantor_engine::Result<Box<Finished>>),
+    /// The engine panicked, with this message.
     Panicked(String),
 }
 
-/// How much the compute threads give way: requests are short and come first, a job can wait for
-/// them. On Linux this is a thread's own affair; where it cannot be set, nothing else changes.
+/// The niceness of compute threads: requests are short and come first, and jobs can wait for them.
+/// Linux has a niceness per thread; on other systems compute threads run like all others.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
 
+/// A pool of `threads` compute threads for the worker with this number.
 pub fn pool(worker: usize, threads: usize) -> std::io::Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(threads.max(1))
         .thread_name(move |i| format!("compute-{worker}-{i}"))
-        .start_handler(|_| give_way())
+        .start_handler(|_| lower_priority())
         .build()
         .map_err(std::io::Error::other)
 }
 
-fn give_way() {
+fn lower_priority() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(NICENESS) {
-        tracing::debug!(%error, "compute threads run at the priority of all others");
+        tracing::debug!(%error, "could not lower the priority of a compute thread");
     }
 }
 
@@ -57,18 +60,18 @@ pub fn start(
             progress.send_replace(Some(report));
         };
         let work = || pool.install(|| prepared(&Control::new(&stop, &report)));
-        // Unwind safety: everything that the closure touches is dropped with it.
+        // Unwind safe, because everything that the closure uses is dropped with it.
         let computed = match catch_unwind(AssertUnwindSafe(work)) {
             Ok(result) => Computed::Returned(result.map(Box::new)),
-            Err(panic) => Computed::Panicked(words_of(&*panic)),
+            Err(panic) => Computed::Panicked(message_of(&*panic)),
         };
-        // Where nobody waits any more the lease is gone, and with it the right to the result.
+        // If nobody is waiting, the lease is lost and the result must not be used.
         let _ = sender.send(computed);
     })?;
     Ok(receiver)
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> String {
+fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| s.to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }

@@ -1,4 +1,4 @@
-//! From how a computation ended to what the store keeps of it.
+//! Writes the end of an attempt to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,14 +14,14 @@ use super::compute::Computed;
 use super::runner::RunError;
 use super::timeline::STORING;
 use crate::store::{
-    Claim, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError, Success,
-    describe_policy, job_key, json_bytes, policy_key,
+    Claim, FailureCode, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError,
+    Success, describe_policy, job_key, json_bytes, policy_key,
 };
 use guarantor_engine::certificate::Certificate;
 use guarantor_engine::{EngineError, Finished};
 
-/// The waits between tries to write an ending down. After them the lease runs out and the job is
-/// computed again, with the same numbers.
+/// The waits between attempts to write an end. After the last one the lease expires, and the job is
+/// computed again with the same numbers.
 const RETRIES: [Duration; 4] = [
     Duration::from_millis(100),
     Duration::from_millis(400),
@@ -30,7 +30,7 @@ const RETRIES: [Duration; 4] = [
 ];
 
 impl Queue {
-    /// Writes the ending down, or nothing where the lease is lost.
+    /// Writes the end of an attempt, or nothing if the lease is lost.
     pub async fn conclude(&self, claim: &Claim, ended: Ended) {
         let done = Notify::new();
         let write = async {
@@ -60,13 +60,13 @@ impl Queue {
                     return;
                 }
                 Err(StoreError::LeaseLost(_)) => {
-                    tracing::warn!(job_id = %id, "the lease was lost before the end was written");
+                    tracing::warn!(job_id = %id, "lease lost before the end of the job was written");
                     self.store().blobs().delete(&files_of(&finish)).await;
                     return;
                 }
                 Err(error) => {
                     let unwritable = self.note_unwritable(&error);
-                    tracing::error!(job_id = %id, %error, "a job's end could not be written");
+                    tracing::error!(job_id = %id, %error, "could not write the end of a job");
                     if unwritable && wait.is_none() {
                         self.remember_unwritten(claim).await;
                     }
@@ -86,12 +86,12 @@ impl Queue {
             End::NotRun(RunError::Failed(failure)) => Finish::Failed(failure),
             End::NotRun(RunError::Retry(failure)) => self.later(failure).await,
             End::Computed(Computed::Returned(Err(EngineError::Unavailable(why)))) => {
-                self.later(JobFailure::new("dataset_unreadable", why)).await
+                self.later(JobFailure::new(FailureCode::DatasetUnreadable, why)).await
             }
-            End::Computed(Computed::Panicked(words)) => {
-                tracing::error!(job_id = %claim.job.id, panic = words, "the core panicked");
-                let message = format!("the computation stopped on an internal error: {words}");
-                Finish::Failed(JobFailure::new("panicked", message))
+            End::Computed(Computed::Panicked(panic)) => {
+                tracing::error!(job_id = %claim.job.id, panic, "the engine panicked");
+                let message = format!("the computation stopped because of an internal error: {panic}");
+                Finish::Failed(JobFailure::new(FailureCode::Panicked, message))
             }
             End::Computed(Computed::Returned(Err(EngineError::Cancelled))) => {
                 if ended.cancelled {
@@ -102,34 +102,37 @@ impl Queue {
             }
             End::Computed(Computed::Returned(Err(error))) => {
                 let code = match error {
-                    EngineError::Log(_) => "dataset_unreadable",
-                    _ => "engine_error",
+                    EngineError::Log(_) => FailureCode::DatasetUnreadable,
+                    _ => FailureCode::EngineError,
                 };
                 Finish::Failed(JobFailure::new(code, error.to_string()))
             }
             End::Computed(Computed::Returned(Ok(finished))) => {
                 match store_files(self.store(), claim, *finished).await {
                     Ok(success) => Finish::Succeeded(Box::new(success)),
-                    Err(error) => {
-                        tracing::error!(job_id = %claim.job.id, %error, "a certificate could not be stored");
-                        let message = "the certificate could not be stored";
-                        match self.note_unwritable(&error) {
-                            true => Finish::Postponed(format!("{message}: the disk takes no data")),
-                            false => Finish::Retry(JobFailure::new("attempts_exhausted", message)),
-                        }
-                    }
+                    Err(error) => self.not_stored(claim, &error),
                 }
             }
         })
     }
 
-    /// What was in the way gets a moment to go.
+    /// A result that could not be stored: the job waits for the disk, or is tried again.
+    fn not_stored(&self, claim: &Claim, error: &StoreError) -> Finish {
+        tracing::error!(job_id = %claim.job.id, %error, "could not store a certificate");
+        let message = "the certificate could not be stored";
+        if self.note_unwritable(error) {
+            return Finish::Postponed(format!("{message}: the disk cannot be written"));
+        }
+        Finish::Retry(JobFailure::new(FailureCode::AttemptsExhausted, message))
+    }
+
+    /// Returns the job to the queue after a pause, in which the fault may go away.
     async fn later(&self, failure: JobFailure) -> Finish {
         tokio::time::sleep(self.settings().poll).await;
         Finish::Retry(failure)
     }
 
-    /// Keeps the lease until `done`: large results take long to store, and a full disk longer.
+    /// Renews the lease until `done`: storing a large result takes long, and a full disk longer.
     async fn keep_lease(&self, claim: &Claim, done: &Notify) {
         let terms = self.settings().terms();
         loop {
@@ -137,19 +140,22 @@ impl Queue {
                 _ = done.notified() => return,
                 _ = tokio::time::sleep(terms.duration / 4) => {}
             }
-            // Whoever writes the end notices by himself what is wrong.
+            // A failure is not handled here: writing the end fails in the same way.
             let _ = self.store().repository().heartbeat(claim.job.id, claim.token, &terms, None).await;
         }
     }
 
-    /// Remembers a job of which nothing could be written for want of a disk that takes it, so that it
-    /// is put back as if this attempt had not been.
+    /// Remembers a job whose end could not be written because of the disk, so that it is returned to the
+    /// queue later and this attempt is not counted.
     pub(super) async fn remember_unwritten(&self, claim: &Claim) {
         self.shared.unwritten.lock().await.insert(claim.job.id, claim.token);
     }
 
-    /// Where the disk had refused: waits no longer if it takes data again, and puts those jobs back
-    /// before anybody counts their leases as run out.
+    /// After a disk error: once the disk can be written again, returns the remembered jobs to the queue,
+    /// before their leases count as expired.
+    ///
+    /// # Errors
+    /// If the disk still cannot be written, or the store fails otherwise.
     pub(super) async fn recover(&self) -> Result<()> {
         let mut unwritten = self.shared.unwritten.lock().await;
         if unwritten.is_empty() && !self.shared.unwritable.load(Ordering::Relaxed) {
@@ -157,13 +163,9 @@ impl Queue {
         }
         self.store().check_ready().await?;
         while let Some((&id, &token)) = unwritten.iter().next() {
-            let finish = Finish::Postponed("the disk took no data".into());
-            match self
-                .store()
-                .repository()
-                .finish_job(id, token, &self.settings().terms(), finish.clone())
-                .await
-            {
+            let finish = Finish::Postponed("the disk could not be written".into());
+            let terms = self.settings().terms();
+            match self.store().repository().finish_job(id, token, &terms, finish.clone()).await {
                 Ok(job) if job.status.is_finished() => {
                     record_end(&job, &[]);
                     self.announce_end(&job);
@@ -181,7 +183,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether it was the disk that refused; workers then wait for it.
+    /// Whether the disk caused the error. Workers then start no job until it can be written.
     pub(super) fn note_unwritable(&self, error: &StoreError) -> bool {
         let unwritable = error.is_unwritable();
         if unwritable {
@@ -191,7 +193,7 @@ impl Queue {
     }
 }
 
-/// The one line from which an operator sees why a job was slow, failed or kept.
+/// Logs why a job was slow, failed or kept, in one line, and records its phases as metrics.
 pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
     for (phase, took) in phases {
         histogram!("guarantor_job_phase_seconds", "phase" => phase.clone()).record(took.as_secs_f64());
@@ -213,7 +215,7 @@ pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
         decision = job.result.as_ref().map(|result| result.decision.name()),
         reasons,
         guaranteed_improvement = job.result.as_ref().map(|result| result.guaranteed_improvement),
-        error_code = job.failure.as_ref().map(|failure| failure.code.as_str()),
+        error_code = job.failure.as_ref().map(|failure| failure.code.name()),
         error = job.failure.as_ref().map(|failure| failure.message.as_str()),
         wait_seconds = began.seconds_since(job.queued_at),
         run_seconds = job.finished_at.map(|end| end.seconds_since(began)),
@@ -222,6 +224,7 @@ pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
     );
 }
 
+/// Logs and counts a job that goes back to the queue.
 fn record_return(id: JobId, finish: &Finish) {
     let (cause, reason) = match finish {
         Finish::Postponed(reason) => ("disk", reason.as_str()),
@@ -229,21 +232,21 @@ fn record_return(id: JobId, finish: &Finish) {
         _ => ("shutdown", "the server is shutting down"),
     };
     counter!("guarantor_jobs_requeued_total", "cause" => cause).increment(1);
-    tracing::warn!(job_id = %id, cause, reason, "job put back into the queue");
+    tracing::warn!(job_id = %id, cause, reason, "job returned to the queue");
 }
 
-/// What `store_files` wrote for an ending that nobody will name.
+/// The files that `store_files` wrote, for an end that was not written.
 fn files_of(finish: &Finish) -> Vec<String> {
     let Finish::Succeeded(success) = finish else { return Vec::new() };
     let policy = success.policy.as_ref().map(|policy| &policy.params);
     [&success.certificate, &success.evidence].into_iter().chain(policy).map(|blob| blob.key.clone()).collect()
 }
 
-/// The files first; the rows that name them are `finish_job`'s, in one transaction.
+/// Writes the files of a result. `finish_job` then writes the rows that name them, in one transaction.
 async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result<Success> {
     let (job, token) = (&claim.job, claim.token);
     let put = async |name, bytes| store.blobs().put(job_key(job.id, token, name), bytes).await;
-    // A policy may be large, and writing it out holds up whoever shares the thread.
+    // A policy may be large, and serializing it would block the other tasks of the thread.
     let written = tokio::task::spawn_blocking(move || {
         let policy = finished.evidence.policy().map(json_bytes).transpose()?;
         Ok::<_, StoreError>((
@@ -261,7 +264,7 @@ async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result
         let blob = store.blobs().put(policy_key(id), bytes).await?;
         Ok(Some(describe_policy(&job.workspace, id, params, Some(job.id), blob)?))
     };
-    // Together, because each waits for the disk.
+    // Concurrently, because each waits for the disk.
     let (certificate, evidence, policy) =
         try_join3(put("certificate.json", certificate), put("evidence.json", evidence), policy).await?;
     let result = summary(&finished.certificate, policy.as_ref().map(|policy| policy.id));
@@ -269,6 +272,7 @@ async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result
     Ok(Success { result, certificate, evidence, policy, drawn, signing_key })
 }
 
+/// What the job's row keeps of its certificate.
 fn summary(certificate: &Certificate, policy_id: Option<PolicyId>) -> JobResult {
     JobResult {
         decision: certificate.decision,

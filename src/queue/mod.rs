@@ -1,13 +1,12 @@
-//! The queue: jobs wait in the store, workers claim them under a lease, the core computes, and the
-//! result goes back to the store fenced by the lease.
+//! The queue. Jobs are rows in the store. Workers claim them under a lease, the engine computes, and the
+//! result is written to the store only if the lease is still held.
 //!
-//! Which thread does what. Claims, heartbeats, cancellation and all I/O are tokio tasks, one a
-//! worker. The core runs on an OS thread with a rayon pool of its own (`compute.rs`), and knows
-//! nothing of either: it sees a flag to stop by and a function to report to. So no request waits
-//! for a computation, and no heartbeat does.
+//! **Threads.** Claims, heartbeats, cancellation and all I/O are tokio tasks, one per worker. The engine
+//! runs on an OS thread with a rayon pool of its own (`compute.rs`). It sees only a flag that tells it to
+//! stop and a function to report progress to. So neither requests nor heartbeats wait for a computation.
 //!
-//! What is certain. A job that was submitted is never lost, for it is a row until it ends; it may
-//! be computed twice, but only the worker that holds the lease can write, so it ends once.
+//! **Guarantees.** A submitted job is never lost, because it is a row until it ends. It may be computed
+//! twice, but only the worker that holds the lease can write, so it ends once.
 
 mod attempt;
 mod compute;
@@ -19,10 +18,11 @@ mod timeline;
 mod worker;
 
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast};
 use tokio::time::Instant;
 
@@ -33,19 +33,22 @@ pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
 pub use signals::Subscription;
 pub use worker::Workers;
 
+/// How a queue runs its jobs.
 #[derive(Debug, Clone)]
 pub struct QueueSettings {
     /// Jobs that run at the same time.
     pub workers: usize,
-    /// Compute threads of each of them.
+    /// Compute threads of each running job.
     pub threads_per_job: usize,
     /// How long a worker may be silent before its job is given to another.
     pub lease: Duration,
+    /// How many times a job is started before it fails.
     pub max_attempts: u32,
+    /// How many jobs may be queued.
     pub limits: QueueLimits,
     /// How often an idle worker looks for jobs that other processes submitted or lost.
     pub poll: Duration,
-    /// How often a running job's progress and cancellation are looked at.
+    /// How often the progress and the cancellation of a running job are checked.
     pub tick: Duration,
 }
 
@@ -69,7 +72,7 @@ impl QueueSettings {
     }
 }
 
-/// Cheap to clone; all clones are one queue.
+/// The queue of one process. It is cheap to clone, and all clones are the same queue.
 #[derive(Clone)]
 pub struct Queue {
     shared: Arc<Shared>,
@@ -83,15 +86,17 @@ struct Shared {
     work: Notify,
     /// The stop flags of the jobs that run in this process.
     running: Mutex<HashMap<JobId, Arc<AtomicBool>>>,
-    /// Set when an ending could not be written for want of a disk that takes it: no job starts
-    /// until the disk does again, for its result would have nowhere to go.
+    /// Set when the end of a job could not be written because of the disk. No job starts until the disk
+    /// can be written again, because its result could not be stored.
     unwritable: AtomicBool,
-    /// Jobs of which not even that could be written, with the leases under which they ran.
+    /// Jobs that could not even be returned to the queue, with their leases.
     unwritten: tokio::sync::Mutex<HashMap<JobId, LeaseToken>>,
+    /// Announces jobs that have ended.
     ended: broadcast::Sender<Job>,
 }
 
 impl Queue {
+    /// A queue on the jobs of `store`. It runs nothing before [`Queue::start`].
     pub fn new(store: Store, settings: QueueSettings) -> Self {
         let shared = Shared {
             store,
@@ -106,19 +111,28 @@ impl Queue {
         Queue { shared: Arc::new(shared) }
     }
 
+    /// The store that has the jobs.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
 
+    /// How the jobs are run.
     pub fn settings(&self) -> &QueueSettings {
         &self.shared.settings
     }
 
-    /// Starts the workers; `runner` does the jobs.
+    /// Starts the workers, which run jobs with `runner`.
+    ///
+    /// # Errors
+    /// If a compute thread cannot be started.
     pub fn start(&self, runner: Arc<dyn Runner>) -> std::io::Result<Workers> {
         Workers::start(self.clone(), runner)
     }
 
+    /// Adds a job to the queue. When this returns, the job is on disk.
+    ///
+    /// # Errors
+    /// If the queue is full, the family of looks is exhausted, or the store fails.
     pub async fn submit(&self, new: NewJob) -> Result<Job> {
         let job = self.store().repository().submit_job(new, &self.shared.settings.limits).await?;
         self.shared.work.notify_one();
@@ -126,12 +140,15 @@ impl Queue {
         Ok(job)
     }
 
-    /// Cancels a queued job, or asks a running one to stop: at once where it runs in this process,
-    /// by its next heartbeat where it runs in another.
+    /// Cancels a queued job, or tells a running one to stop: at once if it runs in this process, with its
+    /// next heartbeat if it runs in another.
+    ///
+    /// # Errors
+    /// If the job does not exist or has ended otherwise, or the store fails.
     pub async fn cancel(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
         let (job, changed) = self.store().repository().cancel_job(workspace, id).await?;
         if job.status.is_finished() {
-            // Once, however often it is asked for.
+            // Only the first of several cancellations ends the job.
             if changed {
                 ending::record_end(&job, &[]);
                 self.announce_end(&job);
@@ -143,54 +160,56 @@ impl Queue {
         Ok(job)
     }
 
-    /// Tells of changes to the job from now on.
+    /// Subscribes to changes of the job from now on.
     pub fn subscribe(&self, id: JobId) -> Subscription {
         self.shared.signals.subscribe(id, self.shared.settings.poll)
     }
 
-    /// The job when it has ended, or as it is when `limit` has passed.
+    /// Returns the job when it has ended, or as it is after `limit`.
+    ///
+    /// # Errors
+    /// If the job does not exist, or the store fails.
     pub async fn wait(&self, workspace: &Workspace, id: JobId, limit: Duration) -> Result<Job> {
         let deadline = Instant::now() + limit;
-        // Subscribed before the first look, so that no change falls between.
+        // Subscribed before the job is read, so that no change is missed in between.
         let mut changes = self.subscribe(id);
         loop {
             let job = self.store().repository().job(workspace, id).await?;
             if job.status.is_finished() || Instant::now() >= deadline {
                 return Ok(job);
             }
-            // On either arm the next thing to do is to look again.
+            // After a change and after the limit alike, the job is read again.
             let _ = tokio::time::timeout_at(deadline, changes.changed()).await;
         }
     }
 
-    /// Jobs as they end in this process, for whoever counts them.
+    /// Jobs as they end in this process, for metrics.
     pub fn ended(&self) -> broadcast::Receiver<Job> {
         self.shared.ended.subscribe()
     }
 
     fn announce_end(&self, job: &Job) {
         self.shared.signals.notify(job.id);
-        // Nobody listening is fine.
+        // It is fine if nobody listens.
         let _ = self.shared.ended.send(job.clone());
     }
 }
 
 impl Shared {
+    /// Tells the job to stop if it runs in this process.
     fn raise_flag(&self, id: JobId) {
-        let running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(flag) = running.get(&id) {
-            flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        if let Some(flag) = self.running.lock().get(&id) {
+            flag.store(true, Ordering::Relaxed);
         }
     }
 
     fn register(&self, id: JobId, flag: &Arc<AtomicBool>) {
-        let mut running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        running.insert(id, flag.clone());
+        self.running.lock().insert(id, flag.clone());
     }
 
     fn unregister(&self, id: JobId, flag: &Arc<AtomicBool>) {
-        let mut running = self.running.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // After a lost lease the same job may run here again already, under another flag.
+        let mut running = self.running.lock();
+        // After a lost lease the same job may already run here again, with another flag.
         if running.get(&id).is_some_and(|registered| Arc::ptr_eq(registered, flag)) {
             running.remove(&id);
         }

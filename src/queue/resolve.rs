@@ -1,6 +1,6 @@
-//! From a request to a specification that can run: the engine decides, on what the store knows. The
-//! store also knows where a policy comes from: one that was learned from the very rows that are to
-//! certify it, or to certify what starts from it, is refused (`policy_learned_here`).
+//! Turns a request into a spec that can run. The engine decides, from what the store knows about the
+//! dataset and the policies. The store also knows where a policy comes from: a candidate or prior that was
+//! learned from rows of the same dataset is rejected (`policy_learned_here`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,15 +9,21 @@ use crate::store::{Dataset, Policy, PolicyId, Store, StoreError, Workspace};
 use guarantor_engine::error::{SpecCode, SpecError};
 use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
+/// Why a request has no spec that can run.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
+    /// The request cannot run on this dataset.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The specification with its defaults, and every stored policy that the job will read.
+/// Returns the spec with its defaults, and every stored policy that the job will read.
+///
+/// # Errors
+/// If the request cannot run on this dataset, or the store fails.
 pub async fn resolve(
     store: &Store,
     workspace: &Workspace,
@@ -43,7 +49,7 @@ pub async fn resolve(
     Ok((spec, ids.into_iter().collect()))
 }
 
-/// The policies that a request names, each with the field that does.
+/// The policies that a request names, each with the field that names it.
 fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
     let prior = request.prior.iter().filter_map(|prior| prior.policy_id.clone());
     let prior = prior.map(|id| ("prior.policy_id".to_owned(), id));
@@ -55,16 +61,16 @@ fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
     prior.chain(candidates).collect()
 }
 
-/// Neither candidates nor priors may depend on the rows of the bound; the caller's word for it does
-/// not stand where the store knows better.
+/// Rejects a candidate or prior that depends on rows of the dataset. The caller's attestation does not
+/// count if the store knows better.
 fn check_origin(policy: &Policy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
     if !policy.origins.contains(&dataset.id) {
         return Ok(());
     }
-    let job = policy.source_job_id.map(|job| format!(", by the job {job}")).unwrap_or_default();
+    let job = policy.source_job_id.map(|job| format!(" by job {job}")).unwrap_or_default();
     let message = format!(
-        "the policy was learned{job}, from rows of this dataset or from others that a policy learned from it has \
-         logged or started; to certify it on other rows, upload those as a dataset of their own"
+        "the policy was learned{job} from rows of this dataset, directly or through a policy that was; to certify \
+         it on other rows, upload them as a new dataset"
     );
     Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message))
 }

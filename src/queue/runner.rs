@@ -1,39 +1,47 @@
-//! What a worker does with a job: the one seam between the queue and the core.
+//! What a worker does with a job: the interface between the queue and the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
-use crate::store::{Dataset, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace};
+use crate::store::{
+    Dataset, FailureCode, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace,
+};
 use guarantor_engine::control::Control;
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Candidate, JobSpec};
 use guarantor_engine::{self, Finished, Inputs};
 
-/// The computation, its inputs fetched: called once, on a compute thread.
+/// A computation whose inputs were fetched. It is called once, on a compute thread.
 pub type Prepared = Box<dyn FnOnce(&Control) -> guarantor_engine::Result<Finished> + Send>;
 
+/// Why a job's computation could not start.
 #[derive(Debug)]
 pub enum RunError {
     /// Running the job again will not help.
     Failed(JobFailure),
-    /// The store is away; the job itself may be sound.
+    /// The store is unavailable; the job may succeed later.
     Retry(JobFailure),
 }
 
+/// Runs jobs.
 #[async_trait]
 pub trait Runner: Send + Sync {
-    /// Fetches what the job reads. On an async thread: no computing here.
+    /// Fetches what the job reads. It is called on an async thread and must not compute.
+    ///
+    /// # Errors
+    /// If the inputs cannot be fetched, with whether to try again.
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError>;
 }
 
-/// The engine on the store's data.
+/// Runs jobs with the engine on stored data.
 pub struct EngineRunner {
     store: Store,
 }
 
 impl EngineRunner {
+    /// A runner on the data of `store`.
     pub fn new(store: Store) -> Self {
         EngineRunner { store }
     }
@@ -42,7 +50,7 @@ impl EngineRunner {
         let dataset = (self.store.repository())
             .dataset_version(&job.workspace, job.dataset_id, job.dataset_version)
             .await
-            .map_err(|error| unreadable("dataset_unreadable", error))?;
+            .map_err(|error| unreadable(FailureCode::DatasetUnreadable, error))?;
         StoredInputs::fetch(&self.store, &job.workspace, dataset, &job.spec).await
     }
 }
@@ -57,7 +65,8 @@ impl Runner for EngineRunner {
     }
 }
 
-/// Everything that the engine reads for a job, as bytes: decoding is work for a compute thread.
+/// Everything that the engine reads for a job. The log is still encoded, because decoding is work for a
+/// compute thread.
 pub struct StoredInputs {
     log: StoredLog,
     dataset: Dataset,
@@ -66,6 +75,10 @@ pub struct StoredInputs {
 }
 
 impl StoredInputs {
+    /// Fetches the log of `dataset` and the policies that the spec and the dataset name.
+    ///
+    /// # Errors
+    /// If one of them is damaged or missing, or if the store is unavailable.
     pub async fn fetch(
         store: &Store,
         workspace: &Workspace,
@@ -80,11 +93,16 @@ impl StoredInputs {
             Some(id) => Some(fetch_policy(store, workspace, &id.to_string()).await?),
             None => None,
         };
-        let log = store.fetch_log(&dataset).await.map_err(|e| unreadable("dataset_unreadable", e))?;
+        let log =
+            store.fetch_log(&dataset).await.map_err(|e| unreadable(FailureCode::DatasetUnreadable, e))?;
         Ok(StoredInputs { log, dataset, logging_policy, policies })
     }
 
-    /// Reads the log, checks its digest and hands it over. On a compute thread.
+    /// Decodes the log, checks its digest and calls `work` with the engine's inputs. This takes time: call
+    /// it on a compute thread.
+    ///
+    /// # Errors
+    /// If the log is damaged, and whatever `work` returns.
     pub fn with<T>(
         self,
         control: &Control,
@@ -102,7 +120,7 @@ impl StoredInputs {
     }
 }
 
-/// In memory where there is room for it, else from a file; the numbers are the same.
+/// Opens the log in memory if it fits, otherwise from a temporary file. The numbers are the same.
 fn open(
     log: StoredLog,
     logging_policy: Option<&PolicyParams>,
@@ -121,7 +139,7 @@ fn open(
     }))
 }
 
-/// Every policy that the specification names.
+/// Every policy that the spec names.
 pub fn policy_ids(spec: &JobSpec) -> BTreeSet<String> {
     let candidates = spec.candidates.iter().filter_map(|candidate| match candidate {
         Candidate::Policy { policy_id } => Some(policy_id.clone()),
@@ -136,14 +154,14 @@ async fn fetch_policy(store: &Store, workspace: &Workspace, id: &str) -> Result<
         let policy = store.repository().policy(workspace, id).await?;
         store.policy_params(&policy).await
     };
-    fetch.await.map_err(|error| unreadable("policy_unreadable", error))
+    fetch.await.map_err(|error| unreadable(FailureCode::PolicyUnreadable, error))
 }
 
-fn unreadable(code: &str, error: StoreError) -> RunError {
+fn unreadable(code: FailureCode, error: StoreError) -> RunError {
     if error.is_transient() {
-        // The cause may name files and hosts: it is for the log, not for whoever reads the job.
-        tracing::warn!(%error, "a job's inputs could not be read");
-        return RunError::Retry(JobFailure::new(code, "the store could not be reached"));
+        // The error may name files and hosts, which belong in the log and not in the job.
+        tracing::warn!(%error, "could not read the inputs of a job");
+        return RunError::Retry(JobFailure::new(code, "the store is unavailable"));
     }
     RunError::Failed(JobFailure::new(code, error.to_string()))
 }

@@ -1,54 +1,55 @@
-//! Who waits for which job in this process. Changes that other processes make are found by looking
-//! again now and then.
+//! Wakes whoever waits for a job in this process. Changes by other processes are found by polling.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::store::JobId;
 
+/// The subscriptions of this process.
 #[derive(Default)]
 pub struct Signals {
     waiting: Mutex<HashMap<JobId, watch::Sender<()>>>,
 }
 
-/// Changes of one job.
+/// A subscription to the changes of one job.
 pub struct Subscription {
     receiver: watch::Receiver<()>,
     poll: Duration,
 }
 
 impl Subscription {
-    /// Returns after a change since the last call or, a change elsewhere being possible, after a
-    /// while. Look at the job either way.
+    /// Returns after a change since the last call, or after a while, because another process may have
+    /// changed the job. Read the job in both cases.
     pub async fn changed(&mut self) {
         if let Ok(Err(_)) = tokio::time::timeout(self.poll, self.receiver.changed()).await {
-            // The queue itself has gone; there is only the looking again.
+            // The queue is gone, so only polling is left.
             tokio::time::sleep(self.poll).await;
         }
     }
 }
 
 impl Signals {
+    /// Subscribes to a job; `poll` is the longest time between two looks at it.
     pub fn subscribe(&self, id: JobId, poll: Duration) -> Subscription {
-        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut waiting = self.waiting.lock();
         let sender = waiting.entry(id).or_insert_with(|| watch::channel(()).0);
         Subscription { receiver: sender.subscribe(), poll }
     }
 
+    /// Wakes everybody who waits for the job.
     pub fn notify(&self, id: JobId) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut waiting = self.waiting.lock();
         if waiting.get(&id).is_some_and(|sender| sender.send(()).is_err()) {
-            // The last of them has left.
+            // Nobody waits for it any more.
             waiting.remove(&id);
         }
     }
 
-    /// Drops the entries that nobody waits for any more.
+    /// Removes jobs that nobody waits for any more.
     pub fn tidy(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        waiting.retain(|_, sender| sender.receiver_count() > 0);
+        self.waiting.lock().retain(|_, sender| sender.receiver_count() > 0);
     }
 }

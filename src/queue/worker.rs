@@ -1,4 +1,4 @@
-//! Workers: each claims a job, sees it through, and claims the next.
+//! Workers. Each claims a job, runs it to its end, and claims the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +14,18 @@ use super::runner::Runner;
 use super::{Queue, compute};
 use crate::store::{Claim, Result};
 
+/// What the workers should do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
+    /// Claim and run jobs.
     Running,
-    /// No new jobs; the running ones go on.
+    /// Start no job; running jobs continue.
     Draining,
-    /// The running ones are stopped and put back.
+    /// Stop running jobs and return them to the queue.
     Stopping,
 }
 
-/// Dropped without `shutdown`, they stop at once.
+/// The running workers of a queue. If they are dropped without [`Workers::shutdown`], they stop at once.
 pub struct Workers {
     phase: watch::Sender<Phase>,
     tasks: Vec<JoinHandle<()>>,
@@ -43,7 +45,7 @@ impl Workers {
         Ok(Workers { phase, tasks })
     }
 
-    /// No job starts from here on; those that run may finish.
+    /// Lets running jobs finish and starts no other.
     pub fn drain(&self) {
         self.phase.send_if_modified(|phase| {
             let running = *phase == Phase::Running;
@@ -54,13 +56,13 @@ impl Workers {
         });
     }
 
-    /// Gives running jobs `grace` to finish; those that have not are stopped and put back into
-    /// their places, this attempt not counted. Returns when every worker has ended.
+    /// Gives running jobs `grace` to finish. Jobs that are still running then are stopped and returned to
+    /// their places in the queue, and the attempt is not counted. Returns when every worker has ended.
     pub async fn shutdown(mut self, grace: Duration) {
         self.drain();
         let all = async {
             for task in &mut self.tasks {
-                // A worker's task does not panic; if one did, the others still need their time.
+                // A worker does not panic; if one did, the others would still need their time.
                 let _ = task.await;
             }
         };
@@ -85,21 +87,22 @@ impl Worker {
     async fn work(mut self) {
         while self.phase.has_changed().is_ok() && *self.phase.borrow() == Phase::Running {
             match self.next().await {
-                Ok(Some(claim)) => self.see_through(claim).await,
+                Ok(Some(claim)) => self.run(claim).await,
                 Ok(None) => self.idle().await,
                 Err(error) => {
-                    tracing::error!(%error, "no job could be claimed; trying again");
+                    tracing::error!(%error, "could not claim a job; trying again");
                     self.idle().await;
                 }
             }
         }
     }
 
+    /// Claims the next job, after returning jobs with expired leases to the queue.
     async fn next(&self) -> Result<Option<Claim>> {
         let (store, terms) = (self.queue.store(), self.queue.settings().terms());
         self.queue.recover().await?;
         for job in store.repository().expire_leases(&terms).await? {
-            tracing::warn!(job_id = %job.id, attempt = job.attempt, "a job's process stopped answering");
+            tracing::warn!(job_id = %job.id, attempt = job.attempt, "lease of a job expired");
             if job.status.is_finished() {
                 record_end(&job, &[]);
                 self.queue.announce_end(&job);
@@ -111,7 +114,7 @@ impl Worker {
         store.repository().claim_job(&terms).await
     }
 
-    async fn see_through(&self, claim: Claim) {
+    async fn run(&self, claim: Claim) {
         let job = &claim.job;
         let wait_seconds = job.wait_seconds();
         tracing::info!(job_id = %job.id, workspace = %job.workspace, attempt = job.attempt, wait_seconds, "job started");
@@ -121,7 +124,7 @@ impl Worker {
         self.queue.conclude(&claim, ended).await;
     }
 
-    /// Until there is work, or it is time to look for other processes' jobs, or to stop.
+    /// Waits for work, for the time to look for jobs of other processes, or for a change of phase.
     async fn idle(&mut self) {
         self.queue.shared.signals.tidy();
         tokio::select! {

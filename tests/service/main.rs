@@ -6,6 +6,7 @@ mod common;
 mod certificates;
 mod compression;
 mod connections;
+mod docs;
 mod jobs;
 mod ledger;
 mod malformed;

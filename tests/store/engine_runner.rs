@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use guarantor::queue::{EngineRunner, Queue, QueueSettings, StoredInputs};
 use guarantor::store::{self, Upload};
-use guarantor::store::{Dataset, DatasetId, Job, JobStatus, NewJob, PolicyId, Store, Workspace};
+use guarantor::store::{Dataset, DatasetId, FailureCode, Job, JobStatus, NewJob, PolicyId, Store, Workspace};
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::spec::{BoundKind, SpecContext, SpecRequest};
@@ -119,5 +119,5 @@ async fn a_damaged_log_fails_the_job() {
     std::fs::write(&file, bytes).unwrap();
     let job = run(&store, job_on(&dataset, &SpecRequest::default())).await;
     assert_eq!((job.status, job.attempt), (JobStatus::Failed, 1));
-    assert_eq!(job.failure.unwrap().code, "dataset_unreadable");
+    assert_eq!(job.failure.unwrap().code, FailureCode::DatasetUnreadable);
 }

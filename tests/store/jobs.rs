@@ -104,7 +104,7 @@ pub async fn a_running_job_is_asked_to_stop(repository: &dyn Repository) {
     repository.finish_job(id, claim.token, &TERMS, Finish::Cancelled).await.unwrap();
     let failed = job(repository, &dataset).await.id;
     let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
-    let finish = Finish::Failed(JobFailure::new("engine_error", "no"));
+    let finish = Finish::Failed(JobFailure::new(FailureCode::EngineError, "no"));
     repository.finish_job(failed, claim.token, &TERMS, finish).await.unwrap();
     let late = repository.cancel_job(&workspace("a"), failed).await;
     assert!(matches!(late, Err(StoreError::Finished("failed"))), "{late:?}");
@@ -114,7 +114,7 @@ pub async fn events_are_resumed(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let id = job(repository, &dataset).await.id;
     let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
-    let failure = JobFailure::new("engine_error", "no");
+    let failure = JobFailure::new(FailureCode::EngineError, "no");
     repository.finish_job(id, claim.token, &TERMS, Finish::Failed(failure)).await.unwrap();
     let ws = workspace("a");
     let all = repository.job_events(&ws, id, 0, 100).await.unwrap();

@@ -102,11 +102,11 @@ pub async fn a_lost_lease_writes_nothing(repository: &dyn Repository) {
     let policy = success.result.policy_id.unwrap();
     for finish in [
         Finish::Succeeded(Box::new(success)),
-        Finish::Failed(JobFailure::new("engine_error", "no")),
+        Finish::Failed(JobFailure::new(FailureCode::EngineError, "no")),
         Finish::Cancelled,
         Finish::Released,
         Finish::Postponed("no room".into()),
-        Finish::Retry(JobFailure::new("engine_error", "no")),
+        Finish::Retry(JobFailure::new(FailureCode::EngineError, "no")),
     ] {
         lost(repository.finish_job(id, first.token, &TERMS, finish).await.map(drop));
     }
@@ -128,7 +128,7 @@ pub async fn attempts_are_bounded(repository: &dyn Repository) {
     }
     let ended = repository.job(&workspace("a"), id).await.unwrap();
     assert_eq!((ended.status, ended.attempt), (JobStatus::Failed, 3));
-    assert_eq!(ended.failure.unwrap().code, "attempts_exhausted");
+    assert_eq!(ended.failure.unwrap().code, FailureCode::AttemptsExhausted);
     assert!(repository.claim_job(&TERMS).await.unwrap().is_none());
     assert!(repository.expire_leases(&TERMS).await.unwrap().is_empty());
 }
@@ -157,7 +157,7 @@ pub async fn a_canceled_job_is_not_requeued(repository: &dyn Repository) {
     for finish in [
         Finish::Released,
         Finish::Postponed("no room".into()),
-        Finish::Retry(JobFailure::new("engine_error", "no")),
+        Finish::Retry(JobFailure::new(FailureCode::EngineError, "no")),
     ] {
         let id = job(repository, &dataset).await.id;
         let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();

@@ -134,7 +134,7 @@ pub async fn a_family_has_a_limited_number_of_looks(repository: &dyn Repository)
 
 pub async fn only_success_is_a_look(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
-    for finish in [Finish::Failed(JobFailure::new("engine_error", "no")), Finish::Cancelled] {
+    for finish in [Finish::Failed(JobFailure::new(FailureCode::EngineError, "no")), Finish::Cancelled] {
         let id = submit(repository, &dataset, spec(&dataset)).await.unwrap().id;
         let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
         repository.finish_job(id, claim.token, &TERMS, finish).await.unwrap();
@@ -187,8 +187,11 @@ pub async fn a_bound_that_was_shown_is_a_look(repository: &dyn Repository) {
     assert_eq!((first.place.look, first.place.cost, first.place.family.unwrap().taken), (1, 0.03, 1));
     assert_eq!((first.decision, first.digest, first.signature), (None, None, None));
     // The same question again is the same look, whether it is answered or not.
-    let again =
-        finish(&shown(0.2, Some(-0.4)).await, Finish::Failed(JobFailure::new("engine_error", "no"))).await;
+    let again = finish(
+        &shown(0.2, Some(-0.4)).await,
+        Finish::Failed(JobFailure::new(FailureCode::EngineError, "no")),
+    )
+    .await;
     assert_eq!(again.unwrap().place.shares, Some(SharedLook { look: 1, why: SharedWhy::Asked }));
     let claim = shown(0.2, Some(-0.4)).await;
     let certificate = finished(&claim.job.spec).certificate;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{
-    Claim, Dataset, Finish, Job, JobFailure, JobId, JobStatus, LeaseTerms, Store, StoreError, Workspace,
+    Claim, Dataset, FailureCode, Finish, Job, JobFailure, JobId, JobStatus, LeaseTerms, Store, StoreError,
+    Workspace,
 };
 use guarantor_engine::control::{Control, Progress};
 use guarantor_engine::{EngineError, Finished, Result as EngineResult};
@@ -197,7 +198,7 @@ async fn a_worker_that_lost_its_lease_cannot_write() {
     workers.shutdown(LONG).await;
     let job = fixture.job(id).await;
     assert_eq!((job.status, job.result), (JobStatus::Running, None));
-    let finish = Finish::Failed(JobFailure::new("engine_error", "the thief's own end"));
+    let finish = Finish::Failed(JobFailure::new(FailureCode::EngineError, "the thief's own end"));
     let ended = fixture.store.repository().finish_job(id, stolen.token, &TERMS, finish).await.unwrap();
     assert_eq!(ended.failure.unwrap().message, "the thief's own end");
 }
@@ -267,7 +268,7 @@ async fn a_panic_fails_the_job_and_spares_the_worker() {
     let failed = fixture.ended(bad).await;
     assert_eq!(failed.status, JobStatus::Failed);
     let failure = failed.failure.unwrap();
-    assert_eq!(failure.code, "panicked");
+    assert_eq!(failure.code, FailureCode::Panicked);
     assert!(failure.message.contains("the numbers went mad"), "{}", failure.message);
     assert_eq!(fixture.ended(good).await.status, JobStatus::Succeeded);
     workers.shutdown(LONG).await;
@@ -281,7 +282,10 @@ async fn the_engines_error_is_the_jobs() {
     let id = fixture.submit().await;
     let job = fixture.ended(id).await;
     assert_eq!((job.status, job.attempt), (JobStatus::Failed, 1));
-    assert_eq!(job.failure, Some(JobFailure::new("engine_error", "numerical failure: a sum is NaN")));
+    assert_eq!(
+        job.failure,
+        Some(JobFailure::new(FailureCode::EngineError, "numerical failure: a sum is NaN"))
+    );
     workers.shutdown(LONG).await;
 }
 
@@ -315,7 +319,7 @@ async fn a_job_whose_row_is_damaged_does_not_stop_the_queue() {
             )
             .await;
         let job = fixture.job(id).await;
-        assert_eq!((job.status, job.failure.unwrap().code.as_str()), (JobStatus::Failed, "job_unreadable"));
+        assert_eq!((job.status, job.failure.unwrap().code), (JobStatus::Failed, FailureCode::JobUnreadable));
     }
 }
 
@@ -343,7 +347,7 @@ struct StoreAway;
 #[async_trait]
 impl Runner for StoreAway {
     async fn prepare(&self, _: &Job) -> Result<Prepared, RunError> {
-        Err(RunError::Retry(JobFailure::new("dataset_unreadable", "the store is away")))
+        Err(RunError::Retry(JobFailure::new(FailureCode::DatasetUnreadable, "the store is away")))
     }
 }
 
@@ -355,7 +359,7 @@ async fn attempts_are_bounded() {
     let job = fixture.ended(id).await;
     assert_eq!((job.status, job.attempt), (JobStatus::Failed, 3));
     let failure = job.failure.unwrap();
-    assert_eq!(failure.code, "attempts_exhausted");
+    assert_eq!(failure.code, FailureCode::AttemptsExhausted);
     assert!(failure.message.contains("the store is away"), "{}", failure.message);
     workers.shutdown(LONG).await;
 }

@@ -1,4 +1,4 @@
-//! A backup taken while clients write is a data directory that holds what was answered before it began.
+//! A backup that is taken while clients write contains everything that was acknowledged before it began.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn back_up(from: &Path, to: &Path) -> Output {
     Command::new(BINARY).arg("backup").arg(to).arg("--data-dir").arg(from).output().unwrap()
 }
 
-/// Datasets and jobs by id; what has been answered and not deleted since.
+/// The datasets and jobs that were acknowledged and not deleted since, by id.
 #[derive(Default, Clone)]
 struct Answered {
     datasets: HashMap<String, [Value; 3]>,
@@ -25,7 +25,7 @@ fn known(dataset: &Value) -> [Value; 3] {
     ["version", "rows", "digest"].map(|name| dataset[name].clone())
 }
 
-/// Uploads, appends, jobs and deletions until told to stop.
+/// Uploads, appends, submits and deletes until `stop` is set.
 fn write(client: &Client, answered: &Mutex<Answered>, stop: &AtomicBool) {
     let rows = log(60);
     while !stop.load(Ordering::SeqCst) {
@@ -40,7 +40,7 @@ fn write(client: &Client, answered: &Mutex<Answered>, stop: &AtomicBool) {
             .submit(json!({"dataset_id": id, "bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 2}}));
         client.finish(&job);
         answered.lock().unwrap().jobs.push(job);
-        // Every other one goes, so that files vanish under the backup.
+        // Every other dataset is deleted, so that files disappear during the backup.
         if answered.lock().unwrap().jobs.len().is_multiple_of(2) {
             answered.lock().unwrap().datasets.remove(&id);
             assert_eq!(client.delete(&format!("/v1/datasets/{id}")).status, 204);
@@ -78,17 +78,17 @@ fn a_backup_under_load_restores_whole() {
     }
 }
 
-/// A server on the copy: all that was answered before the backup, and not deleted later, is there; and
-/// everything that is there is whole, which a job that reads it shows.
+/// Starts a server on the copy. Everything that was acknowledged before the backup and not deleted later must
+/// be there, and a job must succeed on every dataset.
 fn check_copy(copy: &Path, before: &Answered, after: &Answered) {
     let restored = Server::start_on(copy, &[]);
     let client = restored.client();
     for (id, known_before) in &before.datasets {
         let Some(known_after) = after.datasets.get(id) else { continue };
         let found = known(&client.get(&format!("/v1/datasets/{id}")).expect(200));
-        // An append may have come while the backup was made, or after it.
+        // The append may have happened during the backup or after it.
         let whole = found == *known_before || found == *known_after;
-        assert!(whole, "{id} was {known_before:?}, then {known_after:?}, and is {found:?}");
+        assert!(whole, "{id} was {known_before:?}, then {known_after:?}, and is {found:?} in the backup");
     }
     for job in &before.jobs {
         let found = client.get(&format!("/v1/jobs/{job}")).expect(200);
@@ -108,10 +108,10 @@ fn check_copy(copy: &Path, before: &Answered, after: &Answered) {
 }
 
 #[test]
-fn a_backup_takes_what_a_restart_needs_and_nothing_else() {
+fn a_backup_has_what_a_restart_needs_and_nothing_else() {
     let mut server = Server::start();
     let key = server.create_key("ranking");
-    // An open server notices its first key a little later.
+    // A server without keys notices its first key a little later; a restart does not wait for that.
     server.kill();
     server.restart();
     let client = server.client().with_key(&key);
@@ -120,7 +120,7 @@ fn a_backup_takes_what_a_restart_needs_and_nothing_else() {
     let done = client.finish(&job);
     let certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
     let orphan = server.data.path().join("blobs/datasets/orphan.parquet");
-    std::fs::write(&orphan, "of an upload that is not finished").unwrap();
+    std::fs::write(&orphan, "left by an unfinished upload").unwrap();
     let place = tempfile::tempdir().unwrap();
     let output = back_up(server.data.path(), place.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -135,7 +135,7 @@ fn a_backup_takes_what_a_restart_needs_and_nothing_else() {
 }
 
 #[test]
-fn a_backup_that_cannot_be_whole_is_refused() {
+fn an_incomplete_backup_is_refused() {
     let server = Server::start();
     let dataset = server.client().dataset(50);
     let place = tempfile::tempdir().unwrap();
@@ -156,5 +156,5 @@ fn a_backup_that_cannot_be_whole_is_refused() {
     std::fs::OpenOptions::new().write(true).open(&part).unwrap().set_len(100).unwrap();
     let to = place.path().join("cut");
     refused(server.data.path(), &to, "100 bytes where");
-    assert!(!to.join("guarantor.sqlite").exists(), "a server could be started on what is not whole");
+    assert!(!to.join("guarantor.sqlite").exists(), "a server could be started on an incomplete backup");
 }

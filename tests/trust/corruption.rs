@@ -1,4 +1,4 @@
-//! Damage to what is stored: found, named, never certified from.
+//! Damaged files and rows are detected and named, and nothing is certified from them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use sqlx::{Connection, SqliteConnection};
 
 use crate::common::{Answer, Client, Server, id_of, log};
 
-/// A server that has certified something, and where its files are.
+/// A server that has issued a certificate, and where its files are.
 struct Certified {
     server: Server,
     dataset: String,
     policy: String,
-    /// Learned, and deployed.
+    /// A `learn` job whose decision was deploy.
     job: String,
     certificate: Value,
 }
@@ -75,7 +75,7 @@ impl Certified {
     }
 }
 
-/// Flips one bit and keeps the length.
+/// Flips one bit of the file.
 fn flip(file: &Path, at: impl Fn(usize) -> usize) {
     let mut bytes = fs::read(file).unwrap();
     let place = at(bytes.len());
@@ -83,7 +83,7 @@ fn flip(file: &Path, at: impl Fn(usize) -> usize) {
     fs::write(file, bytes).unwrap();
 }
 
-/// Replaces text by text of the same length.
+/// Replaces a text by another of the same length.
 fn rewrite(file: &Path, from: &str, to: &str) {
     assert_eq!(from.len(), to.len());
     let text = fs::read_to_string(file).unwrap();
@@ -98,7 +98,7 @@ fn assert_failed(job: &Value, code: &str, id: &str) {
     assert!(message.contains(id), "{message} does not name {id}");
 }
 
-/// Refused by the code `damaged`, with the id of what is.
+/// The response must be a 500 `damaged` that contains the id of what is damaged.
 #[track_caller]
 fn assert_damaged(answer: &Answer, id: &str) {
     answer.problem(500, "damaged");
@@ -119,7 +119,7 @@ fn a_flipped_bit_in_a_log_is_found_wherever_it_is() {
     }
     let verified = it.verify();
     assert_ne!((verified.status, &verified.json["valid"]), (200, &json!(true)), "{}", verified.text);
-    // Rows after damaged ones would get a digest that covers the damage up.
+    // Appending to damaged rows would give them a digest that hides the damage.
     let path = format!("/v1/datasets/{}/rows", it.dataset);
     let kind = [("content-type", "application/x-ndjson")];
     assert_damaged(&it.client().send("POST", &path, &kind, Some(log(10).as_bytes())), &it.dataset);
@@ -127,7 +127,7 @@ fn a_flipped_bit_in_a_log_is_found_wherever_it_is() {
     assert_failed(&it.learn(), "dataset_unreadable", &it.dataset);
     fs::remove_file(&file).unwrap();
     assert_failed(&it.learn(), "dataset_unreadable", &it.dataset);
-    // With the file back, as from a backup, all is well.
+    // With the file restored, as from a backup, everything works again.
     fs::write(&file, &sound).unwrap();
     assert_eq!(it.learn()["result"]["decision"], "deploy");
     assert_eq!(it.verify().expect(200)["valid"], true);
@@ -139,7 +139,7 @@ fn another_log_in_its_place_is_found() {
     let part = |dataset: &str| -> PathBuf {
         fs::read_dir(it.blobs().join("datasets").join(dataset)).unwrap().next().unwrap().unwrap().path()
     };
-    // Readable, but not what was certified: first with another length, then with the same.
+    // A readable log, but not the one that was certified: first of another length, then of the same.
     let (place, sound) = (it.log(), fs::read(it.log()).unwrap());
     fs::copy(part(&it.client().dataset(999)), &place).unwrap();
     assert_failed(&it.learn(), "dataset_unreadable", &it.dataset);
@@ -152,11 +152,11 @@ fn another_log_in_its_place_is_found() {
     assert_eq!(
         it.client().get(&format!("/v1/jobs/{}/gate", it.job)).status,
         200,
-        "what was certified stays so"
+        "an issued certificate must stay valid"
     );
 }
 
-/// The file of a sound log whose rows were exchanged, such that it is as long as the other.
+/// The file of an intact log of the given length: the same rows in another order.
 fn sound_log_of_length(client: &Client, length: u64, part: &dyn Fn(&str) -> PathBuf) -> PathBuf {
     let rows: Vec<String> = log(1000).lines().map(str::to_owned).collect();
     for (a, b) in (0..40).flat_map(|a| (a + 1..40).map(move |b| (a, b))) {
@@ -169,7 +169,7 @@ fn sound_log_of_length(client: &Client, length: u64, part: &dyn Fn(&str) -> Path
         }
         client.delete(&format!("/v1/datasets/{dataset}"));
     }
-    panic!("no other log is {length} bytes long");
+    panic!("found no other log of {length} bytes");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn a_kept_job_cannot_be_edited_into_a_deployment() {
     let edited = text.replacen("\"decision\":\"keep\"", "\"decision\":\"deploy\"", 1);
     fs::write(&file, &edited).unwrap();
     assert_damaged(&client.get(&format!("/v1/jobs/{job}/gate")), &job);
-    // And with two letters less elsewhere, so that the length is right.
+    // Also with two letters removed elsewhere, so that the length is right.
     let statement = edited.find("\"statement\":\"").unwrap() + "\"statement\":\"".len();
     let edited = format!("{}{}", &edited[..statement], &edited[statement + 2..]);
     assert_eq!(edited.len(), text.len());
@@ -227,7 +227,7 @@ fn a_kept_job_cannot_be_edited_into_a_deployment() {
     assert_damaged(&client.get(&format!("/v1/jobs/{job}/gate")), &job);
 }
 
-/// A certificate that is sound by itself, and another job's.
+/// An intact certificate of another job.
 #[test]
 fn another_jobs_certificate_opens_no_gate() {
     let mut it = Certified::new();
@@ -259,7 +259,7 @@ fn a_damaged_database_stops_the_start() {
     let mut refused = 0;
     for number in 1..sound.len() / page {
         let mut bytes = sound.clone();
-        // The kind of the page and the places of its rows.
+        // Overwrites the page's type and the offsets of its rows.
         bytes[number * page..number * page + 64].fill(0xA5);
         fs::write(&file, &bytes).unwrap();
         forget_log(&file);
@@ -267,7 +267,7 @@ fn a_damaged_database_stops_the_start() {
         assert!(said.contains("damaged"), "page {number}: {said}");
         refused += 1;
     }
-    assert!(refused > 5, "the database has hardly any pages");
+    assert!(refused > 5, "the database has too few pages");
     fs::write(&file, "not a database at all, but long enough to look like one".repeat(100)).unwrap();
     assert!(Server::refused_on(it.server.data.path()).contains("damaged"));
     fs::write(&file, &sound).unwrap();
@@ -276,7 +276,7 @@ fn a_damaged_database_stops_the_start() {
     assert_eq!(it.client().get(&format!("/v1/jobs/{}/gate", it.job)).status, 200);
 }
 
-/// Brings everything into the one file, with no page unused.
+/// Moves everything into one file without unused pages.
 fn settle(file: &Path) {
     let options = SqliteConnectOptions::new().filename(file);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -289,7 +289,7 @@ fn settle(file: &Path) {
     });
 }
 
-/// What a start that was refused may have left beside the file.
+/// Removes what a refused start may have left beside the file.
 fn forget_log(file: &Path) {
     for end in ["-wal", "-shm"] {
         let _ = fs::remove_file(format!("{}{end}", file.display()));

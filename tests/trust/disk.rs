@@ -1,5 +1,4 @@
-//! A disk that is full, and one that cannot be written: clear answers, nothing half-stored, and all is
-//! well again when it is.
+//! A full disk and a read-only one: clear responses, nothing half-stored, and recovery without a restart.
 
 use std::fs::{File, Permissions};
 use std::io::Write;
@@ -21,22 +20,23 @@ use crate::support::{dataset, finished, new_job};
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// A test that does not run must not look as if it had: where neither mounting nor another user is to be
-/// had, `GUARANTOR_NO_DISK_TESTS=1` says that this is known.
+/// A test that cannot run must not look as if it had passed. It fails, unless `GUARANTOR_NO_DISK_TESTS=1` says
+/// that this machine can neither mount a file system nor run the binary as another user.
 fn cannot_run(why: String) {
     assert!(
         std::env::var_os("GUARANTOR_NO_DISK_TESTS").is_some(),
-        "{why}; set GUARANTOR_NO_DISK_TESTS=1 to go on without this test"
+        "{why}; set GUARANTOR_NO_DISK_TESTS=1 to skip this test"
     );
     println!("NOT TESTED HERE: {why}");
 }
 
-/// A file system of a few megabytes, unmounted when dropped. None where mounting is not allowed.
+/// A file system of a few megabytes that is unmounted when dropped.
 struct SmallDisk {
     place: tempfile::TempDir,
 }
 
 impl SmallDisk {
+    /// None if mounting is not allowed.
     fn mount(megabytes: u32) -> Option<SmallDisk> {
         let place = tempfile::tempdir().unwrap();
         let size = format!("size={megabytes}m,mode=755");
@@ -45,7 +45,7 @@ impl SmallDisk {
         match mount {
             Ok(output) if output.status.success() => Some(SmallDisk { place }),
             other => {
-                cannot_run(format!("no file system can be mounted ({other:?})"));
+                cannot_run(format!("cannot mount a file system ({other:?})"));
                 None
             }
         }
@@ -55,7 +55,7 @@ impl SmallDisk {
         self.place.path().join("data")
     }
 
-    /// Takes all the room but `left` bytes.
+    /// Uses all the space but `left` bytes.
     fn fill(&self, left: u64) -> PathBuf {
         let path = self.place.path().join("filler");
         let mut file = File::create(&path).unwrap();
@@ -83,7 +83,7 @@ fn upload_keyed(client: &Client, key: &str, rows: &str) -> Answer {
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + LONG;
     while !holds() {
-        assert!(Instant::now() < deadline, "never: {what}");
+        assert!(Instant::now() < deadline, "never happened: {what}");
         std::thread::sleep(Duration::from_millis(50));
     }
 }
@@ -93,7 +93,7 @@ fn quick(dataset: &str) -> Value {
 }
 
 #[test]
-fn a_full_disk_is_507_and_recovers_when_there_is_room() {
+fn a_full_disk_is_507_and_recovers_when_there_is_space() {
     let Some(disk) = SmallDisk::mount(24) else { return };
     let mut server = Server::start_on(&disk.data(), &[]);
     let client = server.client();
@@ -103,17 +103,17 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     let finished = client.finish(&finished);
     assert_eq!(client.get("/readyz").status, 200);
 
-    // Not full yet, but too full for what is sent.
+    // Not full yet, but too full for this upload.
     let filler = disk.fill(64 << 10);
     let refused = upload_keyed(&client, "large", &log(40_000));
     refused.problem(507, "insufficient_storage");
     assert!(refused.header("retry-after").is_some());
-    // Parquet is put down beside the data before it is read.
+    // Parquet is written to the disk before it is read.
     let kind = [("content-type", "application/vnd.apache.parquet")];
     let refused = client.send("POST", "/v1/datasets", &kind, Some(&vec![0; 1 << 20]));
     refused.problem(507, "insufficient_storage");
     let staged = |root: &Path| files(root).iter().filter(|(file, _)| file.contains('#')).count();
-    until("a refused upload's beginning is removed", || staged(&disk.data().join("blobs")) == 0);
+    until("the beginning of a rejected upload is removed", || staged(&disk.data().join("blobs")) == 0);
 
     // Full to the last block.
     std::fs::remove_file(&filler).unwrap();
@@ -123,7 +123,7 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     let policy = json!({"kind": "softmax", "mean": [[0.0, 1.0]]});
     client.post("/v1/policies", &policy).problem(507, "insufficient_storage");
     client.get("/readyz").problem(503, "unavailable");
-    // The database has a little room of its own for jobs; then it says no too.
+    // The database still has a little space for jobs; then it fails too.
     let mut accepted = Vec::new();
     let refused = loop {
         let answer = client.post("/v1/jobs", &quick(&dataset));
@@ -131,17 +131,17 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
             202 => accepted.push(id_of(&answer.json)),
             _ => break answer,
         }
-        assert!(accepted.len() < 5_000, "jobs are accepted without room for them");
+        assert!(accepted.len() < 5_000, "jobs are accepted without space for them");
     };
     refused.problem(507, "insufficient_storage");
-    // What was stored is still served.
+    // What was stored before is still served.
     assert_eq!(client.get(&format!("/v1/datasets/{dataset}")).expect(200), before);
     client.get(finished["result"]["certificate_url"].as_str().unwrap()).expect(200);
 
     std::fs::remove_file(&filler).unwrap();
     until("ready again", || client.get("/readyz").status == 200);
     // The same requests, the same keys.
-    until("the upload is taken", || match upload_keyed(&client, "small", &small) {
+    until("the upload is accepted", || match upload_keyed(&client, "small", &small) {
         Answer { status: 201, .. } => true,
         busy => {
             busy.problem(409, "idempotency_in_progress");
@@ -152,10 +152,10 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     for job in &accepted {
         let done = client.finish(job);
         assert_eq!(done["status"], "succeeded", "{done}");
-        // What the disk refused was no fault of theirs.
+        // A full disk does not count as an attempt.
         assert_eq!(done["attempt"], 1, "{done}");
     }
-    // Nothing of it has hurt the data, as the next start finds.
+    // The next start checks that no data was damaged.
     server.kill();
     server.restart();
     let client = server.client();
@@ -165,11 +165,11 @@ fn a_full_disk_is_507_and_recovers_when_there_is_room() {
     assert_eq!(done["status"], "succeeded", "{done}");
 }
 
-/// Computes and reports until it is stopped; in its second life it is done at once.
-struct Restless(Arc<Lives>);
+/// A runner whose first job computes and reports until it is stopped, and whose later jobs end at once.
+struct Restless(Arc<Runs>);
 
-struct Lives {
-    lives: AtomicUsize,
+struct Runs {
+    count: AtomicUsize,
     began: Mutex<mpsc::Sender<()>>,
     stopped: Mutex<mpsc::Sender<()>>,
 }
@@ -179,7 +179,7 @@ impl Runner for Restless {
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
         let (this, spec) = (self.0.clone(), job.spec.clone());
         Ok(Box::new(move |control| {
-            if this.lives.fetch_add(1, Ordering::SeqCst) > 0 {
+            if this.count.fetch_add(1, Ordering::SeqCst) > 0 {
                 return Ok(finished(&spec));
             }
             this.began.lock().unwrap().send(()).unwrap();
@@ -195,9 +195,10 @@ impl Runner for Restless {
     }
 }
 
-/// The database itself is full: neither the lease can be kept nor the job put back, until there is room.
+/// The database itself is full: until there is space, the lease cannot be renewed and the job cannot be
+/// returned to the queue.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_a_full_disk_took_costs_no_attempt() {
+async fn a_lease_lost_to_a_full_disk_costs_no_attempt() {
     let Some(disk) = SmallDisk::mount(24) else { return };
     let store = Store::open(&disk.data()).await.unwrap();
     let settings = QueueSettings {
@@ -213,7 +214,7 @@ async fn a_lease_that_a_full_disk_took_costs_no_attempt() {
     let (began, has_begun) = mpsc::channel();
     let (stopped, has_stopped) = mpsc::channel();
     let (began, stopped) = (Mutex::new(began), Mutex::new(stopped));
-    let runner = Restless(Arc::new(Lives { lives: AtomicUsize::new(0), began, stopped }));
+    let runner = Restless(Arc::new(Runs { count: AtomicUsize::new(0), began, stopped }));
     let workers = queue.start(Arc::new(runner)).unwrap();
     let job = queue.submit(new_job(&dataset(store.repository(), "a").await)).await.unwrap();
     tokio::task::block_in_place(|| has_begun.recv_timeout(LONG).unwrap());
@@ -225,7 +226,7 @@ async fn a_lease_that_a_full_disk_took_costs_no_attempt() {
     workers.shutdown(LONG).await;
 }
 
-/// Permissions do not stop root, so the server must be somebody else.
+/// Permissions do not stop root, so the server runs as this user.
 const NOBODY: u32 = 65534;
 
 fn set_writable(root: &Path, writable: bool) {
@@ -265,7 +266,7 @@ fn a_directory_that_cannot_be_written_is_503_and_recovers() {
         .problem(503, "unavailable");
     client.get("/readyz").problem(503, "unavailable");
     assert_eq!(client.get(&format!("/v1/datasets/{dataset}")).status, 200);
-    // The database is open already and takes the job; its certificate has nowhere to go until later.
+    // The database is already open and accepts the job, but its certificate cannot be stored yet.
     let job = client.submit(quick(&dataset));
     client.follow(&job, &[], |event| event.kind == "requeued");
     set_writable(&data, true);

@@ -1,8 +1,8 @@
-//! Many clients at once, and many jobs one after the other: no failures but the documented refusals,
-//! memory and files that do not grow, and every job that was accepted finished.
+//! Many clients at once, and many jobs one after the other. There are no errors but the documented ones,
+//! memory and open files do not grow, and every accepted job finishes.
 //!
-//! `GUARANTOR_LOAD_SECONDS` (default 12) and `GUARANTOR_SOAK_JOBS` (default 300) set how much; the
-//! figures of the long runs are in docs/trust.md.
+//! `GUARANTOR_LOAD_SECONDS` (default 12) and `GUARANTOR_SOAK_JOBS` (default 300) set the amount; `make soak` is
+//! the long run. Its figures are in docs/trust.md.
 
 use crate::common;
 
@@ -18,7 +18,7 @@ fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())
 }
 
-/// Kilobytes that the process has in memory, and its open files.
+/// The resident memory of the process in kB, and the number of its open files.
 fn resources(server: &Server) -> (u64, usize) {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -26,17 +26,17 @@ fn resources(server: &Server) -> (u64, usize) {
     (memory, std::fs::read_dir(format!("/proc/{}/fd", server.id())).unwrap().count())
 }
 
-/// What is left to chance in an allocator.
+/// How much the memory of an allocator varies by chance.
 const SLACK_KB: u64 = 8 << 10;
 
-/// Compares the second third with the last: in the first, caches and pools of a fixed size fill up.
+/// Compares the second third of the run with the last. In the first, caches and pools of a fixed size fill up.
 #[track_caller]
 fn assert_flat(early: (u64, usize), late: (u64, usize), other_files: usize) {
     assert!(late.0 <= early.0 + SLACK_KB, "memory grew from {} kB to {} kB", early.0, late.0);
     assert!(late.1 <= early.1 + other_files, "open files grew from {} to {}", early.1, late.1);
 }
 
-/// What clients were answered, and the jobs that they may ask about.
+/// The responses that clients got, and the jobs that were accepted.
 #[derive(Default)]
 struct Seen {
     statuses: Mutex<BTreeMap<(&'static str, u16), u64>>,
@@ -45,7 +45,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// No server failure but the two that are documented.
+    /// Counts a response. The only server error that may occur is 503.
     fn note(&self, what: &'static str, answer: &Answer) {
         assert!(answer.status < 500 || answer.status == 503, "{what}: {} {}", answer.status, answer.text);
         *self.statuses.lock().unwrap().entry((what, answer.status)).or_default() += 1;
@@ -53,7 +53,7 @@ impl Seen {
 
     fn some_job(&self, turn: usize) -> Option<String> {
         let accepted = self.accepted.lock().unwrap();
-        // Mostly the newest, which are those that still change.
+        // One of the newest, because these still change.
         let recent = accepted.len().min(40);
         (recent > 0).then(|| accepted[accepted.len() - 1 - turn % recent].clone())
     }
@@ -136,7 +136,7 @@ fn two_hundred_clients_on_a_full_queue() {
                 _ => poll(&server.client(), seen, client),
             });
         }
-        // The load itself is what takes the time here. Of each third the most that was seen counts.
+        // The load runs meanwhile. The maximum of each third counts.
         for (third, most) in [None, Some(&mut early), Some(&mut late)].into_iter().enumerate() {
             let most = most.unwrap_or(&mut first);
             while began.elapsed() < Duration::from_secs(seconds).mul_f64((third + 1) as f64 / 3.0) {
@@ -169,12 +169,12 @@ fn two_hundred_clients_on_a_full_queue() {
         "the queue was never full"
     );
     assert!(statuses.contains_key(&("stream", 200)) && statuses.contains_key(&("poll", 200)));
-    // Each client has a connection, and each connection a file; a few more are opened and closed.
+    // Each client has a connection, which is a file; a few more are opened and closed.
     assert_flat(early, late, 16);
 }
 
 #[test]
-fn many_jobs_leave_no_trace_in_memory() {
+fn many_jobs_do_not_grow_memory() {
     let jobs = number("GUARANTOR_SOAK_JOBS", 300);
     let server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "error")]);
     let client = server.client();

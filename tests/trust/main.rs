@@ -1,5 +1,6 @@
-//! The real server against what operators meet: full and read-only disks, damaged files, backups, older
-//! data, and the question why a job was slow, failed or kept. docs/trust.md says what each shows.
+//! The real server under what operators meet: kill -9, load, full and read-only disks, damaged files,
+//! backups, older data, and the question why a job was slow, failed or kept. docs/trust.md says what each
+//! test shows.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! From the logs and metrics alone: why was a job slow, why did it fail, why was its policy kept?
+//! Logs and metrics alone show why a job was slow, why it failed, and why its decision was keep.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Client, Server};
 
-/// A server that writes its log as JSON into a file.
+/// A server that logs as JSON to a file.
 fn logging() -> (Server, tempfile::NamedTempFile) {
     let file = tempfile::NamedTempFile::new().unwrap();
     let settings =
@@ -16,7 +16,7 @@ fn logging() -> (Server, tempfile::NamedTempFile) {
     (Server::start_logging(&settings, file.path()), file)
 }
 
-/// The log's lines about a job with this message.
+/// The log lines about a job with this message.
 fn lines(file: &Path, job: &str, message: &str) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap();
     let all = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("every line is JSON"));
@@ -25,7 +25,7 @@ fn lines(file: &Path, job: &str, message: &str) -> Vec<Value> {
 
 fn ended(file: &Path, job: &str) -> Value {
     let found = lines(file, job, "job ended");
-    assert_eq!(found.len(), 1, "one line for the end of a job: {found:?}");
+    assert_eq!(found.len(), 1, "expected one line for the end of a job: {found:?}");
     found.into_iter().next().unwrap()
 }
 
@@ -35,7 +35,7 @@ fn metrics(client: &Client) -> BTreeMap<String, f64> {
     samples.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
 }
 
-/// Counted a moment after the job has ended.
+/// Waits for the metric to have this value: it is counted a moment after the job has ended.
 fn counted(client: &Client, name: &str, value: f64) {
     for _ in 0..500 {
         if metrics(client).get(name) == Some(&value) {
@@ -47,7 +47,7 @@ fn counted(client: &Client, name: &str, value: f64) {
 }
 
 #[test]
-fn a_slow_job_says_whether_it_waited_or_computed() {
+fn a_slow_job_shows_whether_it_waited_or_computed() {
     let (server, file) = logging();
     let client = server.client();
     let dataset = client.dataset(400);
@@ -55,7 +55,7 @@ fn a_slow_job_says_whether_it_waited_or_computed() {
     let second = client.submit(json!({"dataset_id": dataset}));
     assert_eq!(metrics(&client)["guarantor_queue_depth"], 1.0);
     assert_eq!(metrics(&client)["guarantor_jobs_running"], 1.0);
-    // Long enough to tell the one from the other.
+    // Long enough to tell waiting from computing.
     std::thread::sleep(std::time::Duration::from_millis(1200));
     client.post(&format!("/v1/jobs/{first}/cancel"), &json!({})).expect(200);
     client.finish(&first);
@@ -82,7 +82,7 @@ fn a_slow_job_says_whether_it_waited_or_computed() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_before_it_starts_ends_once() {
+fn a_job_that_is_canceled_before_it_starts_ends_once() {
     let (server, file) = logging();
     let client = server.client();
     let dataset = client.dataset(400);
@@ -94,13 +94,13 @@ fn a_job_that_is_cancelled_before_it_starts_ends_once() {
     client.post(&format!("/v1/jobs/{running}/cancel"), &json!({})).expect(200);
     client.finish(&running);
     assert_eq!(ended(file.path(), &waiting)["status"], "cancelled");
-    // Counted in the order in which they ended: after the last one all of them are.
+    // Jobs are counted in the order in which they ended, so after the last one all are.
     counted(&client, "guarantor_job_wait_seconds_count", 1.0);
     counted(&client, "guarantor_jobs_total{status=\"cancelled\"}", 2.0);
 }
 
 #[test]
-fn a_failed_job_says_why_and_on_what() {
+fn a_failed_job_shows_why_and_on_which_dataset() {
     let (server, file) = logging();
     let client = server.client();
     let dataset = client.dataset(400);
@@ -125,7 +125,7 @@ fn a_failed_job_says_why_and_on_what() {
 }
 
 #[test]
-fn a_kept_policy_says_for_which_reason() {
+fn a_keep_decision_shows_its_reason() {
     let (server, file) = logging();
     let client = server.client();
     let dataset = client.dataset(400);
@@ -140,7 +140,7 @@ fn a_kept_policy_says_for_which_reason() {
 }
 
 #[test]
-fn a_job_that_was_started_again_says_so() {
+fn a_restarted_job_shows_its_attempts() {
     let (mut server, file) = logging();
     let client = server.client();
     let dataset = client.dataset(2000);
@@ -149,7 +149,7 @@ fn a_job_that_was_started_again_says_so() {
     server.restart();
     let client = server.client();
     client.follow(&job, &[], |event| event.kind == "started" && event.data["data"]["attempt"] == 2);
-    assert_eq!(lines(file.path(), &job, "a job's process stopped answering").len(), 1);
+    assert_eq!(lines(file.path(), &job, "lease of a job expired").len(), 1);
     let starts = lines(file.path(), &job, "job started");
     assert_eq!(starts.iter().map(|line| &line["attempt"]).collect::<Vec<_>>(), [1, 2]);
     counted(&client, "guarantor_jobs_requeued_total{cause=\"lease\"}", 1.0);

@@ -1,4 +1,4 @@
-//! A server that is killed in the middle of a job goes on where it was, with the same numbers.
+//! A job whose server was killed is started again and gives the same numbers.
 
 use crate::common;
 
@@ -6,7 +6,7 @@ use common::Server;
 use serde_json::{Value, json};
 
 fn spec(dataset: &str) -> Value {
-    // Enough epochs that the kill lands in the middle; their number does not depend on the clock.
+    // Enough epochs that the kill comes in the middle. The number of epochs does not depend on the clock.
     json!({"dataset_id": dataset, "bound": "cbb", "optimizer": {"preset": "paper", "epochs": 3000}})
 }
 

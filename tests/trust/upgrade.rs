@@ -1,6 +1,6 @@
-//! Data directories of earlier releases. `tests/trust/v1` and `v2` were written by the releases whose
-//! schema had that version, and are never changed: the database as SQL, the files, and what was answered
-//! about them. The second was killed while a job ran that had shown its bound.
+//! Data directories of earlier releases. `tests/trust/v1` and `v2` were written by the releases with that
+//! schema version and are never changed: the database as SQL, the files, and what the server returned about
+//! them. The server of the second was killed while a job was running that had shown its bound.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,12 +27,12 @@ fn copy(from: &Path, to: &Path) {
 
 async fn database(directory: &Path) -> SqliteConnection {
     let file = directory.join("guarantor.sqlite");
-    // A dump names tables before it makes them.
+    // A dump refers to tables before it creates them.
     let options = SqliteConnectOptions::new().filename(file).create_if_missing(true).foreign_keys(false);
     SqliteConnection::connect_with(&options).await.unwrap()
 }
 
-/// The data directory of schema `version`, put together in `directory`; returns what was answered about it.
+/// Builds the data directory of schema `version` in `directory`. Returns what was known about it then.
 fn old_directory(version: i64, directory: &Path) -> Value {
     let fixture = Path::new(FIXTURES).join(format!("v{version}"));
     copy(&fixture.join("blobs"), &directory.join("blobs"));
@@ -73,12 +73,12 @@ fn assert_only_the_method_is_unsupported(checked: &Value) {
 }
 
 #[test]
-fn a_directory_of_schema_version_1_is_found_whole() {
+fn a_directory_of_schema_version_1_is_complete() {
     let directory = tempfile::tempdir().unwrap();
     let facts = old_directory(1, directory.path());
     let text = |name: &str| facts[name].as_str().unwrap().to_owned();
     let server = Server::start_on(directory.path(), &[]);
-    assert_eq!(server.client().get("/v1/datasets").status, 401, "the old keys still close the server");
+    assert_eq!(server.client().get("/v1/datasets").status, 401, "the server must still require the old keys");
     let client = server.client().with_key(&text("key"));
 
     let dataset = client.get(&format!("/v1/datasets/{}", text("dataset"))).expect(200);
@@ -98,20 +98,20 @@ fn a_directory_of_schema_version_1_is_found_whole() {
     assert_eq!(client.get("/v1/jobs").expect(200)["data"].as_array().unwrap().len(), 2);
     assert_eq!(client.get("/v1/policies").expect(200)["data"].as_array().unwrap().len(), 2);
 
-    // And it is not only there but good: rows can be added, and a job reads them with their digest.
+    // The data is also usable: rows can be appended, and a job reads them and checks their digest.
     let row = b"{\"x\":[0.1,0.7],\"action\":1,\"propensities\":[0.25,0.5,0.25],\"reward\":1}\n";
     let kind = [("content-type", "application/x-ndjson")];
     let path = format!("/v1/datasets/{}/rows", text("dataset"));
     assert_eq!(client.send("POST", &path, &kind, Some(row)).expect(201)["rows"], 401);
-    // What was certified then was looked at twice; the next look is the third, at its own cost.
+    // The two old certificates are two looks; the next look is the third, at its own cost.
     let ledger_path = format!("/v1/datasets/{}/ledger", text("dataset"));
     let before = client.get(&ledger_path).expect(200);
     assert_eq!((&before["looks"], &before["spent"]), (&json!(2), &json!(0.05 + 0.05)), "{before}");
     let done = client.finish(&client.submit(json!({"dataset_id": text("dataset")})));
     assert_eq!(done["status"], "succeeded", "{done}");
     let next = client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200);
-    let place = &next["ledger"];
-    assert_eq!((&place["look"], &place["spent_before"]), (&json!(3), &before["spent"]), "{place}");
+    let entry = &next["ledger"];
+    assert_eq!((&entry["look"], &entry["spent_before"]), (&json!(3), &before["spent"]), "{entry}");
     let checked = client.post("/v1/certificates/verify", &certificate).expect(200);
     assert_eq!(checked["signature"], "unsigned", "{checked}");
     assert_only_the_method_is_unsupported(&checked);
@@ -129,7 +129,7 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
     let text = |name: &str| facts[name].as_str().unwrap().to_owned();
     let server = Server::start_on(directory.path(), &[]);
     let client = server.client();
-    // Byte for byte what was signed, and so still signed.
+    // The documents are what was signed, byte for byte.
     for (which, document) in facts["certificates"].as_object().unwrap() {
         let job = document["issued"]["job_id"].as_str().unwrap();
         assert_eq!(&client.get(&format!("/v1/jobs/{job}/certificate")).expect(200), document, "{which}");
@@ -140,7 +140,7 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
     let ledger_path = format!("/v1/datasets/{}/ledger", text("dataset"));
     let before = client.get(&ledger_path).expect(200);
     assert_eq!((&before["looks"], &before["spent"]), (&json!(3), &json!(0.02 + 0.05)), "{before}");
-    // The job that ran when the process died had shown its bound.
+    // The job that was running when the process died had shown its bound.
     let unfinished = text("unfinished");
     client.post(&format!("/v1/jobs/{unfinished}/cancel"), &json!({})).expect(200);
     assert_eq!(client.finish(&unfinished)["status"], "cancelled");
@@ -148,7 +148,7 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
     let look = &after["data"][0];
     assert_eq!((&look["look"], &look["job_id"]), (&json!(4), &json!(unfinished)), "{after}");
     assert_eq!((&look["decision"], &look["cost"]), (&Value::Null, &json!(0.05)), "{after}");
-    // What the old release had counted of the family, the new one does.
+    // The looks that the old release counted in the family still count.
     let candidate = |policy: &str, more: Value| {
         let mut spec = json!({"dataset_id": text("dataset"), "independent_of_log": true,
             "candidates": [{"kind": "policy", "policy_id": policy}]});
@@ -157,16 +157,16 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
     };
     let family = json!({"family": {"delta": 0.06, "looks": 3}, "tau": 0.2});
     let done = client.finish(&client.submit(candidate(&text("policy"), family)));
-    let place = &client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200)["ledger"];
-    assert_eq!((&place["look"], &place["family"]["taken"]), (&json!(5), &json!(2)), "{place}");
-    // Where policies come from is worked out from the jobs that made them.
+    let entry = &client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200)["ledger"];
+    assert_eq!((&entry["look"], &entry["family"]["taken"]), (&json!(5), &json!(2)), "{entry}");
+    // The origins of policies are derived from the jobs that learned them.
     for policy in ["learned", "descendant"] {
         client.post("/v1/jobs", &candidate(&text(policy), json!({}))).problem(422, "policy_learned_here");
     }
 }
 
 #[test]
-fn a_directory_of_a_newer_release_is_left_alone() {
+fn a_directory_of_a_newer_release_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     old_directory(1, directory.path());
     run(async {

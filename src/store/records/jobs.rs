@@ -5,6 +5,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::BlobRef;
+use crate::store::failure::JobFailure;
 use crate::store::ids::{DatasetId, JobId, PolicyId, Timestamp, Workspace, stored_as_text};
 use guarantor_engine::certificate::{BaselineRisk, Decision, Issued, Reason, UserUnits};
 use guarantor_engine::control::Progress;
@@ -84,23 +85,6 @@ pub struct JobResult {
     /// The learned policy (kind `learn`).
     #[schema(value_type = Option<String>)]
     pub policy_id: Option<PolicyId>,
-}
-
-/// Why a job failed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct JobFailure {
-    /// A stable code: `engine_error`, `dataset_unreadable`, `policy_unreadable`, `job_unreadable`, `panicked`
-    /// or `attempts_exhausted`.
-    pub code: String,
-    /// What went wrong.
-    pub message: String,
-}
-
-impl JobFailure {
-    /// A failure with one of the codes above.
-    pub fn new(code: &str, message: impl Into<String>) -> Self {
-        JobFailure { code: code.into(), message: message.into() }
-    }
 }
 
 /// A job to be queued.

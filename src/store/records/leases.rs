@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{BlobRef, Job, JobFailure, JobResult, NewPolicy};
+use super::{BlobRef, Job, JobResult, NewPolicy};
+use crate::store::failure::JobFailure;
 use crate::store::ids::LeaseToken;
 use guarantor_engine::certificate::{Certificate, SigningKey};
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use datasets::{Dataset, DatasetContent, NewDataset};
 pub use jobs::{
-    Job, JobEvent, JobFailure, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
+    Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };
 pub use keys::{ApiKey, KeyHash, NewKey};
 pub use leases::{Claim, Finish, LeaseTerms, Success};

@@ -9,8 +9,9 @@ use super::policies::insert_policy;
 use super::rows::to_json;
 use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
+use crate::store::failure::{FailureCode, JobFailure};
 use crate::store::ids::{JobId, LeaseToken};
-use crate::store::records::{Claim, Finish, Job, JobFailure, JobProgress, LeaseTerms, Success};
+use crate::store::records::{Claim, Finish, Job, JobProgress, LeaseTerms, Success};
 use crate::store::repository::Leases;
 
 /// Progress events older than this many events are deleted; a client that resumes from further back does
@@ -32,7 +33,7 @@ impl Parting {
         } else if job.attempt >= terms.max_attempts {
             let message =
                 format!("gave up after {} attempts; the last one: {}", job.attempt, failure.message);
-            Parting::Failed(JobFailure::new("attempts_exhausted", message))
+            Parting::Failed(JobFailure::new(FailureCode::AttemptsExhausted, message))
         } else {
             Parting::Requeued { reason: failure.message, counts: true }
         }
@@ -148,7 +149,7 @@ impl Write {
     /// Fails a job whose row cannot be read, so that it does not hold up the jobs behind it.
     async fn fail_unreadable(&mut self, id: &str, error: &StoreError) -> Result<()> {
         tracing::error!(job_id = id, %error, "a job's row is damaged; the job was failed");
-        let failure = JobFailure::new("job_unreadable", "the stored job is damaged");
+        let failure = JobFailure::new(FailureCode::JobUnreadable, "the stored job is damaged");
         sqlx::query(
             "UPDATE jobs SET status = 'failed', failure = $2, finished_at = $3, lease_token = NULL, \
              lease_until = NULL, revision = revision + 1 WHERE id = $1",
@@ -236,7 +237,8 @@ impl Leases for Sqlite {
             };
             let token: String = row.try_get("lease_token")?;
             let message = "the process that ran the job stopped responding";
-            let parting = Parting::after_fault(&job, terms, JobFailure::new("attempts_exhausted", message));
+            let parting =
+                Parting::after_fault(&job, terms, JobFailure::new(FailureCode::AttemptsExhausted, message));
             changed.push(write.part(job.id, &token, parting).await?);
         }
         write.commit().await?;

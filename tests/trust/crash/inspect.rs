@@ -1,4 +1,4 @@
-//! The data directory of a dead server against what its clients were told.
+//! Compares the data directory of a killed server with what its clients were told.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use sqlx::{Connection, Row, SqliteConnection};
 use super::workload::{KnownDataset, Op, Worker};
 use crate::common::{Client, files};
 
-/// For so long no job changes its status, its attempt or its progress: those that are left are stuck.
+/// Jobs are stuck if none of them has changed its status, attempt or progress for this long.
 const STUCK: Duration = Duration::from_secs(180);
 
 pub struct Inspector {
     runtime: tokio::runtime::Runtime,
     directory: PathBuf,
-    /// Jobs that were seen to have ended, as they were then: an end is for ever.
+    /// Jobs that have ended, as they were when this was first seen. An end never changes.
     ended: HashMap<String, String>,
     pub swept: usize,
     pub restarted: u64,
@@ -26,7 +26,7 @@ pub struct Inspector {
 
 struct Rows {
     datasets: BTreeMap<String, KnownDataset>,
-    /// With the digest and the job that learned it.
+    /// With their digests and the jobs that learned them.
     policies: BTreeMap<String, (String, Option<String>)>,
     jobs: BTreeMap<String, JobRow>,
     blobs: BTreeMap<String, u64>,
@@ -46,7 +46,7 @@ impl Inspector {
         Inspector { runtime: runtime.unwrap(), directory, ended: HashMap::new(), swept: 0, restarted: 0 }
     }
 
-    /// Everything that can be said while no server runs. Returns the files that no row names.
+    /// Checks everything that can be checked while no server runs. Returns the files that no row names.
     pub fn inspect(&mut self, workers: &[Worker], kill: u64) -> Vec<PathBuf> {
         let rows = self.runtime.block_on(read_rows(&self.directory));
         compare(&rows, workers, kill);
@@ -57,7 +57,7 @@ impl Inspector {
         orphans
     }
 
-    /// The last look: every open request was answered, so the store holds what was answered, exactly.
+    /// The last check. Every request was answered, so the store must have exactly what was acknowledged.
     pub fn finish(&mut self, client: &Client, workers: &[Worker], kills: u64) {
         self.wait_for_all(client, workers);
         let rows = self.runtime.block_on(read_rows(&self.directory));
@@ -69,7 +69,7 @@ impl Inspector {
             assert!(is_end(&job.status), "job {id} is stuck: {}", job.snapshot);
             assert_ne!(job.status, "failed", "{}", job.snapshot);
             let cancelled = acknowledged[id];
-            assert!(job.status == "succeeded" || cancelled, "nobody cancelled {id}: {}", job.snapshot);
+            assert!(job.status == "succeeded" || cancelled, "nobody canceled {id}: {}", job.snapshot);
             assert!(job.attempt <= kills as i64 + 1, "{}", job.snapshot);
             self.restarted += u64::try_from(job.attempt - 1).unwrap_or(0);
         }
@@ -79,7 +79,7 @@ impl Inspector {
         assert!(orphans.is_empty(), "an idle server has files that no row names: {orphans:?}");
     }
 
-    /// Until every job has ended, however long that takes, as long as something moves.
+    /// Waits until every job has ended, however long that takes, as long as there is progress.
     fn wait_for_all(&self, client: &Client, workers: &[Worker]) {
         let mut open: BTreeMap<&String, String> =
             workers.iter().flat_map(|worker| worker.jobs.keys()).map(|id| (id, String::new())).collect();
@@ -89,7 +89,7 @@ impl Inspector {
             open.retain(|id, seen| {
                 let job = client.get(&format!("/v1/jobs/{id}{wait}")).expect(200);
                 wait = "";
-                // Without the time, which passes for a job that is stuck too.
+                // Without the elapsed time, which also changes for a stuck job.
                 let fraction = &job["progress"]["fraction"];
                 let now =
                     format!("{} {} {} {fraction}", job["status"], job["attempt"], job["progress"]["epoch"]);
@@ -100,12 +100,13 @@ impl Inspector {
             });
             if moved.elapsed() > STUCK {
                 let rows = self.runtime.block_on(unfinished(&self.directory));
-                panic!("no job has moved for {} s: {}", STUCK.as_secs(), rows.join("; "));
+                panic!("no job has made progress for {} s: {}", STUCK.as_secs(), rows.join("; "));
             }
         }
     }
 
-    /// An end is written once and never changed; its events and its policy are written with it.
+    /// An end is written once, together with its events and its policy, and never changes. Returns the jobs
+    /// that have ended since the last check.
     fn check_jobs(&mut self, rows: &Rows, kill: u64) -> Vec<String> {
         let mut learned: HashMap<&String, u32> = HashMap::new();
         for job in rows.policies.values().filter_map(|(_, job)| job.as_ref()) {
@@ -120,11 +121,11 @@ impl Inspector {
             if !is_end(&job.status) {
                 assert!(
                     !self.ended.contains_key(id),
-                    "after kill {kill} {id} has come back: {}",
+                    "after kill {kill}: {id} has ended before and runs again: {}",
                     job.snapshot
                 );
             } else if let Some(before) = self.ended.get(id) {
-                assert_eq!(before, &job.snapshot, "after kill {kill} the end of {id} has changed");
+                assert_eq!(before, &job.snapshot, "after kill {kill}: the end of {id} has changed");
             } else {
                 self.ended.insert(id.clone(), job.snapshot.clone());
                 newly.push(id.clone());
@@ -156,7 +157,7 @@ async fn read_rows(directory: &Path) -> Rows {
     assert_eq!(check, "ok");
     let datasets = "SELECT d.id, d.version, v.row_count, v.digest FROM datasets d \
                     JOIN dataset_versions v ON v.dataset_id = d.id AND v.version = d.version";
-    // One terminal event, the last, where the job has ended, and none before.
+    // A job that has ended has one terminal event, which is its last. Others have none.
     let jobs = "SELECT j.*, (SELECT COUNT(*) FROM job_events e WHERE e.job_id = j.id AND e.kind IN \
                 ('succeeded', 'failed', 'cancelled')) AS ends, (SELECT kind FROM job_events e WHERE \
                 e.job_id = j.id ORDER BY e.id DESC LIMIT 1) AS last, (SELECT COUNT(*) FROM ledger l WHERE \
@@ -185,7 +186,7 @@ async fn read_rows(directory: &Path) -> Rows {
     rows
 }
 
-/// What the store knows of the jobs that have not ended.
+/// What the store knows about the jobs that have not ended.
 async fn unfinished(directory: &Path) -> Vec<String> {
     let options = SqliteConnectOptions::new().filename(directory.join("guarantor.sqlite")).read_only(true);
     let mut db = SqliteConnection::connect_with(&options).await.unwrap();
@@ -205,15 +206,16 @@ fn job_row(row: &SqliteRow) -> JobRow {
     let id: String = row.get("id");
     let snapshot = format!("{id} {status} {attempt} {finished:?} {result:?} {failure:?}");
     assert_eq!(ends, i64::from(is_end(&status)), "terminal events of {snapshot}");
-    // Also one that was cancelled after its bound had been shown.
+    // A job that was canceled after it had shown its bound is also a look.
     let shown = status == "cancelled" && row.get::<i64, _>("shown") == 1;
     let looks = i64::from(status == "succeeded" || shown);
-    assert_eq!(row.get::<i64, _>("looks"), looks, "the ledger on {snapshot}");
+    assert_eq!(row.get::<i64, _>("looks"), looks, "ledger entries of {snapshot}");
     assert!(!is_end(&status) || last == status, "the last event of {snapshot} is {last}");
     JobRow { status, attempt, snapshot, certificate: row.get::<Option<String>, _>("certificate").is_some() }
 }
 
-/// What was answered is there; what is there was answered, or asked for by the one open request.
+/// Everything that was acknowledged is stored, and everything that is stored was acknowledged or requested by
+/// an open request.
 fn compare(rows: &Rows, workers: &[Worker], kill: u64) {
     let mut unexplained: BTreeSet<&String> = rows.datasets.keys().collect();
     let mut unknown_policies: BTreeSet<&String> =
@@ -256,13 +258,14 @@ fn compare(rows: &Rows, workers: &[Worker], kill: u64) {
     for id in unexplained {
         let n = rows.datasets[id].rows;
         let place = open_uploads.iter().position(|open| *open == n);
-        open_uploads.remove(place.unwrap_or_else(|| panic!("after kill {kill}: nobody sent dataset {id}")));
+        open_uploads
+            .remove(place.unwrap_or_else(|| panic!("after kill {kill}: nobody uploaded dataset {id}")));
     }
     assert!(unknown_policies.len() <= open_policies, "after kill {kill}: {unknown_policies:?}");
     assert!(unknown_jobs.len() <= open_jobs, "after kill {kill}: {unknown_jobs:?}");
 }
 
-/// Every log, every policy and the certificates of `jobs` read back with the digests they should have.
+/// Reads every log, every policy and the certificates of `jobs`, and checks their digests and signatures.
 async fn check_contents(directory: &Path, rows: &Rows, jobs: &[String], kill: u64) {
     let store = Store::open(directory).await.unwrap();
     let (ws, keys) = (Workspace::default(), store.public_keys().await.unwrap());
@@ -278,7 +281,7 @@ async fn check_contents(directory: &Path, rows: &Rows, jobs: &[String], kill: u6
     }
     for id in jobs {
         let job = store.repository().job(&ws, id.parse::<JobId>().unwrap()).await.unwrap();
-        // As it is handed out: with the ledger's digest, its place and its signature.
+        // As it is served: checked against the digest in the ledger, with its ledger entry and signature.
         let document =
             store.document(&job).await.unwrap_or_else(|error| panic!("after kill {kill}: {error}"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A client: what it does next, and what it was told.
+//! A client: what it does next, and what the server acknowledged.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::common::{Answer, Client, id_of};
 
-/// SplitMix64: the moments and choices of a run follow from its seed.
+/// A SplitMix64 generator, so that the moments and choices of a run depend on its seed alone.
 pub struct Random(u64);
 
 impl Random {
@@ -50,7 +50,7 @@ pub struct KnownDataset {
     pub digest: String,
 }
 
-/// A request that was sent, under its key, and not yet answered.
+/// A request that was sent with an idempotency key and not answered yet.
 #[derive(Debug, Clone)]
 pub struct Pending {
     pub op: Op,
@@ -65,14 +65,14 @@ pub struct Worker {
     pub pending: Option<Pending>,
     pub datasets: BTreeMap<String, KnownDataset>,
     pub policies: BTreeMap<String, String>,
-    /// With whether a cancellation was acknowledged.
+    /// By id, with whether a cancellation was acknowledged.
     pub jobs: BTreeMap<String, bool>,
     /// Requests that had to be sent again.
     pub repeated: u64,
     pub answered: BTreeMap<&'static str, u64>,
 }
 
-/// More live datasets than this, and some are deleted.
+/// The number of datasets above which some are deleted.
 const MANY: usize = 6;
 
 impl Worker {
@@ -90,12 +90,12 @@ impl Worker {
         }
     }
 
-    /// Sends requests until one is not answered, which it keeps.
+    /// Sends requests until one is not answered. That one stays pending.
     pub fn work(&mut self, base: &str, dead: &AtomicBool) {
         let client = Client::new(base, None);
         loop {
             if let Err(error) = self.step(&client) {
-                // A server that lives must answer.
+                // A running server must answer.
                 while !dead.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                     assert!(!matches!(error, ureq::Error::Timeout(_)), "{}: {error}", self.name);
@@ -105,7 +105,7 @@ impl Worker {
         }
     }
 
-    /// Has the request that is still open answered.
+    /// Sends the pending request again, and expects an answer.
     pub fn settle(&mut self, client: &Client) {
         if self.pending.is_some() {
             self.step(client).unwrap();
@@ -149,7 +149,7 @@ impl Worker {
                 Op::Append { dataset: dataset.clone(), rows: self.rows(n), n }
             }
             (25..55, Some(dataset), _) => {
-                // Most are done soon; the split learns twice and takes long enough to be hit.
+                // Most jobs are short. A split learns twice and takes long enough to be interrupted.
                 let prior = if self.random.below(6) == 0 { "split" } else { "zero" };
                 Op::Job { dataset: dataset.clone(), prior }
             }
@@ -163,7 +163,7 @@ impl Worker {
                 Op::DeletePolicy { policy: self.random.pick(&policies).unwrap().clone() }
             }
             _ => {
-                // Now and then one that takes long enough to be hit in its middle.
+                // Some uploads take long enough to be interrupted.
                 let most = if self.random.below(6) == 0 { 1500 } else { 150 };
                 let n = 30 + self.random.below(most);
                 Op::Upload { rows: self.rows(n), n }
@@ -171,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// Without event ids: only idempotency keeps these from being stored twice.
+    /// Rows without event ids: only idempotency keeps them from being stored twice.
     fn rows(&mut self, n: u64) -> String {
         let mut out = String::new();
         for _ in 0..n {
@@ -186,7 +186,7 @@ impl Worker {
         out
     }
 
-    /// What the answer says from now on holds.
+    /// Remembers what the response acknowledges.
     fn learn(&mut self, pending: Pending, answer: Answer) {
         let again = pending.tries > 1;
         let context = format!("{} {:?} (try {})", self.name, short(&pending.op), pending.tries);
@@ -200,7 +200,7 @@ impl Worker {
                 assert_eq!((known.rows, known.version), (n, 1), "{context}");
                 assert!(
                     self.datasets.insert(id_of(&answer.json), known).is_none(),
-                    "{context}: given out twice"
+                    "{context}: duplicate id"
                 );
                 "uploads"
             }
@@ -216,13 +216,13 @@ impl Worker {
                 let digest = answer.json["digest"].as_str().unwrap().to_owned();
                 assert!(
                     self.policies.insert(id_of(&answer.json), digest).is_none(),
-                    "{context}: given out twice"
+                    "{context}: duplicate id"
                 );
                 "policies"
             }
             Op::Job { .. } => {
                 expect(&[202]);
-                assert!(self.jobs.insert(id_of(&answer.json), false).is_none(), "{context}: given out twice");
+                assert!(self.jobs.insert(id_of(&answer.json), false).is_none(), "{context}: duplicate id");
                 "jobs"
             }
             Op::Cancel { job } => {
@@ -232,7 +232,7 @@ impl Worker {
                 "cancellations"
             }
             Op::DeleteDataset { dataset } => {
-                // Gone already only where an earlier try was not answered.
+                // 404 is possible only if an earlier try was not answered.
                 expect(if again { &[204, 404, 409] } else { &[204, 409] });
                 if answer.status != 409 {
                     self.datasets.remove(&dataset);

@@ -1,0 +1,80 @@
+//! Why jobs fail.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The reason why a job failed, as a stable code for clients, metrics and alerts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    /// The engine rejected the inputs or could not compute a number.
+    EngineError,
+    /// The stored log is damaged, missing or out of reach.
+    DatasetUnreadable,
+    /// The stored parameters of a policy are damaged, missing or out of reach.
+    PolicyUnreadable,
+    /// The job's own row in the database is damaged.
+    JobUnreadable,
+    /// The computation stopped on a bug.
+    Panicked,
+    /// The job was started as often as `max_attempts` allows.
+    AttemptsExhausted,
+}
+
+impl FailureCode {
+    /// The code as clients see it and as it is stored.
+    pub fn name(self) -> &'static str {
+        match self {
+            FailureCode::EngineError => "engine_error",
+            FailureCode::DatasetUnreadable => "dataset_unreadable",
+            FailureCode::PolicyUnreadable => "policy_unreadable",
+            FailureCode::JobUnreadable => "job_unreadable",
+            FailureCode::Panicked => "panicked",
+            FailureCode::AttemptsExhausted => "attempts_exhausted",
+        }
+    }
+}
+
+impl fmt::Display for FailureCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a job failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct JobFailure {
+    /// A stable code.
+    pub code: FailureCode,
+    /// What went wrong.
+    pub message: String,
+}
+
+impl JobFailure {
+    /// A failure with a message for whoever reads the job.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> Self {
+        JobFailure { code, message: message.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_stored_and_served_by_their_names() {
+        for code in [
+            FailureCode::EngineError,
+            FailureCode::DatasetUnreadable,
+            FailureCode::PolicyUnreadable,
+            FailureCode::JobUnreadable,
+            FailureCode::Panicked,
+            FailureCode::AttemptsExhausted,
+        ] {
+            let text = serde_json::to_string(&JobFailure::new(code, "why")).unwrap();
+            assert_eq!(text, format!("{{\"code\":\"{code}\",\"message\":\"why\"}}"));
+            assert_eq!(serde_json::from_str::<JobFailure>(&text).unwrap().code, code);
+        }
+    }
+}
