@@ -204,5 +204,5 @@ fn fingerprint(parts: &[&[u8]]) -> String {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part);
     }
-    hex::encode(&hash.finalize())
+    hex::encode(hash.finalize())
 }

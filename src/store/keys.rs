@@ -16,7 +16,7 @@ impl Store {
         let mut random = [0u8; 32];
         getrandom::fill(&mut random)
             .map_err(|error| StoreError::Refused(format!("the system gives no random bytes: {error}")))?;
-        let secret = format!("{PREFIX}{}", hex::encode(&random));
+        let secret = format!("{PREFIX}{}", hex::encode(random));
         let new = NewKey { id: KeyId::new(), workspace, name: name.into(), hash: hash(&secret) };
         Ok((self.repository.create_key(new).await?, secret))
     }
@@ -31,5 +31,5 @@ impl Store {
 }
 
 fn hash(secret: &str) -> String {
-    hex::encode(&Sha256::digest(secret.as_bytes()))
+    hex::encode(Sha256::digest(secret.as_bytes()))
 }

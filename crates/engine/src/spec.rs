@@ -100,7 +100,8 @@ impl SpecRequest {
         let in_range = |field: &str, delta: f64| within(field, delta, delta > 0.0 && delta < 1.0, "(0, 1)");
         match (self.delta, self.family) {
             (Some(_), Some(_)) => {
-                let message = "`delta` and `family` are mutually exclusive; each look of a family gets family.delta/family.looks";
+                let message =
+                    "`delta` and `family` are mutually exclusive; a look of a family gets its delta/looks";
                 Err(SpecError::new("family_delta_conflict", "delta", message))
             }
             (None, Some(Family { delta, looks })) => {
@@ -317,7 +318,7 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
         return Err(SpecError::new("policy_shape_mismatch", field, message));
     }
     if needs_mean && policy.kind == PolicyKind::Uniform {
-        let message = "the uniform policy has no parameters to use as a prior; use the prior `zero`, which plays uniformly";
+        let message = "the uniform policy has no mean; use the prior `zero`, which plays uniformly";
         return Err(SpecError::new("policy_shape_mismatch", field, message));
     }
     Ok(())

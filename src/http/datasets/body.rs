@@ -55,7 +55,7 @@ impl Passed {
     /// None where it was not asked for.
     pub fn digest(&self) -> Option<String> {
         let hash = self.state.lock().unwrap_or_else(PoisonError::into_inner).0.clone();
-        hash.map(|hash| hex::encode(&hash.finalize()))
+        hash.map(|hash| hex::encode(hash.finalize()))
     }
 }
 

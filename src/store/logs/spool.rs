@@ -174,7 +174,7 @@ impl Spooler {
             error.row += before;
             error
         })?;
-        columns.normalise();
+        columns.normalize();
         for i in 0..columns.rows() {
             let row = before + i as u64;
             let ordinal = match contexts {
