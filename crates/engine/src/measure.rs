@@ -188,13 +188,13 @@ fn measure_block(
         let chunk = log.chunk(index)?;
         chunk.check(log.shape())?;
         block.rows += chunk.rows() as u64;
-        let modelled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
+        let modeled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
         let mut walk = Walk::new(&chunk, player)?;
         for c in 0..chunk.contexts() {
             let seen = Seen {
                 n_actions: log.shape().n_actions,
                 context: chunk.context(c),
-                cost_model: modelled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
+                cost_model: modeled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
             };
             let total = walk.context(c, &seen, statistics, &mut block.sums)?;
             block.worst_total = block.worst_total.max((total - 1.0).abs());

@@ -71,7 +71,7 @@ impl LogDigest {
             text(&mut end, name);
         }
         self.hash.update(&end);
-        format!("sha256:{}", hex::encode(&self.hash.finalize()))
+        format!("sha256:{}", hex::encode(self.hash.finalize()))
     }
 }
 

@@ -209,7 +209,7 @@ impl Spooler {
             error.row += before;
             EngineError::from(error)
         })?;
-        columns.normalise();
+        columns.normalize();
         for i in 0..columns.rows() {
             let row = before + i as u64;
             let ordinal = match contexts {

@@ -71,7 +71,7 @@ impl Columns {
     }
 
     /// Scales every π0(·|x) to sum to 1: probabilities that were logged as f32 do so only nearly.
-    pub fn normalise(&mut self) {
+    pub fn normalize(&mut self) {
         for pi in self.full.iter_mut().flat_map(|f| f.chunks_exact_mut(self.n_actions)) {
             let total: f64 = pi.iter().sum();
             pi.iter_mut().for_each(|p| *p /= total);

@@ -45,7 +45,7 @@ impl MemoryLog {
     /// If a column is invalid, or rows of one context differ in their features or propensities.
     pub fn new(mut columns: Columns) -> Result<Self> {
         columns.check()?;
-        columns.normalise();
+        columns.normalize();
         let groups = columns.contexts.as_ref().map(|c| group(c));
         // Without repeated contexts nothing is copied: the feature matrix is the caller's own memory.
         match groups {

@@ -158,7 +158,7 @@ pub fn one_bet(mut betting: Betting) -> Betting {
 
 /// The claims of the doubly robust form with a wrong cost model, which makes bounds looser but not invalid. At
 /// the larger λ, the model must be shrunk to keep z in its range.
-pub fn modelled_claims(
+pub fn modeled_claims(
     world: &World,
     drawn: &Drawn,
     policy: &PolicyParams,
@@ -177,10 +177,10 @@ pub fn modelled_claims(
         Claim { name, bound, truth: truth(world, policy, kappa) }
     };
     let claims = [
-        ("modelled, risk", 0, LAMBDA),
-        ("modelled, improvement", 1, LAMBDA),
-        ("modelled, risk, shrunk", 0, 0.6),
-        ("modelled, improvement, shrunk", 1, 0.6),
+        ("modeled, risk", 0, LAMBDA),
+        ("modeled, improvement", 1, LAMBDA),
+        ("modeled, risk, shrunk", 0, 0.6),
+        ("modeled, improvement, shrunk", 1, 0.6),
     ];
     claims.into_iter().map(claim).collect()
 }

@@ -40,7 +40,7 @@ fn tallies(world: &World, seed: u64) -> Vec<Tally> {
         claims.extend(given_claims(world, &drawn, &fixed));
         claims.extend(given_claims(world, &drawn, &overfitted(world, &world.draw(CONTEXTS, rng).log())));
         if world.full_propensities {
-            claims.extend(modelled_claims(world, &drawn, &fixed, &world.random_policy(1.0, rng)));
+            claims.extend(modeled_claims(world, &drawn, &fixed, &world.random_policy(1.0, rng)));
         }
         claims.push(baseline_claim(world, &drawn.log()));
         claims
