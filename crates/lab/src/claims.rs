@@ -1,21 +1,25 @@
-//! The claims of the paper's experiments section, and the ones past it, each held against the rows:
-//! seen or not seen, with the numbers that say so.
+//! The claims of the paper's experiments section and our own, each compared with the rows: seen or not seen,
+//! with the numbers that show it.
 
 use super::lines::{Line, Promise};
 use super::rows::{Of, Row, distinct};
 use super::table::{markdown, number};
 
+/// A claim and whether the rows support it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
+    /// The claim as a sentence.
     pub text: &'static str,
+    /// Whether the rows support it.
     pub seen: bool,
+    /// The numbers that show it.
     pub numbers: String,
 }
 
 /// How many standard errors a promise may lie above what was measured before it counts as not kept.
 const SAMPLING_ERRORS: f64 = 3.0;
 
-/// Every claim that the rows' figures can speak of.
+/// Every claim about the figures that the rows have.
 pub fn claims(rows: &[Row]) -> Vec<Claim> {
     let has = |figure: u8| rows.iter().any(|r| r.figure == figure);
     let mut claims = Vec::new();
@@ -44,6 +48,7 @@ pub fn claims(rows: &[Row]) -> Vec<Claim> {
     claims
 }
 
+/// The claims as a Markdown table.
 pub fn table(claims: &[Claim]) -> String {
     let mut cells = vec![["claim", "", "numbers"].map(String::from).to_vec()];
     let word = |seen: bool| if seen { "seen" } else { "not seen" };
@@ -117,7 +122,7 @@ fn majority(rows: &[Row]) -> Claim {
     }
 }
 
-/// None where the rows have no two ends. Judged as the paper does: by the mean logged cost.
+/// None if the rows have fewer than two α. Uses the mean logged cost as the baseline, as the paper does.
 fn catoni_at_the_ends(rows: &[Row]) -> Option<Claim> {
     let logged = means(rows, 2, Line::Catoni, over_logged);
     let test_set = means(rows, 2, Line::Catoni, |r| r.promised_improvement);
@@ -167,7 +172,7 @@ fn cbb_half_is_best(rows: &[Row]) -> Claim {
     }
 }
 
-/// None where there is but one α, which is no end of anything.
+/// None if there is only one α.
 fn catoni_over_cbb_0(rows: &[Row]) -> Option<Claim> {
     let alphas = distinct(rows, 2, |r| r.alpha);
     let [smallest, _, ..] = alphas[..] else { return None };
@@ -199,11 +204,11 @@ fn best_bound_best_risk(rows: &[Row]) -> Claim {
     Claim {
         text: "The bounds with the best GR* reliably give the best R(π*)",
         seen: agree == runs,
-        numbers: format!("in {agree} of {runs} runs; the most that is lost otherwise is {worst:.4}"),
+        numbers: format!("in {agree} of {runs} runs; otherwise the loss is at most {worst:.4}"),
     }
 }
 
-/// Of figure 3's means over seeds, each m against the next.
+/// Compares the means over seeds of figure 3 at each m with those at the next.
 fn more_is_better(rows: &[Row]) -> Option<Claim> {
     let interactions = distinct(rows, 3, |r| r.interactions as f64);
     let (mut steps, mut guaranteed, mut truly) = (0, 0, 0);
@@ -251,13 +256,13 @@ fn auto_is_best(rows: &[Row]) -> Claim {
         pairs.iter().filter(|(auto, other)| auto.promised_improvement > other.promised_improvement).count();
     let means = means(rows, 4, Line::Auto, |r| r.promised_improvement);
     Claim {
-        text: "Past the paper: `auto` guarantees more than every other line at every α, nothing assumed known",
+        text: "Beyond the paper: `auto` guarantees more than every other line at every α, nothing assumed known",
         seen: better == pairs.len(),
         numbers: format!("in {better} of {} comparisons; its GI* {}", pairs.len(), list(&means)),
     }
 }
 
-/// A promise beside what was measured, in units of the measurement's standard error.
+/// A promise and the measured value, with the standard error of the measurement.
 struct Kept {
     promised: f64,
     measured: f64,
@@ -283,22 +288,22 @@ impl Kept {
     }
 }
 
-/// How many were not kept by the one rule for all promises, and that and the worst in words.
+/// How many promises were not kept, by the same rule for all, and a text with this number and the worst case.
 fn not_kept(promises: &[Kept]) -> (usize, String) {
     let broken = promises.iter().filter(|kept| kept.errors() > SAMPLING_ERRORS).count();
     let above = promises.iter().filter(|kept| kept.excess() > 0.0).count();
     let worst = promises.iter().max_by(|a, b| a.errors().total_cmp(&b.errors()));
     let worst = worst.map_or(String::new(), |kept| {
-        format!(", the worst by {:.4}, {:.1} of them", kept.excess(), kept.errors())
+        format!(", the worst by {:.4} ({:.1} standard errors)", kept.excess(), kept.errors())
     });
     let numbers = format!(
-        "{broken} of {} by more than {SAMPLING_ERRORS} standard errors; {above} at all{worst}",
+        "{broken} of {} by more than {SAMPLING_ERRORS} standard errors; {above} by any amount{worst}",
         promises.len()
     );
     (broken, numbers)
 }
 
-/// Each job once, whichever figures show it.
+/// Each job once, even if several figures show it.
 fn jobs(rows: &[Row], wanted: fn(&Row) -> bool) -> Vec<&Row> {
     let mut seen = std::collections::BTreeSet::new();
     let key = |r: &Row| (r.line, r.promise, r.alpha.to_bits(), r.interactions, r.seed);
@@ -320,7 +325,7 @@ fn none_on_its_own_rows(rows: &[Row]) -> Option<Claim> {
     let kept: Vec<Kept> = jobs(rows, |_| true).into_iter().filter_map(Kept::on_own_rows).collect();
     let (broken, numbers) = not_kept(&kept);
     (!kept.is_empty()).then_some(Claim {
-        text: "Nor the true one on the bound's own rows, which `auto` did not learn on, beyond theirs",
+        text: "Nor does it exceed the true one on the bound's own rows, which `auto` did not learn from",
         seen: broken == 0,
         numbers,
     })
@@ -341,7 +346,7 @@ fn related_below_logging(rows: &[Row]) -> Claim {
     let worse = related.iter().filter(|r| r.true_improvement < 0.0).count();
     let least = related.iter().map(|r| r.true_improvement).fold(f64::INFINITY, f64::min);
     Claim {
-        text: "Optimising them can lead to policies worse than π0",
+        text: "Optimizing them can lead to policies worse than π0",
         seen: worse > 0,
         numbers: format!("{worse} of {}; the smallest true improvement is {least:.4}", related.len()),
     }

@@ -1,4 +1,4 @@
-//! From rows to pictures: what each figure draws.
+//! What each figure draws, from the rows.
 
 use super::lines::{Line, of_figure};
 use super::plot::{Figure, Marker, Panel, Point, Series, Style};
@@ -7,7 +7,7 @@ use super::table::{PROMISED, PROMISED_RISK, Quantity, TRUE, TRUE_RISK, title};
 
 const LOGGING: Style = Style { color: (0, 0, 0), marker: Marker::None, dashed: true };
 
-/// The figure of this number; None where the rows have nothing of it.
+/// The figure with this number; None if the rows do not have it.
 pub fn picture(rows: &[Row], figure: u8) -> Option<Figure> {
     let first = rows.iter().find(|r| r.figure == figure)?;
     let seeds = distinct(rows, figure, |r| r.seed as f64).len();
@@ -41,16 +41,20 @@ pub fn picture(rows: &[Row], figure: u8) -> Option<Figure> {
 
 fn how_to_read(figure: u8) -> &'static str {
     match figure {
-        1 => "A bound certifies a policy where its guaranteed risk is below R(π0), taken from the test set.",
+        1 => {
+            "A bound certifies a policy if its guaranteed risk is below R(π0), which is taken from the test set."
+        }
         2 => {
             "Risks: lower is better. Improvement: deploy above 0, keep below; R(π0) is taken from the test set."
         }
-        3 => "m: how often each context was logged. Every panel has its own scale; R(π0) from the test set.",
+        3 => {
+            "m: how often each context was logged. Every panel has its own scale. R(π0) is taken from the test set."
+        }
         4 => {
-            "Every line pays for its own baseline out of δ. Right: GI* over what `auto` truly gains, cut off at −10 %."
+            "Every line pays for its baseline out of δ. Right: GI* divided by the true improvement of `auto`, cut off at −10 %."
         }
         _ => {
-            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Below 0 on the right: the test set gave less than promised."
+            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Right, below 0: less was delivered than promised."
         }
     }
 }
@@ -91,7 +95,7 @@ fn panel(rows: &[Row], figure: u8, title: &str, value: fn(&Row) -> f64) -> Panel
 fn figure_1(rows: &[Row]) -> Vec<Panel> {
     let mut risk = panel(rows, 1, "Guaranteed risk GR* (lower is better)", PROMISED_RISK.of);
     risk.series.insert(0, logging(rows, 1));
-    risk.rules.push((0.0, "says nothing above this line".into()));
+    risk.rules.push((0.0, "uninformative above this line".into()));
     let mut improvement = panel(rows, 1, "Guaranteed improvement GI* (needs to be above 0)", PROMISED.of);
     improvement.rules.push((0.0, "deploy above, keep below".into()));
     vec![risk, improvement]
@@ -108,7 +112,7 @@ fn figure_2(rows: &[Row]) -> Vec<Panel> {
     vec![risk, truth, improvement]
 }
 
-/// α across (three at most), m on the axis; guarantees above, truth below.
+/// One column per α (at most three), m on the axis; guarantees above, truth below.
 fn figure_3(rows: &[Row]) -> Vec<Panel> {
     let all = distinct(rows, 3, |r| r.alpha);
     let mut shown = vec![all[0], all[all.len() / 2], all[all.len() - 1]];

@@ -1,5 +1,5 @@
-//! Draws a figure as SVG and as PNG. All of it is drawn by hand on a plain drawing area: panels with
-//! their own scales, bands of the spread over seeds, and one legend below, outside of the lines.
+//! Draws a figure as SVG and PNG: panels with their own scales, bands for the spread over seeds, and one
+//! legend below the panels.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -11,54 +11,74 @@ use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, register_font};
 
+/// A figure to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
-    /// What the files are called.
+    /// The file name without its extension.
     pub name: String,
+    /// The title.
     pub title: String,
-    /// What is drawn and how to read it, in a line or two.
+    /// A line or two on what is drawn and how to read it.
     pub caption: Vec<String>,
-    /// Panels side by side; more make another row.
+    /// The number of panels side by side; further panels go to the next row.
     pub columns: usize,
+    /// The panels, row by row.
     pub panels: Vec<Panel>,
 }
 
+/// One panel of a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Panel {
+    /// The title.
     pub title: String,
+    /// The label of the x axis.
     pub x_label: String,
-    /// Where the axis has its marks, with what is written there.
+    /// The ticks of the x axis, with their labels.
     pub x_ticks: Vec<(f64, String)>,
+    /// The lines.
     pub series: Vec<Series>,
-    /// Lines across at a value that means something, with their names.
+    /// Horizontal lines at values that have a meaning, with their labels.
     pub rules: Vec<(f64, String)>,
-    /// Numbers on the axis are shares.
+    /// Whether the y axis shows percentages.
     pub percent: bool,
 }
 
+/// One line of a panel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
+    /// Its name in the legend.
     pub label: String,
+    /// How it is drawn.
     pub style: Style,
+    /// Its points, from left to right.
     pub points: Vec<Point>,
 }
 
 /// A mean with its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
+    /// The position on the x axis.
     pub x: f64,
+    /// The mean.
     pub mean: f64,
+    /// The lower end of the band.
     pub low: f64,
+    /// The upper end of the band.
     pub high: f64,
 }
 
+/// How a line is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
+    /// Red, green and blue.
     pub color: (u8, u8, u8),
+    /// The marker of its points.
     pub marker: Marker,
+    /// Whether the line is dashed.
     pub dashed: bool,
 }
 
+/// The shape that marks a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
     None,
@@ -74,7 +94,7 @@ const PANEL_HEIGHT: f64 = 420.0;
 const MARGIN: f64 = 40.0;
 const LEGEND_LINE: f64 = 40.0;
 const LEGEND_SIZE: f64 = 21.0;
-/// PNGs are drawn this much larger and averaged down: lines and letters without stairs.
+/// PNGs are drawn this many times larger and averaged down, so that lines and letters are smooth.
 const OVERSAMPLING: u32 = 2;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(35, 35, 35);
@@ -110,17 +130,17 @@ fn failure<E: std::error::Error + Send + Sync + 'static>(error: E) -> Failure {
     Box::new(error)
 }
 
-/// Plotters draws letters only of fonts that it was handed; DejaVu has the Greek ones.
+/// Registers the fonts. Plotters draws only with fonts that it was given; DejaVu has the Greek letters.
 fn fonts() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // It refuses bytes that are no font; these are constants that are one, as the tests see.
+        // This fails only if the bytes are not a font, and the tests show that these are.
         let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
         let _ = register_font(FONT, FontStyle::Bold, dejavu::sans::bold());
     });
 }
 
-/// The figure drawn larger and averaged over squares of pixels.
+/// The figure, drawn larger and averaged over squares of pixels.
 fn averaged(figure: &Figure, (width, height): (u32, u32)) -> Result<Vec<u8>, Failure> {
     let by = OVERSAMPLING as usize;
     let (w, h) = (width as usize, height as usize);
@@ -164,7 +184,7 @@ fn text_width(text: &str, size: f64) -> f64 {
     font(size, FontStyle::Normal).font.box_size(text).map_or(0.0, |(w, _)| f64::from(w))
 }
 
-/// Every line once, in the order of first appearance, broken into lines that fit.
+/// The legend: every series once, in order of first appearance, broken into lines that fit.
 fn legend_lines(figure: &Figure) -> Vec<Vec<(f64, String, Style)>> {
     let mut lines: Vec<Vec<(f64, String, Style)>> = Vec::new();
     let mut seen: Vec<(&str, Style)> = Vec::new();
@@ -196,7 +216,7 @@ fn ticks(low: f64, high: f64, count: f64) -> Vec<f64> {
     (from..=to).map(|i| i as f64 * step).collect()
 }
 
-/// A number of the axis, with as many digits as the marks' distance needs.
+/// The label of a tick, with as many digits as the distance between ticks needs.
 fn tick_text(value: f64, step: f64, percent: bool) -> String {
     let (value, step) = if percent { (100.0 * value, 100.0 * step) } else { (value, step) };
     let digits = (0..6)
@@ -209,7 +229,7 @@ fn tick_text(value: f64, step: f64, percent: bool) -> String {
     if percent { format!("{text} %") } else { text }
 }
 
-/// What a panel's axes show: [low, high] of x and of y.
+/// The ranges of a panel's axes: [low, high] of x and of y.
 fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
     let extent = |values: Vec<f64>| {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -227,11 +247,11 @@ fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
 struct Painter<'a, DB: DrawingBackend> {
     root: &'a DrawingArea<DB, Shift>,
     scale: f64,
-    /// How far letters must be moved down to stand in the middle, in parts of their size.
+    /// How far text must be moved down to be centered, as a share of its size.
     drop: f64,
 }
 
-/// The rectangle of a panel's axes, and what it shows.
+/// The rectangle of a panel's axes and their ranges.
 struct Axes {
     left: f64,
     top: f64,
@@ -400,7 +420,7 @@ where
         Ok(())
     }
 
-    /// The spread over seeds; nothing where there is one seed.
+    /// The band of the spread over seeds; nothing if there is one seed.
     fn band(&self, series: &Series, axes: &Axes) -> Result<(), Failure> {
         if series.points.iter().all(|p| p.high <= p.low) {
             return Ok(());

@@ -1,12 +1,12 @@
-//! The learners of the paper's related work (MATH.md 8), for comparison only: no guarantee comes with
-//! them and the service never offers them. Both learn softmax policies from θ0, the logging policy's
-//! parameters, on a part of the log for each λ of a grid, and keep the policy that the estimate on the
-//! held-out part likes best. That estimate is all that they can promise.
+//! The learners of the paper's related work, docs/math.md#related-learners, for comparison only. They have no
+//! guarantee, and the service does not offer them. Both learn softmax policies from θ0, the parameters of the
+//! logging policy, on a part of the log for each λ of a grid. The policy with the best estimate on the
+//! held-out part is kept, and that estimate is its promise.
 //!
-//! - CRM with sample variance penalization (Swaminathan & Joachims, 2015): cIPS + λ √(V̂/n), by their
-//!   majorization: √V̂ lies below a tangent that is a sum over rows, drawn anew every few steps.
-//! - Bayesian CRM (London & Sandler, 2019): cIPS + λ‖θ − θ0‖², with ln π in place of π, which makes it
-//!   convex and never smaller (π ≥ 1 + ln π where costs are negative).
+//! - CRM with sample-variance penalization (Swaminathan and Joachims, 2015): cIPS + λ√(V̂/n). They majorize
+//!   √V̂ by a tangent that is a sum over rows and is redrawn every few steps.
+//! - Bayesian CRM (London and Sandler, 2019): cIPS + λ‖θ − θ0‖², with 1 + ln π in place of π. This makes the
+//!   objective convex and never smaller, because π ≥ 1 + ln π and costs are not positive.
 
 use ndarray::Array2;
 
@@ -21,14 +21,17 @@ use guarantor_engine::measure::Subject;
 use guarantor_engine::policy::{FeatureMap, Policy, PolicyParams, Softmax};
 use guarantor_engine::split::MaterialLog;
 
+/// A learner of the related work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Principle {
+    /// CRM with sample-variance penalization.
     SampleVariance,
+    /// Bayesian CRM.
     Bayesian,
 }
 
 impl Principle {
-    /// The λ to choose from, the heaviest first; CRM's last is plain cIPS.
+    /// The grid of λ, from the largest to the smallest. CRM's last one is plain cIPS.
     pub fn grid(self) -> [f64; 7] {
         match self {
             Principle::SampleVariance => [300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.0],
@@ -36,44 +39,47 @@ impl Principle {
         }
     }
 
-    /// Whether a λ beyond the grid might have been better still. Below 0 there is none.
+    /// Whether λ is at an end of the grid, so that one beyond it might have been better. 0 is not such an end.
     pub fn at_an_end(self, lambda: f64) -> bool {
         let grid = self.grid();
         lambda == grid[0] || (lambda == grid[6] && lambda > 0.0)
     }
 }
 
-/// The policy that the held-out part chose.
+/// The policy with the best estimate on the held-out part.
 #[derive(Debug, Clone)]
 pub struct Chosen {
+    /// The policy.
     pub policy: PolicyParams,
+    /// The λ that it was learned with.
     pub lambda: f64,
-    /// cIPS on the held-out part: what is promised.
+    /// Its cIPS on the held-out part.
     pub promised_risk: f64,
-    /// The mean logged cost of the held-out part, what the promise is compared with.
+    /// The mean logged cost of the held-out part, with which the promise is compared.
     pub logged_risk: f64,
 }
 
-/// Share of the contexts that each λ learns on; the rest chooses among them.
+/// The share of contexts that each λ learns on; the others are held out to choose λ.
 const LEARNING_SHARE: f64 = 0.75;
-/// Steps between two tangents, tangents at most, and the decrease that ends a run.
+/// Steps per tangent, the maximum number of tangents, and the decrease below which a run stops.
 const STEPS: usize = 8;
 const ROUNDS: usize = 4;
 const TOLERANCE: f64 = 1e-5;
 
-/// The two parts of a log, in memory of their own: made once for all learners.
+/// The two parts of a log, copied into memory once for all learners.
 pub struct Parts {
     learning: MaterialLog,
     held_out: MaterialLog,
     logged_risk: f64,
 }
 
-/// Which contexts are learned on.
+/// The split into the two parts.
 fn split(seed: u64) -> Split {
     Split { seed, fraction: LEARNING_SHARE }
 }
 
 impl Parts {
+    /// Splits a log.
     pub fn new(log: &dyn LogSource, seed: u64, control: &Control) -> Result<Self> {
         let part =
             |side: Side| MaterialLog::new(&PartLog::new(log, split(seed), side)?, &FeatureMap::Identity);
@@ -83,6 +89,10 @@ impl Parts {
     }
 }
 
+/// Learns a policy for each λ of the grid and chooses among them.
+///
+/// # Errors
+/// If the logging policy has no parameters to start from, or learning fails.
 pub fn learn(
     principle: Principle,
     parts: &Parts,
@@ -100,7 +110,7 @@ pub fn learn(
     };
     let mut best: Option<Chosen> = None;
     for lambda in principle.grid() {
-        // Always from θ0: too heavy a penalty ends where no logged action is played, and stays there.
+        // Always from θ0: a large penalty leads to policies that play no logged action, where the gradient is 0.
         let theta = objective.minimize(lambda, theta0.clone(), moments)?;
         let policy = softmax(&theta, start.ncols());
         let promised_risk = cips(&parts.held_out, Subject::Policy(&policy), tau, control)?;
@@ -124,7 +134,8 @@ struct Objective<'a> {
     control: &'a Control<'a>,
 }
 
-/// Σ_i (a·u_i + b·u_i²)/n above cIPS + λ √(V̂/n) and touching it where the moments were taken.
+/// Σ_i (a·u_i + b·u_i²)/n plus a constant, which lies above cIPS + λ√(V̂/n) and touches it at the point of the
+/// moments.
 #[derive(Clone, Copy)]
 struct Tangent {
     a: f64,
@@ -132,7 +143,7 @@ struct Tangent {
 }
 
 impl Tangent {
-    /// V̂ = (mean u² − ū²)n/(n−1); −ū² lies below its tangent at ū, and √V̂ below V̂/(2√V̂0) + √V̂0/2.
+    /// V̂ = (mean u² − ū²)n/(n−1). −ū² lies below its tangent at ū, and √V̂ lies below V̂/(2√V̂0) + √V̂0/2.
     fn at(lambda: f64, moments: Moments, n: f64) -> Self {
         let (mean, square) = moments;
         let variance = ((square - mean * mean) * n / (n - 1.0)).max(1e-12);
@@ -145,7 +156,7 @@ impl Tangent {
 type Moments = (f64, f64);
 
 impl Objective<'_> {
-    /// From θ, where CRM's moments are known already.
+    /// Minimizes the objective from θ. `moments` are CRM's moments at θ.
     fn minimize(&self, lambda: f64, theta: Vec<f64>, moments: Option<Moments>) -> Result<Vec<f64>> {
         let state = Lbfgs::at(theta, 0.5);
         match moments.filter(|_| lambda > 0.0) {
@@ -154,7 +165,7 @@ impl Objective<'_> {
         }
     }
 
-    /// Where there is nothing to majorize: the function stays what it is.
+    /// Minimizes an objective that needs no tangent.
     fn at_once(&self, lambda: f64, mut state: Lbfgs) -> Result<Vec<f64>> {
         let mut evaluate = |theta: &[f64]| {
             let (value, _, gradient) = self.evaluate(lambda, Tangent { a: 1.0, b: 0.0 }, theta)?;
@@ -169,7 +180,7 @@ impl Objective<'_> {
         let n = self.log.shape().contexts as f64;
         for _ in 0..ROUNDS {
             let tangent = Tangent::at(lambda, moments, n);
-            // The last point that was looked at is nearly always the one that was stepped to.
+            // The last point that was evaluated is nearly always the end of the last step.
             let mut last = (Vec::new(), moments);
             let mut evaluate = |theta: &[f64]| {
                 let (value, square, gradient) = self.evaluate(lambda, tangent, theta)?;
@@ -177,7 +188,7 @@ impl Objective<'_> {
                 Ok((value, gradient))
             };
             state.refresh(&mut evaluate)?;
-            // The end of one tangent is not the objective's: that is where a new one helps no more.
+            // The minimum of one tangent is not that of the objective. Stop if a new tangent does not help.
             if state.run(1, TOLERANCE, &mut evaluate)? == Ended::Converged {
                 break;
             }
@@ -203,7 +214,7 @@ impl Objective<'_> {
         Ok((mean, square))
     }
 
-    /// The value, CRM's mean u², and the gradient.
+    /// The value, the mean of u² for CRM, and the gradient.
     fn evaluate(&self, lambda: f64, tangent: Tangent, theta: &[f64]) -> Result<(f64, f64, Vec<f64>)> {
         match self.principle {
             Principle::SampleVariance => self.swept(&Penalized { tau: self.tau, tangent }, theta),
@@ -221,7 +232,7 @@ impl Objective<'_> {
 
 const LINK: Softmax = Softmax { inverse_temperature: 1.0 };
 
-/// a·u + b·u² with u = π(a|x)/max(π0(a|x), τ)·c. The second number is u².
+/// a·u + b·u² with u = π(a|x)/max(π0(a|x), τ)·c. The second number that it returns is u².
 struct Penalized {
     tau: f64,
     tangent: Tangent,
@@ -279,8 +290,8 @@ mod tests {
     use guarantor_engine::control::unattended;
     use guarantor_engine::log::{Columns, MemoryLog};
 
-    /// 300 contexts in the plane, two actions; the action that fits the sign of x0 costs −1. The
-    /// logging policy knows nothing.
+    /// 300 contexts in the plane and two actions. The action that matches the sign of x0 costs −1. The logging
+    /// policy is uniform.
     fn world() -> (MemoryLog, PolicyParams) {
         let n = 300;
         let x: Vec<f32> = (0..n).flat_map(|i| [((i * 37 % 100) as f32 - 49.5) / 50.0, 1.0]).collect();
@@ -312,13 +323,13 @@ mod tests {
             let pi = chosen.policy.propensities(x.view()).unwrap();
             assert!(pi[(0, 0)] > 0.8 && pi[(1, 1)] > 0.8, "{principle:?}: {pi:?}");
             assert!(principle.grid().contains(&chosen.lambda));
-            // The promise is made on the contexts that were not learned on, and on no others.
+            // The promise is computed on the held-out contexts, and on no others.
             assert!((chosen.promised_risk - promised(&chosen.policy)).abs() < 1e-12, "{chosen:?}");
             assert!((chosen.logged_risk - logged).abs() < 1e-12, "{chosen:?} {logged}");
         }
     }
 
-    /// cIPS of a policy and the mean cost on the contexts outside of the learning side, by hand.
+    /// cIPS of a policy and the mean cost on the held-out contexts, by hand.
     fn held_out(log: &MemoryLog) -> (impl Fn(&PolicyParams) -> f64, f64) {
         let chunk = log.chunk(0).unwrap();
         let kept = |&c: &usize| split(1).side(chunk.ordinals[c]) == Side::Certify;
@@ -331,16 +342,16 @@ mod tests {
         let (actions, costs) = (chunk.actions.to_vec(), chunk.costs.to_vec());
         let cips = move |policy: &PolicyParams| {
             let pi = policy.propensities(x.view()).unwrap();
-            // Propensities are ½ throughout, as τ is.
+            // All propensities are ½, and so is τ.
             contexts.iter().map(|&c| pi[(c, actions[c] as usize)] / 0.5 * costs[c]).sum::<f64>() / n
         };
         (cips, logged)
     }
 
-    /// A tangent's own minimum is no reason to stop: with the sample variance weighing much, going on
-    /// to new tangents ends below where the first one did.
+    /// The minimum of one tangent is no reason to stop: if the sample variance weighs much, new tangents lead
+    /// to a lower objective than the first one.
     #[test]
-    fn a_new_tangent_is_drawn_where_the_last_one_ended() {
+    fn a_new_tangent_starts_where_the_last_one_ended() {
         let (log, _) = world();
         let (start, control) = (Array2::zeros((2, 2)), unattended());
         let principle = Principle::SampleVariance;
@@ -362,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_of_the_grid_is_one_unless_it_is_nothing_at_all() {
+    fn ends_of_the_grid_are_marked_unless_lambda_is_0() {
         let ends = |p: Principle| p.grid().map(|lambda| p.at_an_end(lambda));
         assert_eq!(ends(Principle::SampleVariance), [true, false, false, false, false, false, false]);
         assert_eq!(ends(Principle::Bayesian), [true, false, false, false, false, false, true]);
@@ -381,7 +392,7 @@ mod tests {
             let tangent = Tangent::at(2.0, (mean, square), n);
             let (value, _, gradient) = objective.evaluate(2.0, tangent, &theta).unwrap();
             if principle == Principle::SampleVariance {
-                // What the tangent leaves out is constant: compare differences with the objective's.
+                // The tangent leaves out a constant, so compare differences.
                 let objective_at = |theta: &[f64]| {
                     let (mean, square) = objective.moments(theta).unwrap();
                     mean + 2.0 * ((square - mean * mean) / (n - 1.0)).sqrt()

@@ -1,4 +1,4 @@
-//! The loaders on small files in the published formats, and on files that are not what they should be.
+//! The loaders on small files in the published formats and on malformed files.
 
 use std::io::Write;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn idx(dimensions: &[u32], bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// Images whose pixels are all `shade`, but for the first, which is 0.
+/// Images whose pixels all have one shade, except the first pixel, which is 0.
 fn images(shades: &[u8]) -> Vec<u8> {
     let pixels: Vec<u8> =
         shades.iter().flat_map(|&shade| std::iter::once(0).chain(std::iter::repeat_n(shade, 783))).collect();
@@ -33,7 +33,7 @@ fn put(directory: &Path, name: &str, bytes: &[u8]) {
     std::fs::write(directory.join(name), bytes).unwrap();
 }
 
-/// Files of FashionMNIST, some of them packed.
+/// Files of FashionMNIST, some of them compressed.
 fn fashion() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     put(directory.path(), "train-images-idx3-ubyte.gz", &images(&[1, 100, 255]));
@@ -74,19 +74,19 @@ fn emnist_has_other_names_and_more_labels() {
 }
 
 #[test]
-fn idx_files_that_are_wrong_are_refused() {
+fn malformed_idx_files_are_rejected() {
     let (labels, pictures) = ("train-labels-idx1-ubyte.gz", "train-images-idx3-ubyte.gz");
     let short = images(&[1, 2, 3])[..2000].to_vec();
     let cases: [(&str, Vec<u8>, &str); 9] = [
-        (pictures, b"\0\0\x08\x01\0\0\0\x02ab".to_vec(), "no IDX file of 3 dimensions"),
-        (pictures, b"\x89PNG and so on and so on".to_vec(), "no IDX file"),
-        (pictures, Vec::new(), "no IDX file"),
-        (pictures, short, "cut short"),
-        (pictures, [images(&[1, 2, 3]), vec![0]].concat(), "cut short or not whole"),
+        (pictures, b"\0\0\x08\x01\0\0\0\x02ab".to_vec(), "not an IDX file with 3 dimensions"),
+        (pictures, b"\x89PNG and so on and so on".to_vec(), "not an IDX file"),
+        (pictures, Vec::new(), "not an IDX file"),
+        (pictures, short, "the file is damaged"),
+        (pictures, [images(&[1, 2, 3]), vec![0]].concat(), "the file is damaged"),
         (pictures, idx(&[3, 28, 27], &[1; 3 * 28 * 27]), "28 × 27 pixels"),
         (labels, idx(&[2], &[1, 2]), "2 labels for the 3 images"),
-        (labels, idx(&[3], &[1, 10, 2]), "label 2 is 10, not below 10"),
-        (pictures, idx(&[u32::MAX, u32::MAX, u32::MAX], &[1]), "cut short"),
+        (labels, idx(&[3], &[1, 10, 2]), "label 2 is 10; labels must be below 10"),
+        (pictures, idx(&[u32::MAX, u32::MAX, u32::MAX], &[1]), "the file is damaged"),
     ];
     for (name, bytes, wanted) in cases {
         let directory = fashion();
@@ -100,7 +100,7 @@ fn idx_files_that_are_wrong_are_refused() {
     assert!(error.contains("damaged gzip") && error.contains(pictures), "{error}");
     std::fs::write(directory.path().join(pictures), images(&[1, 2, 3])).unwrap();
     let error = read(Dataset::FashionMnist, &directory).unwrap_err().to_string();
-    assert!(error.contains("damaged gzip"), "named .gz but not packed: {error}");
+    assert!(error.contains("damaged gzip"), "named .gz but not compressed: {error}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_missing_file_is_named_with_its_owner() {
     assert!(error.contains("t10k-labels-idx1-ubyte"), "{error}");
 }
 
-/// Mediamill in a file a part, the training part given.
+/// Mediamill in one file per part, with the given training part.
 fn mediamill(train: &str) -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     put(directory.path(), "mediamill_train.txt.gz", train.as_bytes());
@@ -150,27 +150,27 @@ fn multi_label_text_counts_from_1_without_a_header_and_from_0_with_one() {
 }
 
 #[test]
-fn multi_label_text_that_is_wrong_is_refused_with_its_line() {
+fn malformed_multi_label_text_is_rejected_with_its_line() {
     for (train, line, wanted) in [
-        ("1 0:1\n", Some(1), "the feature 0 is not in [1, 120]"),
-        ("1 1:1\n2 121:1\n", Some(2), "the feature 121 is not in [1, 120]"),
-        ("2 120 101\n1 1:1\n2 120:1\n", Some(3), "the feature 120 is not in [0, 119]"),
-        ("1 5:1 5:2\n", Some(1), "the feature 5 stands after 5"),
-        ("1 1:1\n\n1 7:1 6:2\n", Some(3), "the feature 6 stands after 7"),
-        ("101 1:1\n", Some(1), "the label 101 is not below 101"),
-        ("1,1 1:1\n", Some(1), "the label 1 is there twice"),
+        ("1 0:1\n", Some(1), "feature 0 is not in [1, 120]"),
+        ("1 1:1\n2 121:1\n", Some(2), "feature 121 is not in [1, 120]"),
+        ("2 120 101\n1 1:1\n2 120:1\n", Some(3), "feature 120 is not in [0, 119]"),
+        ("1 5:1 5:2\n", Some(1), "feature 5 follows 5"),
+        ("1 1:1\n\n1 7:1 6:2\n", Some(3), "feature 6 follows 7"),
+        ("101 1:1\n", Some(1), "label 101 is not below 101"),
+        ("1,1 1:1\n", Some(1), "duplicate label 1"),
         ("1,x 1:1\n", Some(1), "\"x\" is not a label"),
         ("1, 1:1\n", Some(1), "\"\" is not a label"),
         ("-1 1:1\n", Some(1), "\"-1\" is not a label"),
-        ("1 1:1 two:2\n", Some(1), "\"two\" is not a feature's index"),
+        ("1 1:1 two:2\n", Some(1), "\"two\" is not a feature index"),
         ("1 1:one\n", Some(1), "\"one\" is not a number"),
         ("1 1:nan\n", Some(1), "not finite"),
         ("1 1:1e99\n", Some(1), "not finite"),
         ("1 1:1 7\n", Some(1), "\"7\" is not index:value"),
         (" 7 1:1\n", Some(1), "begins with a space"),
-        ("3 120 101\n1 1:1\n", None, "says 3 examples and it has 1"),
-        ("1 120 101\n1 1:1\n1 1:1\n", None, "says 1 examples and it has 2"),
-        ("1 119 101\n1 1:1\n", Some(1), "says 119 features and 101 labels, not 120 and 101"),
+        ("3 120 101\n1 1:1\n", None, "has 1 examples, but its first line says 3"),
+        ("1 120 101\n1 1:1\n1 1:1\n", None, "has 2 examples, but its first line says 1"),
+        ("1 119 101\n1 1:1\n", Some(1), "has 119 features and 101 labels; expected 120 and 101"),
         ("", None, "has no examples"),
         ("\u{0}\u{1}", Some(1), "is not a label"),
     ] {
@@ -181,12 +181,12 @@ fn multi_label_text_that_is_wrong_is_refused_with_its_line() {
         assert!(path.ends_with("mediamill_train.txt.gz"));
     }
     let error = read(Dataset::Mediamill, &mediamill("1 1:1\n2 121:1\n")).unwrap_err().to_string();
-    assert!(error.contains("mediamill_train.txt.gz, line 2: the feature 121"), "{error}");
+    assert!(error.contains("mediamill_train.txt.gz, line 2: feature 121"), "{error}");
 }
 
-/// The Extreme Classification Repository's one file with two files of splits.
+/// The format of the Extreme Classification Repository: one data file with two split files.
 #[test]
-fn splits_say_which_examples_are_which() {
+fn split_files_select_the_examples() {
     let files = |train: &str, test: &str| {
         let directory = tempfile::tempdir().unwrap();
         put(directory.path(), "Mediamill_data.txt", b"4 120 101\n0 0:1\n1 1:1\n2 2:1\n3 3:1\n");
@@ -200,10 +200,10 @@ fn splits_say_which_examples_are_which() {
     assert_eq!((labels, data.test.labels.of(0)), (vec![&[3][..], &[0], &[2]], &[1][..]));
     assert_eq!((data.train.x[(0, 3)], data.test.x[(0, 1)]), (1.0, 1.0));
     for (train, test, wanted) in [
-        ("4\n4\n", "2\n", "line 2: the example 4 is already in the split"),
-        ("4\n1\n", "3\n1\n", "line 2: the example 1 is already in the split"),
-        ("5\n", "1\n", "\"5\" is not the number of an example, 1 to 4"),
-        ("0\n", "1\n", "\"0\" is not the number"),
+        ("4\n4\n", "2\n", "line 2: example 4 is already in the split"),
+        ("4\n1\n", "3\n1\n", "line 2: example 1 is already in the split"),
+        ("5\n", "1\n", "\"5\" is not an example number from 1 to 4"),
+        ("0\n", "1\n", "\"0\" is not an example number"),
         ("1\n", "", "has no examples"),
     ] {
         let error = read(Dataset::Mediamill, &files(train, test)).unwrap_err().to_string();
@@ -225,14 +225,14 @@ fn nus_wide_has_its_own_numbers() {
     assert_eq!(data.train.labels.of(0), [2, 80]);
 }
 
-/// NUS-WIDE as Mulan publishes it, with so many label columns: a head and two examples.
+/// NUS-WIDE as Mulan publishes it, with this many label columns: a header and the examples.
 fn nus_wide_arff(labels: usize, examples: &str) -> String {
     let features: String = (0..128).map(|i| format!("@attribute Att{i} numeric\n")).collect();
     let nominal: String = (0..labels).map(|i| format!("@ATTRIBUTE label{i} {{0,1}}\n")).collect();
     format!("@relation 'nus-wide: -C 81'\n\n@attribute image string\n{features}{nominal}\n@data\n{examples}")
 }
 
-/// A line of 128 features, of which the first two are given, and labels in these places of 81.
+/// A line with 128 features, of which the first two are given, and these of the 81 labels.
 fn nus_wide_line(x: [&str; 2], labels: &[usize]) -> String {
     let features = format!("{},{}{}", x[0], x[1], ",0".repeat(126));
     let labels: Vec<&str> = (0..81).map(|a| if labels.contains(&a) { "1" } else { "0" }).collect();
