@@ -1,5 +1,5 @@
-//! The service's own speed: time to ready, a small job from submit to certificate, and polling under
-//! load while the compute threads are saturated. Prints a table; docs/performance.md has one.
+//! The speed of the service: time to ready, a small job from submission to certificate, and polling under load
+//! while the compute threads are busy. Prints a table, which docs/performance.md has.
 //!
 //!     cargo bench --bench service
 
@@ -15,7 +15,7 @@ use common::{Server, log};
 use serde_json::json;
 
 fn main() {
-    // Under `cargo test` benches are only to compile and start.
+    // Under `cargo test`, benches only have to compile and start.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }
@@ -31,7 +31,7 @@ fn main() {
     compare(&server, &path);
 }
 
-/// Service and bare handler in turn, several times: whatever else the machine does meets both.
+/// Measures the service and a bare handler in turn, several times, so that other load on the machine affects both.
 fn compare(server: &Server, path: &str) {
     const ROUNDS: usize = 9;
     let bare = Bare::start(server, path);
@@ -81,7 +81,7 @@ fn finished_job(server: &Server) -> String {
     job
 }
 
-/// A connection that is kept open, with as little client around it as possible.
+/// A keep-alive connection with as little client code as possible.
 struct Connection {
     stream: BufReader<TcpStream>,
     request: Vec<u8>,
@@ -115,7 +115,7 @@ impl Connection {
     }
 }
 
-/// 500 requests a second, each timed from when it was due, so that waiting in line counts.
+/// 500 requests per second, each timed from when it was due, so that time in the queue counts.
 fn polling_while_computing(server: &Server, path: &str) {
     const RATE: usize = 500;
     const CONNECTIONS: usize = 10;
@@ -151,7 +151,7 @@ fn polling_while_computing(server: &Server, path: &str) {
     client.finish(&running);
 }
 
-/// Requests a second over a few connections, each asking as fast as it is answered.
+/// Requests per second over a few connections, each sending its next request as soon as it is answered.
 fn throughput(base: &str, path: &str) -> f64 {
     let (stop, started) = (AtomicBool::new(false), Instant::now());
     let ask = || {

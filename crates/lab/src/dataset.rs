@@ -9,7 +9,7 @@ use super::{arff, idx, multilabel};
 
 /// The paper's four datasets (appendix, "Detailed statistics of the dataset splits used").
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Dataset {
+pub enum PaperDataset {
     /// FashionMNIST: images of clothing.
     FashionMnist,
     /// EMNIST, the balanced split. Its files have each image transposed. A linear model does not depend on the
@@ -21,61 +21,61 @@ pub enum Dataset {
     NusWide,
 }
 
-impl Dataset {
+impl PaperDataset {
     /// The name, as the paper spells it.
     pub fn name(self) -> &'static str {
         match self {
-            Dataset::FashionMnist => "FashionMNIST",
-            Dataset::EmnistB => "EMNIST-b",
-            Dataset::Mediamill => "Mediamill",
-            Dataset::NusWide => "NUS-WIDE-128",
+            PaperDataset::FashionMnist => "FashionMNIST",
+            PaperDataset::EmnistB => "EMNIST-b",
+            PaperDataset::Mediamill => "Mediamill",
+            PaperDataset::NusWide => "NUS-WIDE-128",
         }
     }
 
     /// K.
     pub fn n_actions(self) -> usize {
         match self {
-            Dataset::FashionMnist => 10,
-            Dataset::EmnistB => 47,
-            Dataset::Mediamill => 101,
-            Dataset::NusWide => 81,
+            PaperDataset::FashionMnist => 10,
+            PaperDataset::EmnistB => 47,
+            PaperDataset::Mediamill => 101,
+            PaperDataset::NusWide => 81,
         }
     }
 
     /// p.
     pub fn dim(self) -> usize {
         match self {
-            Dataset::FashionMnist | Dataset::EmnistB => 784,
-            Dataset::Mediamill => 120,
-            Dataset::NusWide => 128,
+            PaperDataset::FashionMnist | PaperDataset::EmnistB => 784,
+            PaperDataset::Mediamill => 120,
+            PaperDataset::NusWide => 128,
         }
     }
 
     /// Where its files are looked for by default.
     pub fn directory(self) -> PathBuf {
         let folder = match self {
-            Dataset::FashionMnist => "fashion-mnist",
-            Dataset::EmnistB => "emnist",
-            Dataset::Mediamill => "mediamill",
-            Dataset::NusWide => "nus-wide-128",
+            PaperDataset::FashionMnist => "fashion-mnist",
+            PaperDataset::EmnistB => "emnist",
+            PaperDataset::Mediamill => "mediamill",
+            PaperDataset::NusWide => "nus-wide-128",
         };
         Path::new("/usr/share/datasets").join(folder)
     }
 
     fn published(self) -> &'static str {
         match self {
-            Dataset::FashionMnist => {
+            PaperDataset::FashionMnist => {
                 "Debian has the files in the package dataset-fashion-mnist, and their owner, Zalando Research, \
                  publishes them in the repository fashion-mnist"
             }
-            Dataset::EmnistB => {
+            PaperDataset::EmnistB => {
                 "their owner, NIST, publishes them on the page \"The EMNIST Dataset\" (the archive in binary format)"
             }
-            Dataset::Mediamill => {
+            PaperDataset::Mediamill => {
                 "the Extreme Classification Repository publishes it (Mediamill: the data file and its two split \
                  files), and so does the page LIBSVM Data: Multi-label (mediamill, exp1; unpack the bz2)"
             }
-            Dataset::NusWide => {
+            PaperDataset::NusWide => {
                 "the National University of Singapore owns NUS-WIDE; the Mulan library's page of multi-label \
                  datasets publishes it with 128 cVLAD+ features in the archive nuswide-cVLADplus.rar: unpack \
                  the two .arff files. The .txt and .svm names are ours, for the same examples in Mediamill's \
@@ -181,7 +181,7 @@ const NUS_WIDE: [&str; 2] = ["nus-wide-full-cVLADplus-train.arff", "nus-wide-ful
 ///
 /// # Errors
 /// If a file is missing, cannot be read, or is malformed.
-pub fn load(which: Dataset, dir: Option<&Path>) -> Result<Supervised, LoadError> {
+pub fn load(which: PaperDataset, dir: Option<&Path>) -> Result<Supervised, LoadError> {
     let usual = which.directory();
     let directory = dir.unwrap_or(&usual);
     let shelf = Shelf { dataset: which.name(), directory, published: which.published() };
@@ -192,10 +192,10 @@ pub fn load(which: Dataset, dir: Option<&Path>) -> Result<Supervised, LoadError>
         idx::examples(&images, &labels, p, k)
     };
     let (train, test) = match which {
-        Dataset::FashionMnist => (images("train")?, images("t10k")?),
-        Dataset::EmnistB => (images("emnist-balanced-train")?, images("emnist-balanced-test")?),
-        Dataset::Mediamill => multilabel::load(&shelf, which)?,
-        Dataset::NusWide => match shelf.find(&[NUS_WIDE[0]]) {
+        PaperDataset::FashionMnist => (images("train")?, images("t10k")?),
+        PaperDataset::EmnistB => (images("emnist-balanced-train")?, images("emnist-balanced-test")?),
+        PaperDataset::Mediamill => multilabel::load(&shelf, which)?,
+        PaperDataset::NusWide => match shelf.find(&[NUS_WIDE[0]]) {
             Ok(train) => {
                 let test = shelf.find(&[NUS_WIDE[1]])?;
                 (arff::examples(&train, p, k)?, arff::examples(&test, p, k)?)

@@ -1,7 +1,7 @@
 //! The paper's experiments: its datasets, the conversion of supervised examples into logs, and the figures.
 //!
 //! ```text
-//! load(Dataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
+//! load(PaperDataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
 //!                             └── true_risk(policy, &supervised.test)
 //! Plan::run(&Supervised) ──▶ rows ──▶ table, claims ──▶ report; pictures ──▶ plot
 //! ```
@@ -26,6 +26,6 @@ pub mod rows;
 pub mod table;
 
 pub use convert::{Bandit, Conversion, Logger, rewards, true_risk};
-pub use dataset::{Dataset, Examples, Labels, Supervised, load};
+pub use dataset::{Examples, Labels, PaperDataset, Supervised, load};
 pub use experiments::Plan;
 pub use files::LoadError;

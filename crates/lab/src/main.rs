@@ -21,7 +21,7 @@ enum Command {
     /// Reproduce the paper's experiments and ours: tables, CSV and figures.
     Reproduce(reproduce::ReproduceArgs),
     /// Write a log of simulated decisions from one of the paper's datasets.
-    Simulate(simulate::SimulateArgs),
+    Simulate(simulate::SimulateDatasetArgs),
 }
 
 fn main() -> ExitCode {

@@ -10,14 +10,14 @@ use std::path::Path;
 
 use ndarray::Array2;
 
-use super::dataset::{Dataset, Examples, Labels, normalize};
+use super::dataset::{Examples, Labels, PaperDataset, normalize};
 use super::files::{LoadError, Shelf, for_each_line};
 
 /// Reads one file each for training and test, or one file of all examples with two files of indices.
-pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadError> {
+pub fn load(shelf: &Shelf, which: PaperDataset) -> Result<(Examples, Examples), LoadError> {
     let (p, k) = (which.dim(), which.n_actions());
     let (all, train, test): (&[&str], &[&str], &[&str]) = match which {
-        Dataset::Mediamill => (
+        PaperDataset::Mediamill => (
             &["Mediamill_data.txt", "mediamill_data.txt"],
             &["train-exp1.svm", "mediamill_train.txt"],
             &["test-exp1.svm", "mediamill_test.txt"],
@@ -33,7 +33,7 @@ pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadE
         let (train, test) = (shelf.find(train).map_err(missing)?, shelf.find(test)?);
         return Ok((examples(&train, p, k)?, examples(&test, p, k)?));
     };
-    let stem = if which == Dataset::Mediamill { "mediamill" } else { "nus-wide-128" };
+    let stem = if which == PaperDataset::Mediamill { "mediamill" } else { "nus-wide-128" };
     let split = |part: &str| shelf.find(&[&format!("{stem}_{part}Split.txt")]);
     let (train, test) = (split("tr")?, split("tst")?);
     let all = examples(&all, p, k)?;

@@ -1,9 +1,9 @@
 //! What each figure draws, from the rows.
 
 use super::lines::{Line, of_figure};
-use super::plot::{Figure, Marker, Panel, Point, Series, Style};
+use super::plot::{Figure, Marker, Panel, PlotPoint, Series, Style};
 use super::rows::{Of, Row, Summary, distinct};
-use super::table::{PROMISED, PROMISED_RISK, Quantity, TRUE, TRUE_RISK, title};
+use super::table::{PROMISED, PROMISED_RISK, TRUE, TRUE_RISK, TableQuantity, title};
 
 const LOGGING: Style = Style { color: (0, 0, 0), marker: Marker::None, dashed: true };
 
@@ -69,8 +69,8 @@ fn over_alpha(rows: &[Row], figure: u8, line: Line, value: fn(&Row) -> f64) -> S
     Series { label: line.name().into(), style: line.style(), points }
 }
 
-fn point(x: f64, s: Summary) -> Point {
-    Point { x, mean: s.mean, low: s.mean - s.deviation, high: s.mean + s.deviation }
+fn point(x: f64, s: Summary) -> PlotPoint {
+    PlotPoint { x, mean: s.mean, low: s.mean - s.deviation, high: s.mean + s.deviation }
 }
 
 fn logging(rows: &[Row], figure: u8) -> Series {
@@ -117,7 +117,7 @@ fn figure_3(rows: &[Row]) -> Vec<Panel> {
     let all = distinct(rows, 3, |r| r.alpha);
     let mut shown = vec![all[0], all[all.len() / 2], all[all.len() - 1]];
     shown.dedup();
-    let over_m = |quantity: &Quantity, alpha: f64| {
+    let over_m = |quantity: &TableQuantity, alpha: f64| {
         let interactions = distinct(rows, 3, |r| r.interactions as f64);
         let line = |(line, _): (Line, _)| {
             let point = |&m: &f64| {
@@ -155,7 +155,7 @@ fn figure_4(rows: &[Row]) -> Vec<Panel> {
         for point in &mut series.points {
             let whole = gained.iter().find(|g| g.x == point.x).map_or(f64::NAN, |g| g.mean);
             let of = |v: f64| (v / whole).max(-0.1);
-            *point = Point { x: point.x, mean: of(point.mean), low: of(point.low), high: of(point.high) };
+            *point = PlotPoint { x: point.x, mean: of(point.mean), low: of(point.low), high: of(point.high) };
         }
     }
     share.rules.push((1.0, String::new()));

@@ -51,12 +51,12 @@ pub struct Series {
     /// How it is drawn.
     pub style: Style,
     /// Its points, from left to right.
-    pub points: Vec<Point>,
+    pub points: Vec<PlotPoint>,
 }
 
 /// A mean with its spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
+pub struct PlotPoint {
     /// The position on the x axis.
     pub x: f64,
     /// The mean.

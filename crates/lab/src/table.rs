@@ -4,7 +4,7 @@ use super::lines::{Line, of_figure};
 use super::rows::{Of, Row, Summary, distinct};
 
 /// A quantity to show.
-pub struct Quantity {
+pub struct TableQuantity {
     /// Its name in tables.
     pub name: &'static str,
     /// Its value in a row.
@@ -12,17 +12,19 @@ pub struct Quantity {
 }
 
 /// GR*.
-pub const PROMISED_RISK: Quantity = Quantity { name: "guaranteed risk GR*", of: |r| r.promised_risk };
+pub const PROMISED_RISK: TableQuantity =
+    TableQuantity { name: "guaranteed risk GR*", of: |r| r.promised_risk };
 /// R(π*).
-pub const TRUE_RISK: Quantity = Quantity { name: "true risk R(π*)", of: |r| r.true_risk };
+pub const TRUE_RISK: TableQuantity = TableQuantity { name: "true risk R(π*)", of: |r| r.true_risk };
 /// GI*.
-pub const PROMISED: Quantity =
-    Quantity { name: "guaranteed improvement GI*", of: |r| r.promised_improvement };
+pub const PROMISED: TableQuantity =
+    TableQuantity { name: "guaranteed improvement GI*", of: |r| r.promised_improvement };
 /// R(π0) − R(π*).
-pub const TRUE: Quantity = Quantity { name: "true improvement", of: |r| r.true_improvement };
-const OVER_LOGGED: Quantity =
-    Quantity { name: "GI* over the mean logged cost", of: |r| r.logged_risk - r.promised_risk };
-const ESTIMATED: Quantity = Quantity { name: "promised improvement", of: |r| r.promised_improvement };
+pub const TRUE: TableQuantity = TableQuantity { name: "true improvement", of: |r| r.true_improvement };
+const OVER_LOGGED: TableQuantity =
+    TableQuantity { name: "GI* over the mean logged cost", of: |r| r.logged_risk - r.promised_risk };
+const ESTIMATED: TableQuantity =
+    TableQuantity { name: "promised improvement", of: |r| r.promised_improvement };
 
 /// The title of a figure.
 pub fn title(figure: u8) -> &'static str {
@@ -35,7 +37,7 @@ pub fn title(figure: u8) -> &'static str {
     }
 }
 
-fn quantities(figure: u8) -> Vec<Quantity> {
+fn quantities(figure: u8) -> Vec<TableQuantity> {
     match figure {
         1 => vec![PROMISED_RISK, PROMISED],
         2 => vec![PROMISED_RISK, TRUE_RISK, PROMISED, OVER_LOGGED],
@@ -103,7 +105,7 @@ fn lambdas(rows: &[Row]) -> String {
 }
 
 /// One row per line, one column per α; each cell is the mean ± standard deviation over seeds.
-fn table(rows: &[Row], figure: u8, quantity: &Quantity) -> String {
+fn table(rows: &[Row], figure: u8, quantity: &TableQuantity) -> String {
     let alphas = distinct(rows, figure, |r| r.alpha);
     let interactions: Vec<usize> =
         distinct(rows, figure, |r| r.interactions as f64).iter().map(|&m| m as usize).collect();

@@ -4,7 +4,7 @@ pub mod reproduce;
 pub mod simulate;
 
 /// An error for the terminal.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub type CommandError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Parses α.
 fn temperature(text: &str) -> Result<f64, String> {

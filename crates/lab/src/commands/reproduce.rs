@@ -6,17 +6,17 @@ use std::time::Instant;
 use clap::Args;
 use guarantor_engine::control::unattended;
 use guarantor_lab::rows::{self, Row};
-use guarantor_lab::{Dataset, Plan, load, pictures, plot, report};
+use guarantor_lab::{PaperDataset, Plan, load, pictures, plot, report};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Failure, temperature};
+use super::{CommandError, temperature};
 
 /// The arguments of `reproduce`.
 #[derive(Args)]
 pub struct ReproduceArgs {
     /// The dataset.
-    #[arg(long, value_enum, default_value_t = Dataset::FashionMnist)]
-    dataset: Dataset,
+    #[arg(long, value_enum, default_value_t = PaperDataset::FashionMnist)]
+    dataset: PaperDataset,
     /// The directory of the dataset's files [default: where Debian's packages put them].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -67,7 +67,7 @@ fn plan(args: &ReproduceArgs) -> Plan {
 ///
 /// # Errors
 /// If the dataset cannot be read, a job fails, or the output cannot be written.
-pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
+pub fn reproduce(args: ReproduceArgs) -> Result<(), CommandError> {
     let start = Instant::now();
     let plan = plan(&args);
     let data = load(args.dataset, args.data_dir.as_deref())?;
@@ -111,7 +111,7 @@ fn tables(out: &Path) -> PathBuf {
 }
 
 /// Replaces the files with the results so far.
-fn write(out: &Path, rows: &[Row]) -> Result<(), Failure> {
+fn write(out: &Path, rows: &[Row]) -> Result<(), CommandError> {
     let partial = out.join("results.csv.partial");
     rows::write(rows, &partial)?;
     std::fs::rename(&partial, csv(out))?;

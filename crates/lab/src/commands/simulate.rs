@@ -7,17 +7,17 @@ use clap::Args;
 use guarantor_engine::log::{LogSource, OutcomeKind};
 use guarantor_ingest::write::file::{LogFile, contexts, counts, format_of};
 use guarantor_ingest::write::{Decision, Format, Layout, LogWriter};
-use guarantor_lab::{Dataset, Logger, load, true_risk};
+use guarantor_lab::{Logger, PaperDataset, load, true_risk};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Failure, temperature};
+use super::{CommandError, temperature};
 
 /// The arguments of `simulate`.
 #[derive(Args)]
-pub struct SimulateArgs {
+pub struct SimulateDatasetArgs {
     /// The dataset.
     #[arg(long, value_enum)]
-    dataset: Dataset,
+    dataset: PaperDataset,
     /// The directory of the dataset's files [default: where Debian's packages put them].
     #[arg(long, value_name = "DIR", alias = "dir")]
     data_dir: Option<PathBuf>,
@@ -51,7 +51,7 @@ pub struct SimulateArgs {
 ///
 /// # Errors
 /// If the dataset cannot be read, the format cannot hold the log, or the output cannot be written.
-pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
+pub fn simulate(args: SimulateDatasetArgs) -> Result<(), CommandError> {
     let dataset = args.dataset;
     let format = format_of(&args.out, args.format)?;
     let m = args.interactions as usize;
@@ -95,7 +95,7 @@ fn write_log<W: Write>(
     writer: &mut LogWriter<W>,
     bar: &ProgressBar,
     sum: &mut f64,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     for index in 0..log.chunks() {
         let chunk = log.chunk(index)?;
         for c in 0..chunk.contexts() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use guarantor_lab::{Dataset, LoadError, Supervised, load};
+use guarantor_lab::{LoadError, PaperDataset, Supervised, load};
 use tempfile::TempDir;
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -43,13 +43,13 @@ fn fashion() -> TempDir {
     directory
 }
 
-fn read(dataset: Dataset, directory: &TempDir) -> Result<Supervised, LoadError> {
+fn read(dataset: PaperDataset, directory: &TempDir) -> Result<Supervised, LoadError> {
     load(dataset, Some(directory.path()))
 }
 
 #[test]
 fn idx_files_are_images_and_labels() {
-    let data = read(Dataset::FashionMnist, &fashion()).unwrap();
+    let data = read(PaperDataset::FashionMnist, &fashion()).unwrap();
     assert_eq!((data.name.as_str(), data.n_actions), ("FashionMNIST", 10));
     assert_eq!((data.train.x.dim(), data.test.x.dim()), ((3, 784), (2, 784)));
     let labels: Vec<&[u32]> = (0..3).map(|i| data.train.labels.of(i)).collect();
@@ -69,7 +69,7 @@ fn emnist_has_other_names_and_more_labels() {
         put(directory.path(), &format!("emnist-balanced-{part}-images-idx3-ubyte.gz"), &images(&[9, 8]));
         put(directory.path(), &format!("emnist-balanced-{part}-labels-idx1-ubyte.gz"), &idx(&[2], &labels));
     }
-    let data = read(Dataset::EmnistB, &directory).unwrap();
+    let data = read(PaperDataset::EmnistB, &directory).unwrap();
     assert_eq!((data.n_actions, data.train.labels.of(0), data.test.labels.of(1)), (47, &[46][..], &[10][..]));
 }
 
@@ -91,25 +91,25 @@ fn malformed_idx_files_are_rejected() {
     for (name, bytes, wanted) in cases {
         let directory = fashion();
         put(directory.path(), name, &bytes);
-        let error = read(Dataset::FashionMnist, &directory).unwrap_err().to_string();
+        let error = read(PaperDataset::FashionMnist, &directory).unwrap_err().to_string();
         assert!(error.contains(wanted) && error.contains(name), "{wanted}: {error}");
     }
     let directory = fashion();
     std::fs::write(directory.path().join(pictures), &gzip(&images(&[1, 2, 3]))[..40]).unwrap();
-    let error = read(Dataset::FashionMnist, &directory).unwrap_err().to_string();
+    let error = read(PaperDataset::FashionMnist, &directory).unwrap_err().to_string();
     assert!(error.contains("damaged gzip") && error.contains(pictures), "{error}");
     std::fs::write(directory.path().join(pictures), images(&[1, 2, 3])).unwrap();
-    let error = read(Dataset::FashionMnist, &directory).unwrap_err().to_string();
+    let error = read(PaperDataset::FashionMnist, &directory).unwrap_err().to_string();
     assert!(error.contains("damaged gzip"), "named .gz but not compressed: {error}");
 }
 
 #[test]
 fn a_missing_file_is_named_with_its_owner() {
     for (dataset, file, owner) in [
-        (Dataset::FashionMnist, "train-images-idx3-ubyte", "dataset-fashion-mnist"),
-        (Dataset::EmnistB, "emnist-balanced-train-images-idx3-ubyte", "NIST"),
-        (Dataset::Mediamill, "Mediamill_data.txt", "Extreme Classification Repository"),
-        (Dataset::NusWide, "nus-wide-full-cVLADplus-train.arff", "nuswide-cVLADplus.rar"),
+        (PaperDataset::FashionMnist, "train-images-idx3-ubyte", "dataset-fashion-mnist"),
+        (PaperDataset::EmnistB, "emnist-balanced-train-images-idx3-ubyte", "NIST"),
+        (PaperDataset::Mediamill, "Mediamill_data.txt", "Extreme Classification Repository"),
+        (PaperDataset::NusWide, "nus-wide-full-cVLADplus-train.arff", "nuswide-cVLADplus.rar"),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let error = read(dataset, &directory).unwrap_err();
@@ -121,7 +121,7 @@ fn a_missing_file_is_named_with_its_owner() {
     }
     let directory = fashion();
     std::fs::remove_file(directory.path().join("t10k-labels-idx1-ubyte")).unwrap();
-    let error = read(Dataset::FashionMnist, &directory).unwrap_err().to_string();
+    let error = read(PaperDataset::FashionMnist, &directory).unwrap_err().to_string();
     assert!(error.contains("t10k-labels-idx1-ubyte"), "{error}");
 }
 
@@ -136,7 +136,7 @@ fn mediamill(train: &str) -> TempDir {
 #[test]
 fn multi_label_text_counts_from_1_without_a_header_and_from_0_with_one() {
     let svmlight = "3,0,100 1:3 2:4\n 120:2\r\n5 7:-0.5\n\n";
-    let data = read(Dataset::Mediamill, &mediamill(svmlight)).unwrap();
+    let data = read(PaperDataset::Mediamill, &mediamill(svmlight)).unwrap();
     assert_eq!((data.train.x.dim(), data.test.x.dim()), ((3, 120), (1, 120)));
     let labels: Vec<&[u32]> = (0..3).map(|i| data.train.labels.of(i)).collect();
     assert_eq!(labels, [&[0, 3, 100][..], &[], &[5]], "ascending, or none");
@@ -145,7 +145,7 @@ fn multi_label_text_counts_from_1_without_a_header_and_from_0_with_one() {
     assert_eq!(data.train.x.iter().filter(|v| **v != 0.0).count(), 4);
 
     let repository = "3 120 101\n3,0,100 0:3 1:4\n 119:2\n5 6:-0.5\n";
-    let again = read(Dataset::Mediamill, &mediamill(repository)).unwrap();
+    let again = read(PaperDataset::Mediamill, &mediamill(repository)).unwrap();
     assert_eq!(again, data);
 }
 
@@ -174,13 +174,13 @@ fn malformed_multi_label_text_is_rejected_with_its_line() {
         ("", None, "has no examples"),
         ("\u{0}\u{1}", Some(1), "is not a label"),
     ] {
-        let error = read(Dataset::Mediamill, &mediamill(train)).unwrap_err();
+        let error = read(PaperDataset::Mediamill, &mediamill(train)).unwrap_err();
         let LoadError::Malformed { path, line: at, message } = &error else { panic!("{error}") };
         assert!(message.contains(wanted), "{train:?}: {message}");
         assert_eq!(*at, line, "{train:?}: {message}");
         assert!(path.ends_with("mediamill_train.txt.gz"));
     }
-    let error = read(Dataset::Mediamill, &mediamill("1 1:1\n2 121:1\n")).unwrap_err().to_string();
+    let error = read(PaperDataset::Mediamill, &mediamill("1 1:1\n2 121:1\n")).unwrap_err().to_string();
     assert!(error.contains("mediamill_train.txt.gz, line 2: feature 121"), "{error}");
 }
 
@@ -195,7 +195,7 @@ fn split_files_select_the_examples() {
         directory
     };
     // Of several columns, each a split, the first.
-    let data = read(Dataset::Mediamill, &files("4 1\n1 2\n3 4\n", "2 3\n")).unwrap();
+    let data = read(PaperDataset::Mediamill, &files("4 1\n1 2\n3 4\n", "2 3\n")).unwrap();
     let labels: Vec<&[u32]> = (0..3).map(|i| data.train.labels.of(i)).collect();
     assert_eq!((labels, data.test.labels.of(0)), (vec![&[3][..], &[0], &[2]], &[1][..]));
     assert_eq!((data.train.x[(0, 3)], data.test.x[(0, 1)]), (1.0, 1.0));
@@ -206,12 +206,12 @@ fn split_files_select_the_examples() {
         ("0\n", "1\n", "\"0\" is not an example number"),
         ("1\n", "", "has no examples"),
     ] {
-        let error = read(Dataset::Mediamill, &files(train, test)).unwrap_err().to_string();
+        let error = read(PaperDataset::Mediamill, &files(train, test)).unwrap_err().to_string();
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
     let directory = files("1\n", "2\n");
     std::fs::remove_file(directory.path().join("mediamill_tstSplit.txt")).unwrap();
-    let error = read(Dataset::Mediamill, &directory).unwrap_err().to_string();
+    let error = read(PaperDataset::Mediamill, &directory).unwrap_err().to_string();
     assert!(error.contains("mediamill_tstSplit.txt"), "{error}");
 }
 
@@ -220,7 +220,7 @@ fn nus_wide_has_its_own_numbers() {
     let directory = tempfile::tempdir().unwrap();
     put(directory.path(), "nus-wide-128_train.txt", b"80,2 1:1 128:1\n 3:1\n");
     put(directory.path(), "nus-wide-128_test.svm.gz", b"0 2:1\n");
-    let data = read(Dataset::NusWide, &directory).unwrap();
+    let data = read(PaperDataset::NusWide, &directory).unwrap();
     assert_eq!((data.n_actions, data.train.x.dim(), data.test.x.dim()), (81, (2, 128), (1, 128)));
     assert_eq!(data.train.labels.of(0), [2, 80]);
 }
@@ -245,10 +245,10 @@ fn nus_wide_is_read_as_published() {
     let [train, test] = ["train", "test"].map(|part| format!("nus-wide-full-cVLADplus-{part}.arff"));
     let lines = nus_wide_line(["3", "-4e0"], &[2, 80]) + "% nothing\n\n" + &nus_wide_line(["0", "0.5"], &[]);
     put(directory.path(), &train, nus_wide_arff(81, &lines).as_bytes());
-    let missing = read(Dataset::NusWide, &directory).unwrap_err().to_string();
+    let missing = read(PaperDataset::NusWide, &directory).unwrap_err().to_string();
     assert!(missing.contains(&test) && missing.contains("Mulan"), "{missing}");
     put(directory.path(), &test, nus_wide_arff(81, &nus_wide_line(["1", "0"], &[0])).as_bytes());
-    let data = read(Dataset::NusWide, &directory).unwrap();
+    let data = read(PaperDataset::NusWide, &directory).unwrap();
     assert_eq!((data.n_actions, data.train.x.dim(), data.test.x.dim()), (81, (2, 128), (1, 128)));
     assert_eq!((data.train.x[(0, 0)], data.train.x[(0, 1)], data.train.x[(1, 1)]), (0.6, -0.8, 1.0));
     assert_eq!((data.train.labels.of(0), data.train.labels.of(1)), (&[2, 80][..], &[][..]));
@@ -265,7 +265,7 @@ fn nus_wide_is_read_as_published() {
         (good.clone(), "line 1: is neither @relation"),
     ] {
         put(directory.path(), &test, text.as_bytes());
-        let error = read(Dataset::NusWide, &directory).unwrap_err().to_string();
+        let error = read(PaperDataset::NusWide, &directory).unwrap_err().to_string();
         assert!(error.contains(wanted) && error.contains(&test), "{wanted}: {error}");
     }
 }

@@ -1,7 +1,7 @@
 //! Claims, tables and figures from rows that are written by hand.
 
 use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind};
-use guarantor_lab::claims::{Claim, claims};
+use guarantor_lab::claims::{PaperClaim, claims};
 use guarantor_lab::lines::{Line, Promise, of_figure};
 use guarantor_lab::pictures::picture;
 use guarantor_lab::report;
@@ -73,9 +73,9 @@ fn good() -> Vec<Row> {
     rows
 }
 
-fn claim(rows: &[Row], beginning: &str) -> Claim {
+fn claim(rows: &[Row], beginning: &str) -> PaperClaim {
     let all = claims(rows);
-    let found: Vec<&Claim> = all.iter().filter(|c| c.text.starts_with(beginning)).collect();
+    let found: Vec<&PaperClaim> = all.iter().filter(|c| c.text.starts_with(beginning)).collect();
     assert_eq!(found.len(), 1, "{beginning}");
     found[0].clone()
 }
