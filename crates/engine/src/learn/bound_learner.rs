@@ -8,7 +8,7 @@ use ndarray::Array2;
 use rayon::prelude::*;
 
 use super::adam::Adam;
-use super::lbfgs::{Ended, Lbfgs};
+use super::lbfgs::{Lbfgs, RunEnd};
 use super::sweep::{At, Pointwise, Work, scores_of, sweep};
 use crate::bound::{Bound, BoundValue, Seen};
 use crate::control::{Control, Progress, TerminationReason};
@@ -266,7 +266,7 @@ impl<'a> Learner<'a> {
                     break;
                 }
                 let (ended, chosen) = self.round(&mut state, choice, &part, STEPS_PER_CHOICE, &mut work)?;
-                let settled = ended == Ended::Converged && chosen.choice == choice;
+                let settled = ended == RunEnd::Converged && chosen.choice == choice;
                 choice = chosen.choice;
                 if settled {
                     break;
@@ -274,10 +274,10 @@ impl<'a> Learner<'a> {
             }
         }
         let mut chosen = self.choose(&self.all, &state.point)?;
-        let (mut best, mut point, mut ended) = (first, prior, Ended::Steps);
+        let (mut best, mut point, mut ended) = (first, prior, RunEnd::Steps);
         loop {
             let gained = best.value - chosen.value;
-            let settled = ended == Ended::Converged && (chosen.choice == best.choice || gained <= 0.0);
+            let settled = ended == RunEnd::Converged && (chosen.choice == best.choice || gained <= 0.0);
             if gained > 0.0 {
                 point.clone_from(&state.point);
                 best = chosen;
@@ -309,7 +309,7 @@ impl<'a> Learner<'a> {
         chunks: &[usize],
         steps: usize,
         work: &mut f64,
-    ) -> Result<(Ended, BoundValue)> {
+    ) -> Result<(RunEnd, BoundValue)> {
         let held = self.problem.bound.held(choice);
         let share = chunks.len() as f64 / self.all.len() as f64;
         let mut evaluate = |p: &[f64]| {

@@ -22,7 +22,7 @@ struct Pair {
 
 /// Why a run of steps ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunEnd {
     /// No step decreased the function by at least the tolerance.
     Converged,
     /// The steps were used up.
@@ -64,24 +64,24 @@ impl Lbfgs {
     ///
     /// # Errors
     /// If the function cannot be evaluated for another reason than a number that is not finite.
-    pub fn run(&mut self, steps: usize, tolerance: f64, evaluate: Evaluate) -> Result<Ended> {
+    pub fn run(&mut self, steps: usize, tolerance: f64, evaluate: Evaluate) -> Result<RunEnd> {
         for _ in 0..steps {
             let before = self.value;
             if !self.step(evaluate)? {
                 if self.history.is_empty() {
-                    return Ok(Ended::Converged);
+                    return Ok(RunEnd::Converged);
                 }
                 // The model of the curvature is bad: forget it and try steepest descent once.
                 self.history.clear();
                 if !self.step(evaluate)? {
-                    return Ok(Ended::Converged);
+                    return Ok(RunEnd::Converged);
                 }
             }
             if before - self.value < tolerance {
-                return Ok(Ended::Converged);
+                return Ok(RunEnd::Converged);
             }
         }
-        Ok(Ended::Steps)
+        Ok(RunEnd::Steps)
     }
 
     fn direction(&self) -> Vec<f64> {
@@ -182,6 +182,6 @@ mod tests {
         let mut f = |x: &[f64]| Ok((x[0] * x[0], vec![2.0 * x[0]]));
         let mut state = Lbfgs::at(vec![0.0], 1.0);
         state.refresh(&mut f).unwrap();
-        assert_eq!(state.run(10, 0.0, &mut f).unwrap(), Ended::Converged);
+        assert_eq!(state.run(10, 0.0, &mut f).unwrap(), RunEnd::Converged);
     }
 }

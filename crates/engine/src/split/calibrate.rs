@@ -14,7 +14,7 @@ pub struct Calibration {
 
 /// One logged interaction that the score function was not trained on.
 #[derive(Debug, Clone, Copy)]
-pub struct Point {
+pub struct HeldOutPoint {
     /// t.
     pub log_odds: f64,
     /// −c.
@@ -35,7 +35,7 @@ fn cross_entropy(t: f64, reward: f64) -> f64 {
 }
 
 /// Fits a calibration.
-pub fn calibrate(points: &[Point]) -> Calibration {
+pub fn calibrate(points: &[HeldOutPoint]) -> Calibration {
     let (mut offset, mut slope) = (0.0, 1.0);
     let total: f64 = points.iter().map(|p| p.weight).sum::<f64>().max(1.0);
     for _ in 0..30 {
@@ -61,7 +61,8 @@ pub fn calibrate(points: &[Point]) -> Calibration {
             break;
         }
     }
-    let term = |p: &Point| p.weight * cross_entropy(offset + slope * p.log_odds.clamp(-30.0, 30.0), p.reward);
+    let term =
+        |p: &HeldOutPoint| p.weight * cross_entropy(offset + slope * p.log_odds.clamp(-30.0, 30.0), p.reward);
     Calibration { offset, slope, loss: points.iter().map(term).sum::<f64>() / total }
 }
 
@@ -74,13 +75,14 @@ mod tests {
         // Rewards are the exact probabilities of offset 0.5, slope 2.
         let point = |i: i32| {
             let log_odds = i as f64 / 100.0;
-            Point { log_odds, reward: sigmoid(0.5 + 2.0 * log_odds), weight: 1.0 }
+            HeldOutPoint { log_odds, reward: sigmoid(0.5 + 2.0 * log_odds), weight: 1.0 }
         };
-        let points: Vec<Point> = (-300..300).map(point).collect();
+        let points: Vec<HeldOutPoint> = (-300..300).map(point).collect();
         let fitted = calibrate(&points);
         assert!((fitted.offset - 0.5).abs() < 0.1 && (fitted.slope - 2.0).abs() < 0.3, "{fitted:?}");
         // A score that is the opposite of the truth is ignored, not inverted.
-        let inverted: Vec<Point> = points.iter().map(|p| Point { log_odds: -p.log_odds, ..*p }).collect();
+        let inverted: Vec<HeldOutPoint> =
+            points.iter().map(|p| HeldOutPoint { log_odds: -p.log_odds, ..*p }).collect();
         assert_eq!(calibrate(&inverted).slope, 0.0);
     }
 }

@@ -12,9 +12,9 @@ mod rows;
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use calibrate::{Calibration, Point, calibrate};
+use calibrate::{Calibration, HeldOutPoint, calibrate};
 pub use material::MaterialLog;
-use network::{Family, Network, Recipe, Ticker, Width, effort, train};
+use network::{LossFamily, Network, Recipe, Ticker, Width, effort, train};
 use rows::Rows;
 
 use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
@@ -62,7 +62,7 @@ const NEAR_GREEDY: f64 = 0.02;
 
 /// The networks of one family and width, one per fold, with their scores out of sample.
 struct Fitted {
-    family: Family,
+    family: LossFamily,
     width: Width,
     networks: Vec<Network>,
     /// The scores of the held-out contexts, in the order of `held_out`.
@@ -91,10 +91,10 @@ fn folds(n: usize) -> Folds {
     Folds { folds, held_out }
 }
 
-fn link_of(family: Family) -> ScoreLink {
+fn link_of(family: LossFamily) -> ScoreLink {
     match family {
-        Family::Competing => ScoreLink::Competing,
-        Family::Separate => ScoreLink::Separate,
+        LossFamily::Competing => ScoreLink::Competing,
+        LossFamily::Separate => ScoreLink::Separate,
     }
 }
 
@@ -126,12 +126,12 @@ struct Learner<'a> {
 impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
         let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
-        let mut fitted = self.fit(&[(Family::Competing, 0), (Family::Separate, 0)], 0.0, 0.2)?;
+        let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
         // On a large log, the hidden layer of the separate family is trained only if its linear fit is better.
         let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
-        let mut wider = vec![(Family::Competing, wide)];
+        let mut wider = vec![(LossFamily::Competing, wide)];
         if separate_wins || self.rows.len() < LARGE {
-            wider.push((Family::Separate, wide));
+            wider.push((LossFamily::Separate, wide));
         }
         fitted.extend(self.fit(&wider, 0.2, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
@@ -146,11 +146,11 @@ impl Learner<'_> {
     }
 
     /// Trains each (family, width) on each fold.
-    fn fit(&self, what: &[(Family, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
+    fn fit(&self, what: &[(LossFamily, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
         let folds = &self.folds.folds;
         let steps: usize = folds.iter().map(|(train, _)| effort(train.len()).1).sum();
         let ticker = Ticker::new(self.control, steps * what.len(), from, to);
-        let tasks: Vec<(Family, Width, usize)> =
+        let tasks: Vec<(LossFamily, Width, usize)> =
             what.iter().flat_map(|&(f, w)| (0..folds.len()).map(move |i| (f, w, i))).collect();
         let networks: Vec<Network> = tasks
             .into_par_iter()
@@ -164,7 +164,7 @@ impl Learner<'_> {
         Ok(fitted.map(|(&(family, width), networks)| self.assess(family, width, networks.to_vec())).collect())
     }
 
-    fn assess(&self, family: Family, width: Width, networks: Vec<Network>) -> Fitted {
+    fn assess(&self, family: LossFamily, width: Width, networks: Vec<Network>) -> Fitted {
         let mut scores = Array2::<f32>::zeros((0, self.k));
         for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
             scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
@@ -174,12 +174,12 @@ impl Learner<'_> {
     }
 
     /// The held-out interactions with their log-odds according to `scores`.
-    fn points(&self, scores: &Array2<f32>, link: ScoreLink) -> Vec<Point> {
+    fn points(&self, scores: &Array2<f32>, link: ScoreLink) -> Vec<HeldOutPoint> {
         let mut points = Vec::new();
         for (i, &member) in self.folds.held_out.iter().enumerate() {
             let row: Vec<f64> = scores.row(i).iter().map(|&s| s as f64).collect();
             let context = self.rows.context(member);
-            points.extend((0..context.actions.len()).map(|j| Point {
+            points.extend((0..context.actions.len()).map(|j| HeldOutPoint {
                 log_odds: link.log_odds(&row, context.actions[j] as usize),
                 reward: -context.costs[j],
                 weight: context.weights[j],
@@ -193,9 +193,9 @@ impl Learner<'_> {
     fn combine(&self, fitted: &[Fitted]) -> (Scorer, String) {
         let best = fitted.iter().min_by(|a, b| a.calibration.loss.total_cmp(&b.calibration.loss));
         let width = best.map_or(0, |b| b.width);
-        let of = |family: Family| fitted.iter().find(|f| f.family == family && f.width == width);
+        let of = |family: LossFamily| fitted.iter().find(|f| f.family == family && f.width == width);
         let shape = if width == 0 { "linear scores".into() } else { format!("a hidden layer of {width}") };
-        match (of(Family::Competing), of(Family::Separate)) {
+        match (of(LossFamily::Competing), of(LossFamily::Separate)) {
             (Some(a), Some(b)) if b.calibration.loss < a.calibration.loss => {
                 let (wa, wb) = (0.5 * a.calibration.slope, 0.5 * b.calibration.slope);
                 let scores = &a.scores * wa as f32 + &b.scores * wb as f32;

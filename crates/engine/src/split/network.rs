@@ -19,7 +19,7 @@ use crate::policy::{FeatureMap, softmax};
 
 /// The loss of the scores on a logged cost. Both are cross-entropies of the reward −c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
+pub enum LossFamily {
     /// With softmax(scores)_a: the actions compete for one reward.
     Competing,
     /// With sigmoid(score_a): the actions' rewards are modeled separately.
@@ -52,7 +52,7 @@ pub struct Layer {
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
     /// The loss.
-    pub family: Family,
+    pub family: LossFamily,
     /// The number of hidden units.
     pub width: Width,
     /// The seed of the initial weights and of the order of contexts.
@@ -134,7 +134,7 @@ impl Network {
 }
 
 /// Adds the gradient of the loss with respect to the scores, summed over a context's interactions.
-pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out: &mut [f32]) {
+pub fn add_loss_gradient(family: LossFamily, context: &Context, scores: &[f32], out: &mut [f32]) {
     let mut q = [0.0f32; 64];
     let mut spill = Vec::new();
     let q = if scores.len() <= 64 {
@@ -143,7 +143,7 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
         spill.resize(scores.len(), 0.0);
         &mut spill[..]
     };
-    if family == Family::Competing {
+    if family == LossFamily::Competing {
         q.copy_from_slice(scores);
         softmax(q);
     }
@@ -151,12 +151,12 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
         let (a, reward, weight) =
             (context.actions[j] as usize, -context.costs[j] as f32, context.weights[j] as f32);
         match family {
-            Family::Competing => {
+            LossFamily::Competing => {
                 let g = weight * ((1.0 - reward) * q[a] / (1.0 - q[a]).max(1e-6) - reward);
                 out.iter_mut().zip(q.iter()).for_each(|(out, q)| *out -= g * q);
                 out[a] += g;
             }
-            Family::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exp()) - reward),
+            LossFamily::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exp()) - reward),
         }
     }
 }
@@ -251,7 +251,13 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &T
 }
 
 /// The mean gradient over a minibatch, in the order of `Network::parameters`.
-fn batch_gradient(network: &Network, rows: &Rows, taken: &[u32], family: Family, k: usize) -> Vec<Vec<f32>> {
+fn batch_gradient(
+    network: &Network,
+    rows: &Rows,
+    taken: &[u32],
+    family: LossFamily,
+    k: usize,
+) -> Vec<Vec<f32>> {
     let size = taken.len().div_ceil(SHARDS);
     let shard = |members: &[u32]| shard_gradient(network, rows, members, family, k);
     // Small products are not worth a second thread.
@@ -276,7 +282,7 @@ fn shard_gradient(
     network: &Network,
     rows: &Rows,
     members: &[u32],
-    family: Family,
+    family: LossFamily,
     k: usize,
 ) -> Vec<Vec<f32>> {
     let s = rows.standardized(members);

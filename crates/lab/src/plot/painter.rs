@@ -1,176 +1,31 @@
-//! Draws a figure as SVG and PNG: panels with their own scales, bands for the spread over seeds, and one
-//! legend below the panels.
+//! The layout of a figure and its parts: panels, axes, lines, markers and legend.
 
-use std::path::{Path, PathBuf};
-use std::sync::Once;
-
-use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
+use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::drawing::DrawingArea;
 use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, register_font};
+use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle};
 
-/// A figure to draw.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
-    /// The file name without its extension.
-    pub name: String,
-    /// The title.
-    pub title: String,
-    /// A line or two on what is drawn and how to read it.
-    pub caption: Vec<String>,
-    /// The number of panels side by side; further panels go to the next row.
-    pub columns: usize,
-    /// The panels, row by row.
-    pub panels: Vec<Panel>,
-}
-
-/// One panel of a figure.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Panel {
-    /// The title.
-    pub title: String,
-    /// The label of the x axis.
-    pub x_label: String,
-    /// The ticks of the x axis, with their labels.
-    pub x_ticks: Vec<(f64, String)>,
-    /// The lines.
-    pub series: Vec<Series>,
-    /// Horizontal lines at values that have a meaning, with their labels.
-    pub rules: Vec<(f64, String)>,
-    /// Whether the y axis shows percentages.
-    pub percent: bool,
-}
-
-/// One line of a panel.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// Its name in the legend.
-    pub label: String,
-    /// How it is drawn.
-    pub style: Style,
-    /// Its points, from left to right.
-    pub points: Vec<PlotPoint>,
-}
-
-/// A mean with its spread.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PlotPoint {
-    /// The position on the x axis.
-    pub x: f64,
-    /// The mean.
-    pub mean: f64,
-    /// The lower end of the band.
-    pub low: f64,
-    /// The upper end of the band.
-    pub high: f64,
-}
-
-/// How a line is drawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    /// Red, green and blue.
-    pub color: (u8, u8, u8),
-    /// The marker of its points.
-    pub marker: Marker,
-    /// Whether the line is dashed.
-    pub dashed: bool,
-}
-
-/// The shape that marks a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Marker {
-    None,
-    Circle,
-    Square,
-    Diamond,
-    Up,
-    Down,
-}
+use super::{Failure, Figure, Marker, Panel, Series, Style, failure};
 
 const WIDTH: f64 = 1500.0;
 const PANEL_HEIGHT: f64 = 420.0;
 const MARGIN: f64 = 40.0;
 const LEGEND_LINE: f64 = 40.0;
 const LEGEND_SIZE: f64 = 21.0;
-/// PNGs are drawn this many times larger and averaged down, so that lines and letters are smooth.
-const OVERSAMPLING: u32 = 2;
-const FONT: &str = "sans-serif";
+/// The name under which the fonts are registered.
+pub const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(35, 35, 35);
 const FAINT: RGBColor = RGBColor(225, 225, 225);
 const MUTED: RGBColor = RGBColor(95, 95, 95);
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// Writes `NAME.svg` and `NAME.png` into `directory`; returns their paths.
-pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure> {
-    fonts();
-    let (width, height) = size(figure);
-    let svg = directory.join(format!("{}.svg", figure.name));
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
-        Painter { root: &root, scale: 1.0, drop: 0.0 }.figure(figure)?;
-        root.present().map_err(failure)?;
-    }
-    std::fs::write(&svg, text)?;
-    let png = directory.join(format!("{}.png", figure.name));
-    write_png(&png, &averaged(figure, (width, height))?, (width, height))?;
-    Ok([svg, png])
-}
-
-fn write_png(path: &Path, pixels: &[u8], size: (u32, u32)) -> Result<(), Failure> {
-    let mut backend = BitMapBackend::new(path, size);
-    backend.blit_bitmap((0, 0), size, pixels).map_err(failure)?;
-    backend.present().map_err(failure)
-}
-
-fn failure<E: std::error::Error + Send + Sync + 'static>(error: E) -> Failure {
-    Box::new(error)
-}
-
-/// Registers the fonts. Plotters draws only with fonts that it was given; DejaVu has the Greek letters.
-fn fonts() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // This fails only if the bytes are not a font, and the tests show that these are.
-        let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
-        let _ = register_font(FONT, FontStyle::Bold, dejavu::sans::bold());
-    });
-}
-
-/// The figure, drawn larger and averaged over squares of pixels.
-fn averaged(figure: &Figure, (width, height): (u32, u32)) -> Result<Vec<u8>, Failure> {
-    let by = OVERSAMPLING as usize;
-    let (w, h) = (width as usize, height as usize);
-    let mut large = vec![0u8; w * by * h * by * 3];
-    {
-        let backend = BitMapBackend::with_buffer(&mut large, (width * OVERSAMPLING, height * OVERSAMPLING));
-        let root = backend.into_drawing_area();
-        Painter { root: &root, scale: f64::from(OVERSAMPLING), drop: 0.15 }.figure(figure)?;
-        root.present().map_err(failure)?;
-    }
-    let mut small = Vec::with_capacity(w * h * 3);
-    for y in 0..h {
-        for x in 0..w {
-            for channel in 0..3 {
-                let at = |dx: usize, dy: usize| {
-                    usize::from(large[(((y * by + dy) * w * by) + x * by + dx) * 3 + channel])
-                };
-                let total: usize = (0..by * by).map(|i| at(i % by, i / by)).sum();
-                small.push((total / (by * by)) as u8);
-            }
-        }
-    }
-    Ok(small)
-}
 
 fn head_height(figure: &Figure) -> f64 {
     78.0 + 30.0 * figure.caption.len() as f64
 }
 
-fn size(figure: &Figure) -> (u32, u32) {
+/// The size of the figure in pixels.
+pub fn size(figure: &Figure) -> (u32, u32) {
     let rows = figure.panels.len().div_ceil(figure.columns.max(1));
     let legend = LEGEND_LINE * legend_lines(figure).len() as f64;
     (WIDTH as u32, (head_height(figure) + rows as f64 * PANEL_HEIGHT + legend + 34.0) as u32)
@@ -244,11 +99,13 @@ fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
     (room(x, 0.04), room(y, 0.07))
 }
 
-struct Painter<'a, DB: DrawingBackend> {
-    root: &'a DrawingArea<DB, Shift>,
-    scale: f64,
+/// Draws on one drawing area, in units of the SVG's pixels.
+pub struct Painter<'a, DB: DrawingBackend> {
+    pub root: &'a DrawingArea<DB, Shift>,
+    /// Pixels per unit.
+    pub scale: f64,
     /// How far text must be moved down to be centered, as a share of its size.
-    drop: f64,
+    pub drop: f64,
 }
 
 /// The rectangle of a panel's axes and their ranges.
@@ -339,7 +196,8 @@ where
         self.root.draw(&Polygon::new(corners, color(style).filled())).map_err(failure)
     }
 
-    fn figure(&self, figure: &Figure) -> Result<(), Failure> {
+    /// Draws the whole figure.
+    pub fn figure(&self, figure: &Figure) -> Result<(), Failure> {
         self.root.fill(&RGBColor(255, 255, 255)).map_err(failure)?;
         self.text(&figure.title, (MARGIN, 38.0), 31.0, FontStyle::Bold, INK, HPos::Left)?;
         for (i, line) in figure.caption.iter().enumerate() {
