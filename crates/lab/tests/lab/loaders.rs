@@ -256,7 +256,7 @@ fn nus_wide_is_read_as_published() {
 
     let good = nus_wide_line(["1", "0"], &[0]);
     for (text, wanted) in [
-        (nus_wide_arff(80, &good), "209 attributes, not a name, 128 features and 81 labels"),
+        (nus_wide_arff(80, &good), "has 209 attributes; expected a name, 128 features and 81 labels"),
         (nus_wide_arff(81, &good.replacen(",1,", ",", 1)), "209 fields"),
         (nus_wide_arff(81, &nus_wide_line(["1", "x"], &[0])), "\"x\" is not a finite number"),
         (nus_wide_arff(81, &nus_wide_line(["1", "inf"], &[0])), "\"inf\" is not a finite number"),
