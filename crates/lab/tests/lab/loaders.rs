@@ -262,7 +262,7 @@ fn nus_wide_is_read_as_published() {
         (nus_wide_arff(81, &nus_wide_line(["1", "inf"], &[0])), "\"inf\" is not a finite number"),
         (nus_wide_arff(81, &good.replace("0\n", "2\n")), "\"2\" is neither 0 nor 1"),
         (nus_wide_arff(81, ""), "has no examples"),
-        (good.clone(), "line 1: is neither @relation"),
+        (good.clone(), "line 1: is not @relation"),
     ] {
         put(directory.path(), &test, text.as_bytes());
         let error = read(PaperDataset::NusWide, &directory).unwrap_err().to_string();
