@@ -1,5 +1,5 @@
-//! The compute core's costs: `cargo bench --bench engine`. Ratios are taken within one run, because
-//! machines are noisy; docs/performance.md holds the figures.
+//! Times of the engine: `cargo bench -p guarantor-engine --bench engine`. Compare numbers within one run only, because machines are
+//! noisy. docs/performance.md has the results.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -45,7 +45,7 @@ fn synthetic(n: usize, p: usize, k: usize) -> MemoryLog {
     .expect("a valid log")
 }
 
-/// Both products by ndarray's general one, chunk by chunk.
+/// Both products by ndarray's general product, chunk by chunk.
 fn general_products(log: &MemoryLog, mean: &Array2<f32>) -> f32 {
     let fold = |mut gradient: Array2<f32>, index: usize| {
         let chunk = log.chunk(index).expect("in memory");
@@ -113,7 +113,7 @@ fn small_jobs(criterion: &mut Criterion) {
     for n in [1_000, 10_000] {
         let log = synthetic(n, 10, 4);
         let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &|_| None };
-        let spec = SpecRequest::default().resolve(&context).expect("a valid specification");
+        let spec = SpecRequest::default().resolve(&context).expect("a valid spec");
         let policies = BTreeMap::new();
         let inputs = Inputs {
             log: &log,

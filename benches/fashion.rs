@@ -1,4 +1,5 @@
-//! FashionMNIST figures (DESIGN.md "What to beat"): `cargo bench --bench fashion`.
+//! Guarantees and times on FashionMNIST: `cargo bench -p guarantor-lab --bench fashion`. The environment variables
+//! `ALPHA`, `JOB` and `SEED` select a part, and `VERIFY` verifies the certificates too.
 
 #[path = "common/fashion.rs"]
 mod fashion;
@@ -12,7 +13,7 @@ use guarantor_engine::policy::PolicyKind;
 use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
 use guarantor_engine::{Inputs, run, verify};
 
-/// CPU seconds of this process: on a busy machine they say more than the wall's.
+/// CPU seconds of this process. On a busy machine they say more than wall-clock time.
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();

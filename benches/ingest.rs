@@ -1,11 +1,11 @@
-//! Uploads through the real server: NDJSON beside DuckDB, which reads the same file into Parquet in the
-//! same run, and Parquet; and an evaluation of 20 million rows. Prints tables; docs/performance.md has
-//! them. Without DuckDB (`benches/duckdb.sh` fetches it) only our own figures are printed.
+//! Uploads through the real server: NDJSON, compared with DuckDB converting the same file to Parquet in the same
+//! run, and Parquet. Also an evaluation of 20 million rows. Prints tables, which docs/performance.md has. Without
+//! DuckDB (`benches/duckdb.sh` downloads it) only our own figures are printed.
 //!
 //!     benches/duckdb.sh && cargo bench --bench ingest
 //!     cargo bench --bench ingest -- big
 //!
-//! MEGABYTES and ROWS in the environment make them smaller.
+//! The environment variables MEGABYTES and ROWS set smaller sizes.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -29,7 +29,7 @@ const DUCKDB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/duckdb/bin/pyt
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
-    // Under `cargo test` benches are only to compile and start.
+    // Under `cargo test`, benches only have to compile and start.
     if args.iter().any(|arg| arg == "--test") {
         return;
     }
@@ -69,7 +69,7 @@ fn parquet_round(log: &Log) {
     uploaded(log, "application/vnd.apache.parquet", log.bytes);
 }
 
-/// Uploads to a fresh server; returns MB/s and prints them with the most memory that it had.
+/// Uploads to a new server. Prints MB/s and peak memory, and returns MB/s.
 fn uploaded(log: &Log, content_type: &str, bytes: usize) -> f64 {
     let server = Server::start();
     let started = Instant::now();
@@ -94,7 +94,7 @@ fn peak(server: &Server) -> f64 {
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0 / 1e6
 }
 
-/// Seconds that DuckDB takes, without its start; None where it is not there.
+/// Seconds that DuckDB takes, without its start; None if it is not installed.
 fn duckdb(log: &Log, directory: &Path) -> Option<f64> {
     if !Path::new(DUCKDB).exists() {
         return None;
@@ -107,12 +107,12 @@ fn duckdb(log: &Log, directory: &Path) -> Option<f64> {
     let to = directory.join("duckdb.parquet");
     let output = Command::new(DUCKDB).args(["-c", script]).arg(&log.path).arg(&to).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // A progress bar may come before it.
+    // A progress bar may precede it.
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(printed.split_whitespace().last().unwrap().parse().unwrap())
 }
 
-/// A row of a log: an LCG is random enough for it.
+/// Rows of a log, from a linear congruential generator, which is random enough here.
 struct Random(u64);
 
 impl Random {
@@ -125,7 +125,7 @@ impl Random {
         (self.unit() * 2.0 - 1.0) as f32
     }
 
-    /// Probabilities, and an action drawn by them.
+    /// Propensities, and an action drawn from them.
     fn choice<const N: usize>(&mut self) -> ([f64; N], usize) {
         let weights: [f64; N] = std::array::from_fn(|_| 0.2 + self.unit());
         let total: f64 = weights.iter().sum();
@@ -162,7 +162,7 @@ fn list(values: ArrayRef, size: usize) -> ArrayRef {
     Arc::new(FixedSizeListArray::new(field, size as i32, values, None))
 }
 
-/// `bytes` are those of the decoded columns.
+/// `bytes` is the size of the decoded columns.
 fn write_parquet(path: &Path, rows: usize, p: usize, full: Option<usize>, candidate: &str) -> Log {
     let (mut random, mut writer, mut bytes, mut left) = (Random(2), None, 0, rows);
     while left > 0 {
@@ -206,7 +206,7 @@ fn decoded(array: &ArrayRef, rows: usize, p: usize) -> usize {
     }
 }
 
-/// 20 million rows: upload, evaluation of a logged candidate, and the most memory of either.
+/// 20 million rows: upload, evaluation of a logged candidate, and the peak memory of both.
 fn big(directory: &Path) {
     let log =
         write_parquet(&directory.join("big.parquet"), number("ROWS", 20_000_000), 8, None, "candidate.new");

@@ -1,5 +1,5 @@
-//! Peak memory of whole jobs over the size of the feature matrix: `cargo bench --bench memory`.
-//! Linux only: it reads and resets the process's high-water mark.
+//! Peak memory of whole jobs relative to the size of the feature matrix: `cargo bench -p guarantor-engine --bench memory`. Linux only,
+//! because it reads and resets the high-water mark of the process.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn main() {
     };
     let matrix = (N * P * 4) as f64;
     for bound in [BoundKind::Cbb, BoundKind::Auto] {
-        // "5" resets the high-water mark to what is resident now.
+        // "5" resets the high-water mark to the current resident size.
         std::fs::write("/proc/self/clear_refs", "5").expect("Linux");
         let spec =
             SpecRequest { bound: Some(bound), ..SpecRequest::default() }.resolve(&context).expect("valid");

@@ -1,9 +1,9 @@
-//! The exact FashionMNIST logs of tests/fashion_mnist (see its README), rebuilt from Debian's
+//! The exact FashionMNIST logs of crates/lab/tests/fashion_mnist (see its README), rebuilt from Debian's package
 //! `dataset-fashion-mnist`. Shared by the benchmarks and the tests.
 
 use guarantor_engine::log::MemoryLog;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_lab::{Dataset, Logger, Supervised, load, true_risk};
+use guarantor_lab::{Logger, PaperDataset, Supervised, load, true_risk};
 use ndarray::Array2;
 
 pub const K: usize = 10;
@@ -24,7 +24,7 @@ fn npy(name: &str) -> Vec<u8> {
 
 impl Fashion {
     pub fn load() -> Self {
-        let data = load(Dataset::FashionMnist, None).unwrap_or_else(|error| panic!("{error}"));
+        let data = load(PaperDataset::FashionMnist, None).unwrap_or_else(|error| panic!("{error}"));
         let order: Vec<usize> =
             npy("order.npy").chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]]) as usize).collect();
         let float = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f64;
@@ -38,7 +38,7 @@ impl Fashion {
         self.logger.policy(alpha)
     }
 
-    /// The first `n` rows of the log at α (`all` of them: 57 000).
+    /// The first `n` of the 57 000 rows of the log at α.
     pub fn log(&self, alpha: &str, n: usize) -> MemoryLog {
         let actions = npy(&format!("actions_alpha_{alpha}.npy"))[..n].iter().map(|&a| a as u32).collect();
         self.logger.replay(alpha.parse().unwrap(), 1, actions).unwrap().log

@@ -1,6 +1,7 @@
-//! ĉ(x, a): a fixed model of the cost, learned on rows that the bound does not see, that may stand
-//! in the place of ξ (MATH.md 5, doubly robust). It reads scores φ(x)ᵀw:
-//! ĉ(x, a) = −sigmoid(offset + slope·t_a), t_a being the score itself or the log-odds of its softmax.
+//! The cost model ĉ(x, a), docs/math.md#cost-model: a control variate that was fitted on rows that the bound
+//! does not use.
+//!
+//!   ĉ(x, a) = −sigmoid(offset + slope·t_a),  t_a the policy's score, or the log-odds of its softmax
 
 use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
@@ -9,12 +10,13 @@ use super::digest::digest_of;
 use super::error::Result;
 use super::policy::PolicyParams;
 
+/// How t_a is read from the scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScoreLink {
-    /// Each action's reward on its own: t_a is the score.
+    /// The actions' rewards are modeled separately: t_a = s_a.
     Separate,
-    /// Actions compete for one reward: t_a = s_a − ln Σ_{b≠a} exp(s_b).
+    /// The actions compete for one reward: t_a = s_a − ln Σ_{b≠a} exp(s_b).
     Competing,
 }
 
@@ -32,16 +34,19 @@ impl ScoreLink {
     }
 }
 
-/// How scores are read as costs.
+/// How costs are read from scores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ScoreCalibration {
+    /// How t_a is read from the scores.
     pub link: ScoreLink,
+    /// The offset of the sigmoid's argument.
     pub offset: f64,
+    /// The factor of t_a.
     pub slope: f64,
 }
 
 impl ScoreCalibration {
-    /// ĉ(x, ·) of one context from its scores, in [−1, 0].
+    /// Writes ĉ(x, ·) of one context, in [−1, 0], from its scores.
     pub fn costs(&self, scores: &[f64], out: &mut [f64]) {
         for a in 0..scores.len() {
             let t = self.offset + self.slope * self.link.log_odds(scores, a);
@@ -50,10 +55,12 @@ impl ScoreCalibration {
     }
 }
 
-/// A calibration on the scores of a policy's parameters.
+/// A cost model: a calibration of a policy's scores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CostModel<'a> {
+    /// The policy whose scores are read.
     pub scores: &'a PolicyParams,
+    /// How costs are read from them.
     pub calibration: ScoreCalibration,
 }
 
@@ -65,6 +72,9 @@ impl CostModel<'_> {
     }
 
     /// ĉ(x, ·) of each context.
+    ///
+    /// # Errors
+    /// If the contexts do not have the dimension of the policy.
     pub fn costs(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
         let (mut scores, _) = self.scores.scores(x)?;
         let mut out = vec![0.0; scores.ncols()];

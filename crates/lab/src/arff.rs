@@ -1,6 +1,6 @@
-//! NUS-WIDE as the Mulan library publishes it: ARFF, of which these files use little. A head of
-//! `@attribute` lines, `@data`, then an example a line: the image's name, p numbers, and K labels of 0
-//! or 1, with commas between. A line that is anything else is an error that names it.
+//! NUS-WIDE as the Mulan library publishes it, in a small part of ARFF: `@attribute` lines, `@data`, then
+//! one example per line with the image's name, p numbers, and K labels of 0 or 1, separated by commas. Any
+//! other line is an error that names the line.
 
 use std::path::Path;
 
@@ -33,24 +33,26 @@ pub fn examples(path: &Path, p: usize, k: usize) -> Result<Examples, LoadError> 
                 in_data = true;
                 Ok(())
             }
-            "@data" => Err(format!("{attributes} attributes, not a name, {p} features and {k} labels")),
-            _ => Err("is neither @relation, @attribute nor @data".into()),
+            "@data" => {
+                Err(format!("has {attributes} attributes; expected a name, {p} features and {k} labels"))
+            }
+            _ => Err("is not @relation, @attribute or @data".into()),
         }
     })?;
     let n = labels.len();
     if n == 0 {
         return Err(LoadError::malformed(path, "has no examples"));
     }
-    let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers an example");
+    let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers per example");
     normalize(&mut x);
     Ok(Examples { x, labels })
 }
 
-/// The labels of a line; its features go behind `x`.
+/// The labels of a line. Appends its features to `x`.
 fn example(line: &str, p: usize, k: usize, x: &mut Vec<f32>) -> Result<Vec<u32>, String> {
     let fields: Vec<&str> = line.split(',').map(str::trim).collect();
     if fields.len() != 1 + p + k {
-        return Err(format!("{} fields, not a name, {p} features and {k} labels", fields.len()));
+        return Err(format!("has {} fields; expected a name, {p} features and {k} labels", fields.len()));
     }
     for field in &fields[1..=p] {
         let value = field.parse::<f32>().ok().filter(|v| v.is_finite());

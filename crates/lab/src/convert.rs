@@ -1,5 +1,6 @@
-//! Supervised to bandit (paper, Experiments): 5 % of the training set, in a seeded order, train μ0;
-//! the softmax policy of αμ0 logs the other 95 %, m interactions a context, at cost −1[a ∈ y].
+//! Supervised examples to a bandit log (paper, Experiments): 5 % of the training set, in a seeded order,
+//! train μ0. The softmax policy of αμ0 then logs the other 95 %, with m interactions per context and the
+//! cost −1[a ∈ y].
 
 use ndarray::{ArcArray2, Array2, ArrayView2, s};
 use rand::{RngExt, SeedableRng};
@@ -13,32 +14,35 @@ use guarantor_engine::log::{LoggedContexts, MemoryLog};
 use guarantor_engine::numerics::random::shuffled;
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 
-/// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and log with it.
+/// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and use it for all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversion {
     /// α.
     pub alpha: f64,
     /// m.
     pub interactions: usize,
+    /// The seed of the order, of training and of the draws.
     pub seed: u64,
-    /// Log only so many of the contexts, the first ones.
+    /// Log only this many contexts, the first ones.
     pub contexts: Option<usize>,
 }
 
 impl Conversion {
+    /// Trains the logging policy and draws the log.
     pub fn run(&self, data: &Supervised) -> Result<Bandit> {
         Logger::train(data, self.seed).log(self.alpha, self.interactions, self.contexts)
     }
 }
 
-/// A log and the policy that made it.
+/// A log and the policy that drew it.
 pub struct Bandit {
+    /// The log.
     pub log: MemoryLog,
     /// Softmax of μ0 at the inverse temperature α; as a prior, N(αμ0, I).
     pub logging_policy: PolicyParams,
 }
 
-/// What is common to all logs of one seed: which contexts are logged, in which order, and μ0.
+/// What all logs of one seed share: which contexts are logged, in which order, and μ0.
 pub struct Logger {
     x: ArcArray2<f32>,
     labels: Labels,
@@ -48,13 +52,13 @@ pub struct Logger {
     seed: u64,
 }
 
-/// n_l of N examples, as the paper's table has it: 5 %, rounded down, but at least one.
+/// The number of examples that train μ0, as in the paper's table: 5 %, rounded down, but at least one.
 fn set_aside(examples: usize) -> usize {
     (examples / 20).max(1).min(examples)
 }
 
 impl Logger {
-    /// Splits the training set and learns μ0 on its smaller part.
+    /// Splits the training set and trains μ0 on the smaller part.
     pub fn train(data: &Supervised, seed: u64) -> Self {
         let order = shuffled(data.train.len(), seed, 0);
         let (aside, logged) = order.split_at(set_aside(order.len()));
@@ -62,24 +66,24 @@ impl Logger {
         Self::given(data, logged, mu0.view(), seed)
     }
 
-    /// Logs these examples of the training set, in this order, with a μ0 (p × K) that is given.
+    /// Logs these examples of the training set, in this order, with a given μ0 (p × K).
     pub fn given(data: &Supervised, logged: &[usize], mu0: ArrayView2<f64>, seed: u64) -> Self {
         let Examples { x, labels } = data.train.select(logged);
         let mu0 = mu0.rows().into_iter().map(|row| row.to_vec()).collect();
         Logger { x: x.into_shared(), labels, n_actions: data.n_actions, mu0, seed }
     }
 
-    /// n_c of a training set of so many examples.
+    /// The number of contexts that a training set of this size gives.
     pub fn contexts_of(examples: usize) -> usize {
         examples - set_aside(examples)
     }
 
-    /// n_c.
+    /// The number of contexts.
     pub fn contexts(&self) -> usize {
         self.labels.len()
     }
 
-    /// The examples that were logged as these contexts.
+    /// The examples behind these contexts.
     pub fn examples(&self, contexts: &[usize]) -> Examples {
         let labels = contexts.iter().map(|&i| self.labels.of(i)).collect();
         Examples { x: self.x.select(ndarray::Axis(0), contexts), labels }
@@ -91,9 +95,12 @@ impl Logger {
         PolicyParams::Softmax { mean, inverse_temperature: alpha, features }
     }
 
-    /// The log of `interactions` with each of the first `contexts`, or of all. Context i's j-th draw
-    /// is the same number at every α and m, so a log with fewer interactions or contexts is a part
+    /// Draws a log with `interactions` per context on the first `contexts`, or on all. Draw j of context i
+    /// uses the same random number at every α and m. So a log with fewer interactions or contexts is a part
     /// of one with more, and curves over α do not jitter.
+    ///
+    /// # Errors
+    /// If `interactions` is 0 or α is not a finite number.
     pub fn log(&self, alpha: f64, interactions: usize, contexts: Option<usize>) -> Result<Bandit> {
         let n = contexts.unwrap_or(usize::MAX).min(self.contexts());
         let pi = self.propensities(alpha, n)?;
@@ -104,7 +111,10 @@ impl Logger {
         self.with_actions(alpha, interactions, actions, pi)
     }
 
-    /// The log in which these actions were taken, m a context.
+    /// The log in which these actions were taken, m per context.
+    ///
+    /// # Errors
+    /// If an action is not below K, or the number of actions is not m per context.
     pub fn replay(&self, alpha: f64, interactions: usize, actions: Vec<u32>) -> Result<Bandit> {
         let n = (actions.len() / interactions.max(1)).min(self.contexts());
         let pi = self.propensities(alpha, n)?;
@@ -133,18 +143,18 @@ impl Logger {
     }
 }
 
-/// Contexts that a thread takes at a time.
+/// Contexts per block of parallel work.
 const BLOCK: usize = 1024;
 
-/// The draws of each context's `j`-th interaction.
+/// The generator for the `j`-th interaction of every context.
 fn stream(seed: u64, j: u64) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    // 0 is what the order of the examples was drawn from.
+    // Stream 0 gave the order of the examples.
     rng.set_stream(1 + j);
     rng
 }
 
-/// R(π) = −E[Σ_{a∈y} π(a|x)] over the examples, to the precision of certificates.
+/// R(π) = −E[Σ_{a∈y} π(a|x)] over the examples, at the precision of certificates.
 pub fn true_risk(policy: &PolicyParams, examples: &Examples) -> Result<f64> {
     Ok(-rewards(policy, examples)?.iter().sum::<f64>() / examples.len() as f64)
 }

@@ -1,5 +1,5 @@
-//! Runs the figures' jobs through the engine's one door, as the service does, and measures on the test
-//! set what each policy really does. A job that several figures show is run once.
+//! Runs the jobs of the figures through the engine's entry point, as the service does, and measures the true
+//! risk of each policy on the test set. A job that several figures show is run once.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -17,18 +17,22 @@ use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{PolicyShape, SpecContext};
 use guarantor_engine::{Finished, Inputs, run};
 
+/// What to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
+    /// The inverse temperatures of the logging policy.
     pub alphas: Vec<f64>,
+    /// The seeds, one repetition each.
     pub seeds: Vec<u64>,
+    /// The figures.
     pub figures: Vec<u8>,
-    /// m of figure 3.
+    /// The values of m in figure 3.
     pub interactions: Vec<usize>,
-    /// Log only so many contexts.
+    /// Log only this many contexts.
     pub contexts: Option<usize>,
 }
 
-/// One job, whichever figures show it.
+/// One job, even if several figures show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Job {
     interactions: usize,
@@ -41,7 +45,7 @@ impl Plan {
         if figure == 3 { &self.interactions } else { &[1] }
     }
 
-    /// (figure, job) for all figures, in their order.
+    /// All pairs of figure and job, in order.
     fn shown(&self) -> Vec<(u8, Job)> {
         let mut shown = Vec::new();
         for &figure in &self.figures {
@@ -53,7 +57,7 @@ impl Plan {
         shown
     }
 
-    /// The jobs of one log family (a seed, an α), by the log that they need.
+    /// The jobs for one seed and α, sorted by the log that they need.
     fn jobs(&self) -> Vec<Job> {
         let mut jobs: Vec<Job> = self.shown().into_iter().map(|(_, job)| job).collect();
         jobs.sort();
@@ -61,18 +65,21 @@ impl Plan {
         jobs
     }
 
-    /// How many jobs there are in all.
+    /// The total number of jobs.
     pub fn len(&self) -> usize {
         self.jobs().len() * self.alphas.len() * self.seeds.len()
     }
 
+    /// Whether there is nothing to run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Runs everything. `begin` is told of each job before it starts, with the share of the whole that
-    /// is behind it; `have` gets all rows so far whenever a seed's α is done, so that an interrupted run
-    /// leaves what it has.
+    /// Runs everything. `begin` is called before each job with the share of the work that is done. `have` gets
+    /// all rows so far after each α of each seed, so that an interrupted run keeps its results.
+    ///
+    /// # Errors
+    /// If a job fails or `have` does.
     pub fn run<E: From<EngineError>>(
         &self,
         data: &Supervised,
@@ -156,7 +163,7 @@ impl Plan {
     }
 }
 
-/// What the logs of one seed and one α have in common.
+/// What the logs of one seed and α share.
 struct Family<'a> {
     data: &'a Supervised,
     logger: &'a Logger,
@@ -173,7 +180,7 @@ impl Family<'_> {
     }
 }
 
-/// A log, with what jobs on it share.
+/// A log, with what its jobs share.
 struct Taken {
     bandit: Bandit,
     interactions: usize,
@@ -196,7 +203,7 @@ struct Promised {
     lambda: Option<f64>,
     termination: Option<TerminationReason>,
     numerical_slack: Option<f64>,
-    /// The split whose second side the policy was never learned on.
+    /// The split, if the policy did not learn from its certify side.
     unseen: Option<Split>,
 }
 
@@ -247,7 +254,7 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
     // The refinement was learned on the certify side.
     let unseen = matches!(evidence, Evidence::Auto { certified: AutoPolicy::Direct, .. });
     let learning = certificate.learning;
-    let missing = || EngineError::Log("the certificate came without its policy".into());
+    let missing = || EngineError::Log("the evidence has no policy".into());
     Ok(Promised {
         risk: certificate.guaranteed_risk,
         improvement: certificate.guaranteed_improvement,
@@ -260,7 +267,7 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
     })
 }
 
-/// Examples with their true labels, and what π0 does on each of them.
+/// Examples with their true labels, and the expected reward of π0 on each of them.
 struct Truth<'a> {
     examples: &'a Examples,
     logging: Vec<f64>,
@@ -275,7 +282,7 @@ impl<'a> Truth<'a> {
         -self.logging.iter().sum::<f64>() / self.logging.len() as f64
     }
 
-    /// R(π0) − R(π), and its standard error: examples are paired, so that it is the difference's own.
+    /// R(π0) − R(π) and its standard error, which is that of the paired differences.
     fn improvement(&self, policy: &PolicyParams) -> Result<(f64, f64)> {
         let n = self.logging.len() as f64;
         let gains: Vec<f64> =

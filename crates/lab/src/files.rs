@@ -1,4 +1,4 @@
-//! Datasets' files: found by name, unpacked, and told apart from what they are not.
+//! The files of datasets: found by name and unpacked, with an error that names the file if something is wrong.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
+/// Why a dataset could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// Which file, where it was looked for, and where its owner publishes it.
+    /// A file is not there. Says which one, where it was looked for, and where it is published.
     #[error("{dataset}: no {} in {}; {published}", .names.join(" or "), .directory.display())]
     Missing { dataset: &'static str, names: Vec<String>, directory: PathBuf, published: &'static str },
+    /// A file is there but cannot be read.
     #[error("{}: {error}", .path.display())]
     Unreadable { path: PathBuf, error: std::io::Error },
-    /// The bytes are there but not what they should be.
+    /// The content of a file is not what it should be.
     #[error("{}{}: {message}", .path.display(), .line.map_or(String::new(), |line| format!(", line {line}")))]
     Malformed { path: PathBuf, line: Option<u64>, message: String },
 }
@@ -23,7 +25,7 @@ impl LoadError {
         LoadError::Malformed { path: path.into(), line: None, message: message.into() }
     }
 
-    /// What is missing might as well be one of these.
+    /// Adds alternatives for the missing file.
     pub(super) fn or(self, others: &[&str]) -> Self {
         match self {
             LoadError::Missing { dataset, mut names, directory, published } => {
@@ -40,7 +42,7 @@ impl LoadError {
 
     pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Self {
         match error.kind() {
-            // What flate2 says of bytes that are not gzip, or of gzip that ends too early.
+            // flate2's errors for bytes that are not gzip, or for truncated gzip.
             std::io::ErrorKind::InvalidInput
             | std::io::ErrorKind::InvalidData
             | std::io::ErrorKind::UnexpectedEof => Self::malformed(path, format!("damaged gzip: {error}")),
@@ -49,15 +51,18 @@ impl LoadError {
     }
 }
 
-/// Where a dataset's files are looked for, and what to say where they are not.
+/// Where a dataset's files are looked for, and what to say if they are not there.
 pub struct Shelf<'a> {
+    /// The dataset's name.
     pub dataset: &'static str,
+    /// The directory of its files.
     pub directory: &'a Path,
+    /// Where its files are published.
     pub published: &'static str,
 }
 
 impl Shelf<'_> {
-    /// The first of these files that is there, each as it is or with `.gz` behind its name.
+    /// The first of these files that exists, with or without `.gz` after its name.
     pub fn find(&self, names: &[&str]) -> Result<PathBuf, LoadError> {
         let packed = names.iter().flat_map(|name| [format!("{name}.gz"), name.to_string()]);
         let found = packed.map(|name| self.directory.join(name)).find(|path| path.is_file());
@@ -70,7 +75,7 @@ impl Shelf<'_> {
     }
 }
 
-/// Unpacks what its name says is packed.
+/// Opens a file, and unpacks it if its name ends in `.gz`.
 pub fn open(path: &Path) -> Result<Box<dyn BufRead>, LoadError> {
     let file = File::open(path).map_err(|error| LoadError::unreadable(path, error))?;
     Ok(match path.extension() {
@@ -81,13 +86,14 @@ pub fn open(path: &Path) -> Result<Box<dyn BufRead>, LoadError> {
     })
 }
 
+/// The unpacked content of a file.
 pub fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes).map_err(|error| LoadError::unreadable(path, error))?;
     Ok(bytes)
 }
 
-/// Every line but empty ones, with its number.
+/// Calls `each` with every line that is not empty and its number.
 pub fn for_each_line(
     path: &Path,
     mut each: impl FnMut(u64, &str) -> Result<(), String>,
@@ -102,7 +108,7 @@ pub fn for_each_line(
             return Ok(());
         }
         let malformed = |message: String| LoadError::at_line(path, number, message);
-        let text = std::str::from_utf8(&line).map_err(|_| malformed("is not text".into()))?;
+        let text = std::str::from_utf8(&line).map_err(|_| malformed("is not UTF-8 text".into()))?;
         let text = text.trim_end_matches(['\n', '\r']);
         if !text.is_empty() {
             each(number, text).map_err(malformed)?;

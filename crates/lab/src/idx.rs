@@ -1,5 +1,5 @@
-//! IDX, the format of MNIST and its relatives: a magic number that says the type and the number of
-//! dimensions, the dimensions as big-endian u32, then the bytes.
+//! IDX, the format of MNIST and its relatives: a magic number with the type and the number of dimensions,
+//! the dimensions as big-endian u32, then the data.
 
 use std::path::Path;
 
@@ -10,12 +10,15 @@ use super::files::{self, LoadError};
 
 const UNSIGNED_BYTES: u8 = 0x08;
 
-/// Images and their labels, of which there must be equally many.
+/// Images and their labels; both files must have the same number.
 pub fn examples(images: &Path, labels: &Path, p: usize, n_actions: usize) -> Result<Examples, LoadError> {
     let (bytes, shape, start) = read::<3>(images)?;
     let [n, height, width] = shape;
     if height * width != p {
-        return Err(LoadError::malformed(images, format!("has {height} × {width} pixels an image, not {p}")));
+        return Err(LoadError::malformed(
+            images,
+            format!("has {height} × {width} pixels per image, not {p}"),
+        ));
     }
     let mut x = Array2::from_shape_fn((n, p), |(i, j)| f32::from(bytes[start + i * p + j]));
     drop(bytes);
@@ -27,13 +30,13 @@ pub fn examples(images: &Path, labels: &Path, p: usize, n_actions: usize) -> Res
     }
     let values = &bytes[start..];
     if let Some(i) = values.iter().position(|&label| usize::from(label) >= n_actions) {
-        let message = format!("label {} is {}, not below {n_actions}", i + 1, values[i]);
+        let message = format!("label {} is {}; labels must be below {n_actions}", i + 1, values[i]);
         return Err(LoadError::malformed(labels, message));
     }
     Ok(Examples { x, labels: values.iter().map(|&label| [u32::from(label)]).collect::<Labels>() })
 }
 
-/// The file's bytes, its D dimensions, and where its data begins; as many bytes as the dimensions say.
+/// The file's bytes, its D dimensions, and where its data begins. Checks that the data fills the dimensions.
 fn read<const D: usize>(path: &Path) -> Result<(Vec<u8>, [usize; D], usize), LoadError> {
     let bytes = files::read(path)?;
     let start = 4 + 4 * D;
@@ -41,7 +44,7 @@ fn read<const D: usize>(path: &Path) -> Result<(Vec<u8>, [usize; D], usize), Loa
     if bytes.len() < start || bytes[..4] != magic {
         let begins = &bytes[..bytes.len().min(4)];
         let message =
-            format!("begins with {begins:02x?}, not with {magic:02x?}: no IDX file of {D} dimensions");
+            format!("begins with {begins:02x?}, not {magic:02x?}: not an IDX file with {D} dimensions");
         return Err(LoadError::malformed(path, message));
     }
     let dimension = |d: usize| {
@@ -51,7 +54,10 @@ fn read<const D: usize>(path: &Path) -> Result<(Vec<u8>, [usize; D], usize), Loa
     let shape: [usize; D] = std::array::from_fn(dimension);
     let wanted = shape.iter().try_fold(1usize, |product, &d| product.checked_mul(d));
     if wanted != Some(bytes.len() - start) {
-        let message = format!("says {shape:?} bytes and has {}: cut short or not whole", bytes.len() - start);
+        let message = format!(
+            "has {} bytes of data for the dimensions {shape:?}: the file is damaged",
+            bytes.len() - start
+        );
         return Err(LoadError::malformed(path, message));
     }
     if shape.contains(&0) {

@@ -1,13 +1,12 @@
-//! The paper's experiments: its datasets, the conversion of supervised examples into logs, and the
-//! figures that are made of both.
+//! The paper's experiments: its datasets, the conversion of supervised examples into logs, and the figures.
 //!
 //! ```text
-//! load(Dataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
+//! load(PaperDataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
 //!                             └── true_risk(policy, &supervised.test)
 //! Plan::run(&Supervised) ──▶ rows ──▶ table, claims ──▶ report; pictures ──▶ plot
 //! ```
-//! A [`Logger`] is what all inverse temperatures of one seed share: the split, the logged contexts
-//! (shared, not copied, by its logs) and μ0. [`Conversion`] is the same in one step.
+//! A [`Logger`] holds what all inverse temperatures of one seed share: the split, the logged contexts
+//! (its logs share them without copying) and μ0. [`Conversion`] does the same in one step.
 
 mod arff;
 pub mod claims;
@@ -27,6 +26,6 @@ pub mod rows;
 pub mod table;
 
 pub use convert::{Bandit, Conversion, Logger, rewards, true_risk};
-pub use dataset::{Dataset, Examples, Labels, Supervised, load};
+pub use dataset::{Examples, Labels, PaperDataset, Supervised, load};
 pub use experiments::Plan;
 pub use files::LoadError;

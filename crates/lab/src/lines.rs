@@ -6,34 +6,46 @@ use super::plot::{Marker, Style};
 use super::related::Principle;
 use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, OptimizerRequest, PolicyClass, SpecRequest};
 
+/// A line of a figure: a learner with its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Line {
+    /// LS_n with mixed-logit policies.
     LsMixedLogit,
+    /// LS_n with LIG policies.
     LsLig,
+    /// C_n.
     Catoni,
+    /// CBB with ξ = 0.
     Cbb0,
+    /// CBB with ξ = −½.
     CbbHalf,
+    /// The bound `log_smoothing`.
     LogSmoothing,
+    /// The bound `betting`.
     Betting,
+    /// The default, `auto`.
     Auto,
+    /// CRM with sample-variance penalization.
     CrmSvp,
+    /// Bayesian CRM.
     BayesianCrm,
 }
 
-/// Where the number comes from that a line's improvement is counted from.
+/// What a line's promised improvement rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
-    /// A bound, with R(π0) taken from the test set. The paper takes the mean logged cost; rows have both.
+    /// A bound, with R(π0) taken from the test set. The paper uses the mean logged cost; rows have both.
     KnownBaseline,
     /// A bound with nothing assumed known.
     Certified,
-    /// No bound at all: an estimate on held-out rows.
+    /// No bound, only an estimate on held-out rows.
     Estimate,
 }
 
 impl Line {
+    /// The line's name in tables and legends.
     pub fn name(self) -> &'static str {
         match self {
             Line::LsMixedLogit => "LSₙ, mixed logit",
@@ -49,7 +61,8 @@ impl Line {
         }
     }
 
-    /// The colors are Okabe and Ito's, which the color-blind can tell apart; markers differ too.
+    /// Color and marker. The colors are Okabe and Ito's, which color-blind readers can distinguish; the markers
+    /// differ too.
     pub fn style(self) -> Style {
         let (color, marker) = match self {
             Line::LsMixedLogit => ((204, 121, 167), Marker::Down),
@@ -66,7 +79,7 @@ impl Line {
         Style { color, marker, dashed: false }
     }
 
-    /// About how long its job takes, for the progress bar only.
+    /// Roughly how long its job takes, relative to the others; for the progress bar only.
     pub fn weight(self) -> f64 {
         match self {
             Line::Auto | Line::CrmSvp => 4.0,
@@ -75,7 +88,7 @@ impl Line {
         }
     }
 
-    /// The learner of the related work, where the line is one.
+    /// The learner of the related work, if the line is one.
     pub fn related(self) -> Option<Principle> {
         match self {
             Line::CrmSvp => Some(Principle::SampleVariance),
@@ -84,8 +97,8 @@ impl Line {
         }
     }
 
-    /// The job as the service would be sent it. What it does not say is the service's default; only the
-    /// mixed logit has an optimizer's budget of its own.
+    /// The job as a client would send it to the service. What it leaves out takes the service's defaults, except
+    /// that mixed logit has its own optimizer budget.
     pub fn request(self, promise: Promise, logging_risk: f64, seed: u64) -> SpecRequest {
         let (bound, xi) = match self {
             Line::LsMixedLogit | Line::LsLig => (BoundKind::LondonSandler, None),
@@ -112,8 +125,7 @@ impl Line {
     }
 }
 
-/// A pass over a mixed logit costs many times one over LIG: this many of them, where the default would
-/// allow 60.
+/// A pass costs many times more for mixed logit than for LIG, so it gets 40 passes instead of the default 60.
 const MIXED_LOGIT: OptimizerRequest = OptimizerRequest {
     preset: None,
     epochs: Some(40),
@@ -122,7 +134,7 @@ const MIXED_LOGIT: OptimizerRequest = OptimizerRequest {
     max_seconds: None,
 };
 
-/// A figure's lines and where their promises come from.
+/// The lines of a figure, and what their promises rest on.
 pub fn of_figure(figure: u8) -> Vec<(Line, Promise)> {
     use Line::*;
     let all = |lines: &[Line], promise: Promise| lines.iter().map(|&l| (l, promise)).collect::<Vec<_>>();

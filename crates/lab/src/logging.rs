@@ -1,10 +1,10 @@
-//! μ0, the parameter of the logging policy: softmax regression on the examples set aside for it
+//! μ0, the parameter of the logging policy: softmax regression on the examples that are set aside for it
 //! (paper, appendix "Detailed hyperparameters": Adam at 0.1, 10 epochs, L2 of 1e-6).
 //!
-//! What the paper leaves open: batches are of 32 examples in a new order each epoch (which gives
-//! FashionMNIST policies as sure as the published ones), μ starts at 0,
-//! and the L2 term is added to the gradient. Where an example has several labels the target is
-//! uniform over them, −1/|y| Σ_{a∈y} ln π(a|x); one without labels teaches nothing.
+//! The paper leaves the following open. Batches have 32 examples, in a new order each epoch; on
+//! FashionMNIST this gives policies as peaked as the published ones. μ starts at 0. The L2 term is added to
+//! the gradient. If an example has several labels, the target is uniform over them,
+//! −1/|y| Σ_{a∈y} ln π(a|x); an example without labels has no gradient.
 
 use ndarray::{Array2, s};
 
@@ -19,7 +19,7 @@ const EPOCHS: u64 = 10;
 const L2: f64 = 1e-6;
 const BATCH: usize = 32;
 
-/// p × K.
+/// Trains μ0, p × K.
 pub fn train(examples: &Examples, n_actions: usize, seed: u64) -> Array2<f64> {
     let (p, width) = (examples.x.ncols(), product::padded(n_actions));
     let mut mu = vec![0.0; p * width];
@@ -35,7 +35,7 @@ pub fn train(examples: &Examples, n_actions: usize, seed: u64) -> Array2<f64> {
     padded.slice_move(s![.., ..n_actions])
 }
 
-/// Of the batch's mean loss and the L2 term, at the padded point μ.
+/// The gradient of the batch's mean loss and the L2 term at μ, whose rows are padded.
 fn gradient(batch: &Examples, n_actions: usize, mu: &[f64]) -> Vec<f64> {
     let (n, width) = (batch.len(), product::padded(n_actions));
     let mean: Vec<f32> = mu.iter().map(|&v| v as f32).collect();
@@ -51,7 +51,7 @@ fn gradient(batch: &Examples, n_actions: usize, mu: &[f64]) -> Vec<f64> {
     gradient.iter().zip(mu).map(|(&g, &v)| f64::from(g) + L2 * v).collect()
 }
 
-/// Scores → (π − target) / n.
+/// Replaces scores by (π − target)/n.
 fn residual(scores: &mut [f32], labels: &[u32], n: f32) {
     if labels.is_empty() {
         return scores.fill(0.0);

@@ -1,4 +1,4 @@
-//! `guarantor-lab`: the paper's experiments and datasets, apart from the service.
+//! `guarantor-lab`: the command line for the paper's experiments and datasets.
 
 mod commands;
 
@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 
 use commands::{reproduce, simulate};
 
-/// Repeats the paper's experiments, and writes logs from its datasets.
+/// Reproduce the paper's experiments, and write logs from its datasets.
 #[derive(Parser)]
 #[command(name = "guarantor-lab", version, arg_required_else_help = true)]
 struct Cli {
@@ -18,10 +18,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Repeat the paper's experiments and ours: tables, CSV and figures.
+    /// Reproduce the paper's experiments and ours: tables, CSV and figures.
     Reproduce(reproduce::ReproduceArgs),
     /// Write a log of simulated decisions from one of the paper's datasets.
-    Simulate(simulate::SimulateArgs),
+    Simulate(simulate::SimulateDatasetArgs),
 }
 
 fn main() -> ExitCode {

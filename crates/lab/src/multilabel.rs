@@ -1,23 +1,23 @@
-//! Multi-label text: an example a line, `label,label index:value index:value …`, a line that begins
-//! with a space being an example without labels.
+//! Multi-label text: one example per line, `label,label index:value index:value …`. A line that begins with
+//! a space is an example without labels.
 //!
-//! Two dialects are told apart by their first line. The Extreme Classification Repository opens with
-//! `n p K` and counts features from 0; svmlight (LIBSVM's pages) has no such line and counts from 1.
-//! Labels count from 0 in both. Indices ascend within a line, and nothing is guessed: what does not
-//! fit is an error that names the line.
+//! There are two dialects, distinguished by the first line. Files of the Extreme Classification Repository
+//! begin with `n p K` and count features from 0. Files in svmlight format (LIBSVM's pages) have no such line
+//! and count features from 1. Labels count from 0 in both. Indices ascend within a line. Nothing is guessed:
+//! a line that does not fit is an error that names the line.
 
 use std::path::Path;
 
 use ndarray::Array2;
 
-use super::dataset::{Dataset, Examples, Labels, normalize};
+use super::dataset::{Examples, Labels, PaperDataset, normalize};
 use super::files::{LoadError, Shelf, for_each_line};
 
-/// Train and test in a file each, or all in one file with two files that say which is which.
-pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadError> {
+/// Reads one file each for training and test, or one file of all examples with two files of indices.
+pub fn load(shelf: &Shelf, which: PaperDataset) -> Result<(Examples, Examples), LoadError> {
     let (p, k) = (which.dim(), which.n_actions());
     let (all, train, test): (&[&str], &[&str], &[&str]) = match which {
-        Dataset::Mediamill => (
+        PaperDataset::Mediamill => (
             &["Mediamill_data.txt", "mediamill_data.txt"],
             &["train-exp1.svm", "mediamill_train.txt"],
             &["test-exp1.svm", "mediamill_test.txt"],
@@ -33,7 +33,7 @@ pub fn load(shelf: &Shelf, which: Dataset) -> Result<(Examples, Examples), LoadE
         let (train, test) = (shelf.find(train).map_err(missing)?, shelf.find(test)?);
         return Ok((examples(&train, p, k)?, examples(&test, p, k)?));
     };
-    let stem = if which == Dataset::Mediamill { "mediamill" } else { "nus-wide-128" };
+    let stem = if which == PaperDataset::Mediamill { "mediamill" } else { "nus-wide-128" };
     let split = |part: &str| shelf.find(&[&format!("{stem}_{part}Split.txt")]);
     let (train, test) = (split("tr")?, split("tst")?);
     let all = examples(&all, p, k)?;
@@ -51,7 +51,7 @@ fn examples(path: &Path, p: usize, k: usize) -> Result<Examples, LoadError> {
         if let Some(header) = header(line).filter(|_| number == 1) {
             let [n, features, actions] = header;
             if (features, actions) != (p, k) {
-                return Err(format!("says {features} features and {actions} labels, not {p} and {k}"));
+                return Err(format!("has {features} features and {actions} labels; expected {p} and {k}"));
             }
             (first_index, announced) = (0, Some(n));
             return Ok(());
@@ -66,49 +66,49 @@ fn examples(path: &Path, p: usize, k: usize) -> Result<Examples, LoadError> {
         return Err(LoadError::malformed(path, "has no examples"));
     }
     if let Some(announced) = announced.filter(|&announced| announced != n) {
-        let message = format!("its first line says {announced} examples and it has {n}");
+        let message = format!("has {n} examples, but its first line says {announced}");
         return Err(LoadError::malformed(path, message));
     }
-    let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers an example");
+    let mut x = Array2::from_shape_vec((n, p), x).expect("p numbers per example");
     normalize(&mut x);
     Ok(Examples { x, labels })
 }
 
-/// `n p K`, and nothing else.
+/// The numbers of a line `n p K`; None for any other line.
 fn header(line: &str) -> Option<[usize; 3]> {
     let mut numbers = line.split_ascii_whitespace().map(|word| word.parse().ok());
     let header = [numbers.next()??, numbers.next()??, numbers.next()??];
     numbers.next().is_none().then_some(header)
 }
 
-/// The labels of a line, ascending; its features go to `x`.
+/// The labels of a line, ascending. Writes its features into `x`.
 fn example(line: &str, first_index: usize, k: usize, x: &mut [f32]) -> Result<Vec<u32>, String> {
     let mut words = line.split_ascii_whitespace().peekable();
     let mut labels = match words.next_if(|word| !word.contains(':')) {
         Some(_) if line.starts_with(char::is_whitespace) => {
-            return Err("begins with a space, as examples without labels do, but not with index:value".into());
+            return Err("begins with a space, so it has no labels, but index:value does not follow".into());
         }
         Some(word) => labels(word, k)?,
         None => Vec::new(),
     };
     labels.sort_unstable();
     if let Some(pair) = labels.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(format!("the label {} is there twice", pair[0]));
+        return Err(format!("duplicate label {}", pair[0]));
     }
     let mut before = None;
     for word in words {
         let (index, value) = word.split_once(':').ok_or_else(|| format!("{word:?} is not index:value"))?;
-        let index: usize = index.parse().map_err(|_| format!("{index:?} is not a feature's index"))?;
+        let index: usize = index.parse().map_err(|_| format!("{index:?} is not a feature index"))?;
         let last = x.len() - 1 + first_index;
         if index < first_index || index > last {
-            return Err(format!("the feature {index} is not in [{first_index}, {last}]"));
+            return Err(format!("feature {index} is not in [{first_index}, {last}]"));
         }
         if let Some(before) = before.filter(|&before| index <= before) {
-            return Err(format!("the feature {index} stands after {before}; indices ascend"));
+            return Err(format!("feature {index} follows {before}; indices must ascend"));
         }
         let number: f32 = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
         if !number.is_finite() {
-            return Err(format!("the feature {index} is {value}, which is not finite"));
+            return Err(format!("feature {index} is {value}, which is not finite"));
         }
         x[index - first_index] = number;
         before = Some(index);
@@ -119,22 +119,22 @@ fn example(line: &str, first_index: usize, k: usize, x: &mut [f32]) -> Result<Ve
 fn labels(word: &str, k: usize) -> Result<Vec<u32>, String> {
     let label = |text: &str| match text.parse::<u32>() {
         Ok(label) if (label as usize) < k => Ok(label),
-        Ok(label) => Err(format!("the label {label} is not below {k}")),
+        Ok(label) => Err(format!("label {label} is not below {k}")),
         Err(_) => Err(format!("{text:?} is not a label")),
     };
     word.split(',').map(label).collect()
 }
 
-/// The examples of a split file's first column, counted from 1 there; none may be taken twice.
+/// The examples that a split file lists in its first column, counted from 1. No example may be listed twice.
 fn indices(path: &Path, taken: &mut [bool]) -> Result<Vec<usize>, LoadError> {
     let mut order = Vec::new();
     for_each_line(path, |_, line| {
         let word = line.split_ascii_whitespace().next().unwrap_or_default();
         let n = taken.len();
         let at = word.parse::<usize>().ok().filter(|at| (1..=n).contains(at));
-        let at = at.ok_or_else(|| format!("{word:?} is not the number of an example, 1 to {n}"))? - 1;
+        let at = at.ok_or_else(|| format!("{word:?} is not an example number from 1 to {n}"))? - 1;
         if std::mem::replace(&mut taken[at], true) {
-            return Err(format!("the example {} is already in the split", at + 1));
+            return Err(format!("example {} is already in the split", at + 1));
         }
         order.push(at);
         Ok(())

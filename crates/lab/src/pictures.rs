@@ -1,13 +1,13 @@
-//! From rows to pictures: what each figure draws.
+//! What each figure draws, from the rows.
 
 use super::lines::{Line, of_figure};
-use super::plot::{Figure, Marker, Panel, Point, Series, Style};
+use super::plot::{Figure, Marker, Panel, PlotPoint, Series, Style};
 use super::rows::{Of, Row, Summary, distinct};
-use super::table::{PROMISED, PROMISED_RISK, Quantity, TRUE, TRUE_RISK, title};
+use super::table::{PROMISED, PROMISED_RISK, TRUE, TRUE_RISK, TableQuantity, title};
 
 const LOGGING: Style = Style { color: (0, 0, 0), marker: Marker::None, dashed: true };
 
-/// The figure of this number; None where the rows have nothing of it.
+/// The figure with this number; None if the rows do not have it.
 pub fn picture(rows: &[Row], figure: u8) -> Option<Figure> {
     let first = rows.iter().find(|r| r.figure == figure)?;
     let seeds = distinct(rows, figure, |r| r.seed as f64).len();
@@ -41,16 +41,20 @@ pub fn picture(rows: &[Row], figure: u8) -> Option<Figure> {
 
 fn how_to_read(figure: u8) -> &'static str {
     match figure {
-        1 => "A bound certifies a policy where its guaranteed risk is below R(π0), taken from the test set.",
+        1 => {
+            "A bound certifies a policy if its guaranteed risk is below R(π0), which is taken from the test set."
+        }
         2 => {
             "Risks: lower is better. Improvement: deploy above 0, keep below; R(π0) is taken from the test set."
         }
-        3 => "m: how often each context was logged. Every panel has its own scale; R(π0) from the test set.",
+        3 => {
+            "m: how often each context was logged. Every panel has its own scale. R(π0) is taken from the test set."
+        }
         4 => {
-            "Every line pays for its own baseline out of δ. Right: GI* over what `auto` truly gains, cut off at −10 %."
+            "Every line pays for its baseline out of δ. Right: GI* divided by the true improvement of `auto`, cut off at −10 %."
         }
         _ => {
-            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Below 0 on the right: the test set gave less than promised."
+            "CRM/SVP and Bayesian CRM promise an estimate; CBB and `auto` promise a bound. Right, below 0: less was delivered than promised."
         }
     }
 }
@@ -65,8 +69,8 @@ fn over_alpha(rows: &[Row], figure: u8, line: Line, value: fn(&Row) -> f64) -> S
     Series { label: line.name().into(), style: line.style(), points }
 }
 
-fn point(x: f64, s: Summary) -> Point {
-    Point { x, mean: s.mean, low: s.mean - s.deviation, high: s.mean + s.deviation }
+fn point(x: f64, s: Summary) -> PlotPoint {
+    PlotPoint { x, mean: s.mean, low: s.mean - s.deviation, high: s.mean + s.deviation }
 }
 
 fn logging(rows: &[Row], figure: u8) -> Series {
@@ -91,7 +95,7 @@ fn panel(rows: &[Row], figure: u8, title: &str, value: fn(&Row) -> f64) -> Panel
 fn figure_1(rows: &[Row]) -> Vec<Panel> {
     let mut risk = panel(rows, 1, "Guaranteed risk GR* (lower is better)", PROMISED_RISK.of);
     risk.series.insert(0, logging(rows, 1));
-    risk.rules.push((0.0, "says nothing above this line".into()));
+    risk.rules.push((0.0, "uninformative above this line".into()));
     let mut improvement = panel(rows, 1, "Guaranteed improvement GI* (needs to be above 0)", PROMISED.of);
     improvement.rules.push((0.0, "deploy above, keep below".into()));
     vec![risk, improvement]
@@ -108,12 +112,12 @@ fn figure_2(rows: &[Row]) -> Vec<Panel> {
     vec![risk, truth, improvement]
 }
 
-/// α across (three at most), m on the axis; guarantees above, truth below.
+/// One column per α (at most three), m on the axis; guarantees above, truth below.
 fn figure_3(rows: &[Row]) -> Vec<Panel> {
     let all = distinct(rows, 3, |r| r.alpha);
     let mut shown = vec![all[0], all[all.len() / 2], all[all.len() - 1]];
     shown.dedup();
-    let over_m = |quantity: &Quantity, alpha: f64| {
+    let over_m = |quantity: &TableQuantity, alpha: f64| {
         let interactions = distinct(rows, 3, |r| r.interactions as f64);
         let line = |(line, _): (Line, _)| {
             let point = |&m: &f64| {
@@ -151,7 +155,7 @@ fn figure_4(rows: &[Row]) -> Vec<Panel> {
         for point in &mut series.points {
             let whole = gained.iter().find(|g| g.x == point.x).map_or(f64::NAN, |g| g.mean);
             let of = |v: f64| (v / whole).max(-0.1);
-            *point = Point { x: point.x, mean: of(point.mean), low: of(point.low), high: of(point.high) };
+            *point = PlotPoint { x: point.x, mean: of(point.mean), low: of(point.low), high: of(point.high) };
         }
     }
     share.rules.push((1.0, String::new()));

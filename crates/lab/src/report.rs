@@ -1,9 +1,9 @@
-//! All that is said of rows in words and numbers: what the command prints and `tables.md` holds.
+//! The text report: what `reproduce` prints and writes to `tables.md`.
 
 use super::rows::Row;
 use super::{claims, table};
 
-/// The tables of each figure that the rows have, then the claims.
+/// The tables of every figure in the rows, then the claims.
 pub fn text(rows: &[Row]) -> String {
     let mut figures: Vec<u8> = rows.iter().map(|r| r.figure).collect();
     figures.sort();

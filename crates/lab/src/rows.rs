@@ -1,4 +1,4 @@
-//! What was measured, a row a job, and its CSV.
+//! The results, one row per job, and their CSV file.
 
 use std::path::Path;
 
@@ -8,17 +8,24 @@ use super::lines::{Line, Promise};
 use guarantor_engine::certificate::Decision;
 use guarantor_engine::control::TerminationReason;
 
+/// One job's result as one figure shows it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
+    /// The figure's number.
     pub figure: u8,
+    /// The dataset's name.
     pub dataset: String,
+    /// The line of the figure: which learner and bound.
     pub line: Line,
+    /// What the promised numbers are.
     pub promise: Promise,
+    /// α, the inverse temperature of the logging policy.
     pub alpha: f64,
-    /// m.
+    /// m, the interactions per context.
     pub interactions: usize,
+    /// The seed of the log and of the job.
     pub seed: u64,
-    /// n_c of the log.
+    /// The number of contexts of the log.
     pub contexts: u64,
     /// R(π0) on the test set.
     pub logging_risk: f64,
@@ -30,30 +37,35 @@ pub struct Row {
     pub promised_improvement: f64,
     /// R(π*) on the test set.
     pub true_risk: f64,
+    /// R(π0) − R(π*) on the test set.
     pub true_improvement: f64,
     /// Standard error of `true_improvement` on the test set.
     pub test_error: f64,
-    /// The true improvement on the rows of the bound, with their true labels, and its standard error:
-    /// the population that was logged. Only where learning never saw those rows.
+    /// The true improvement on the contexts of the bound, computed from their labels. Only if learning did not
+    /// use those contexts.
     pub own_improvement: Option<f64>,
+    /// Standard error of `own_improvement`.
     pub own_error: Option<f64>,
-    /// What a learner without a guarantee chose on held-out rows.
+    /// The λ that a learner without a guarantee chose on held-out rows.
     pub lambda: Option<f64>,
+    /// Why learning stopped.
     pub termination: Option<TerminationReason>,
-    /// What integration and rounding may have added to GR*.
+    /// The numerical slack in GR*.
     pub numerical_slack: Option<f64>,
-    /// Empty for a learner that decides nothing.
+    /// The certificate's decision; empty for a learner without a guarantee.
     pub decision: Option<Decision>,
-    /// Of learning and certifying, on the wall's clock.
+    /// Wall-clock time of learning and certifying.
     pub seconds: f64,
 }
 
+/// Writes rows as CSV.
 pub fn write(rows: &[Row], path: &Path) -> csv::Result<()> {
     let mut out = csv::Writer::from_path(path)?;
     rows.iter().try_for_each(|row| out.serialize(row))?;
     Ok(out.flush()?)
 }
 
+/// Reads rows from CSV.
 pub fn read(path: &Path) -> csv::Result<Vec<Row>> {
     csv::Reader::from_path(path)?.deserialize().collect()
 }
@@ -61,13 +73,16 @@ pub fn read(path: &Path) -> csv::Result<Vec<Row>> {
 /// Mean and standard deviation over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
+    /// The mean.
     pub mean: f64,
+    /// The sample standard deviation; 0 for a single value.
     pub deviation: f64,
+    /// The number of values.
     pub count: usize,
 }
 
 impl Summary {
-    /// None of nothing.
+    /// None if there are no values.
     pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.collect();
         let n = values.len() as f64;
@@ -78,15 +93,19 @@ impl Summary {
     }
 }
 
-/// A choice among rows, and what of them is looked at.
+/// The rows of one line of one figure.
 #[derive(Clone, Copy)]
 pub struct Of<'a> {
+    /// All rows.
     pub rows: &'a [Row],
+    /// The figure to select.
     pub figure: u8,
+    /// The line to select.
     pub line: Line,
 }
 
 impl<'a> Of<'a> {
+    /// The rows at one α and m, one per seed.
     pub fn at(&self, alpha: f64, interactions: usize) -> impl Iterator<Item = &'a Row> + use<'a> {
         let (figure, line) = (self.figure, self.line);
         self.rows.iter().filter(move |r| {
@@ -94,6 +113,7 @@ impl<'a> Of<'a> {
         })
     }
 
+    /// Mean and deviation of a value over the rows at one α and m.
     pub fn summary(&self, alpha: f64, interactions: usize, value: fn(&Row) -> f64) -> Option<Summary> {
         Summary::of(self.at(alpha, interactions).map(value))
     }

@@ -1,35 +1,43 @@
-//! The figures as tables of text, in Markdown that reads well on a terminal too.
+//! The figures as Markdown tables that are also readable in a terminal.
 
 use super::lines::{Line, of_figure};
 use super::rows::{Of, Row, Summary, distinct};
 
-/// A column of numbers to show: its name and where it is in a row.
-pub struct Quantity {
+/// A quantity to show.
+pub struct TableQuantity {
+    /// Its name in tables.
     pub name: &'static str,
+    /// Its value in a row.
     pub of: fn(&Row) -> f64,
 }
 
-pub const PROMISED_RISK: Quantity = Quantity { name: "guaranteed risk GR*", of: |r| r.promised_risk };
-pub const TRUE_RISK: Quantity = Quantity { name: "true risk R(π*)", of: |r| r.true_risk };
-pub const PROMISED: Quantity =
-    Quantity { name: "guaranteed improvement GI*", of: |r| r.promised_improvement };
-pub const TRUE: Quantity = Quantity { name: "true improvement", of: |r| r.true_improvement };
-const OVER_LOGGED: Quantity =
-    Quantity { name: "GI* over the mean logged cost", of: |r| r.logged_risk - r.promised_risk };
-const ESTIMATED: Quantity = Quantity { name: "promised improvement", of: |r| r.promised_improvement };
+/// GR*.
+pub const PROMISED_RISK: TableQuantity =
+    TableQuantity { name: "guaranteed risk GR*", of: |r| r.promised_risk };
+/// R(π*).
+pub const TRUE_RISK: TableQuantity = TableQuantity { name: "true risk R(π*)", of: |r| r.true_risk };
+/// GI*.
+pub const PROMISED: TableQuantity =
+    TableQuantity { name: "guaranteed improvement GI*", of: |r| r.promised_improvement };
+/// R(π0) − R(π*).
+pub const TRUE: TableQuantity = TableQuantity { name: "true improvement", of: |r| r.true_improvement };
+const OVER_LOGGED: TableQuantity =
+    TableQuantity { name: "GI* over the mean logged cost", of: |r| r.logged_risk - r.promised_risk };
+const ESTIMATED: TableQuantity =
+    TableQuantity { name: "promised improvement", of: |r| r.promised_improvement };
 
-/// What each figure is about, in a line.
+/// The title of a figure.
 pub fn title(figure: u8) -> &'static str {
     match figure {
         1 => "LSₙ, with mixed logit and with LIG policies",
         2 => "Cₙ and CBB",
         3 => "Several interactions with each context",
-        4 => "Past the paper: nothing assumed known",
+        4 => "Beyond the paper: nothing assumed known",
         _ => "What learners promise and what they deliver",
     }
 }
 
-fn quantities(figure: u8) -> Vec<Quantity> {
+fn quantities(figure: u8) -> Vec<TableQuantity> {
     match figure {
         1 => vec![PROMISED_RISK, PROMISED],
         2 => vec![PROMISED_RISK, TRUE_RISK, PROMISED, OVER_LOGGED],
@@ -52,7 +60,7 @@ pub fn tables(rows: &[Row], figure: u8) -> String {
     text
 }
 
-/// `auto` against the truth on the rows of its bound and on the test set, a row a run.
+/// `auto` compared with the truth on the rows of its bound and on the test set, one row per run.
 fn own_rows(rows: &[Row]) -> String {
     let head = ["`auto`: α", "seed", "guaranteed", "true, the bound's own rows", "true, test set"];
     let mut cells = vec![head.map(String::from).to_vec()];
@@ -65,7 +73,7 @@ fn own_rows(rows: &[Row]) -> String {
             run.alpha.to_string(),
             run.seed.to_string(),
             number(&format!("{:.4}", run.promised_improvement)),
-            // Refined on those rows, a policy has seen them.
+            // A policy that was refined on those rows has seen them.
             own.map_or("learned on them".into(), |(value, error)| with_error(value, error)),
             with_error(run.true_improvement, run.test_error),
         ]);
@@ -73,7 +81,7 @@ fn own_rows(rows: &[Row]) -> String {
     markdown(&cells)
 }
 
-/// The λ of each seed; marked where the grid ends there.
+/// The chosen λ of each seed, marked if it is at an end of the grid.
 fn lambdas(rows: &[Row]) -> String {
     let alphas = distinct(rows, 5, |r| r.alpha);
     let mut cells = vec![vec!["chosen λ (* at an end of the grid)".to_string()]];
@@ -96,8 +104,8 @@ fn lambdas(rows: &[Row]) -> String {
     markdown(&cells)
 }
 
-/// Lines down, α across, mean ± standard deviation over seeds in each cell.
-fn table(rows: &[Row], figure: u8, quantity: &Quantity) -> String {
+/// One row per line, one column per α; each cell is the mean ± standard deviation over seeds.
+fn table(rows: &[Row], figure: u8, quantity: &TableQuantity) -> String {
     let alphas = distinct(rows, figure, |r| r.alpha);
     let interactions: Vec<usize> =
         distinct(rows, figure, |r| r.interactions as f64).iter().map(|&m| m as usize).collect();
@@ -121,7 +129,7 @@ fn table(rows: &[Row], figure: u8, quantity: &Quantity) -> String {
     markdown(&cells)
 }
 
-/// R(π0), for comparison.
+/// A row with R(π0), for comparison.
 fn logging(rows: &[Row], figure: u8, name: &str, risk: fn(&Row) -> f64) -> Vec<String> {
     let first = of_figure(figure).first().map(|(line, _)| *line);
     let of = Of { rows, figure, line: first.unwrap_or(Line::CbbHalf) };
@@ -138,12 +146,12 @@ fn cell(summary: Option<Summary>) -> String {
     }
 }
 
-/// With the sign that is as wide as a plus.
+/// Replaces hyphens by the minus sign, which is as wide as a plus.
 pub fn number(text: &str) -> String {
     text.replace('-', "−")
 }
 
-/// Cells with their columns aligned; the first row is the head.
+/// A Markdown table with aligned columns. The first row is the header.
 pub fn markdown(cells: &[Vec<String>]) -> String {
     let columns = cells.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| {

@@ -1,14 +1,14 @@
-//! Minimizes any bound over Gaussians Q = N(μ, σ²I) from a prior P = N(μ0, σ0²I), λ and all else that
-//! the bound chooses included. It knows neither bounds nor policies by name.
+//! Minimizes any bound over Gaussians Q = N(μ, σ²I) from a prior P = N(μ0, σ0²I), docs/math.md#learning. It
+//! knows no bound by name.
 //!
-//! Variables are u = (μ − μ0)/σ0 and v = √(2d)·ln(σ/σ0), so that KL ≈ (‖u‖² + v²)/2: the penalty is
-//! round in them. The bound's choice is held during a run of steps and made anew between runs.
+//! The variables are u = (μ − μ0)/σ0 and v = √(2d)·ln(σ/σ0), in which KL ≈ (‖u‖² + v²)/2. The member of the
+//! bound's grid (λ, ξ) is held during a run of steps and chosen again between runs.
 
 use ndarray::Array2;
 use rayon::prelude::*;
 
 use super::adam::Adam;
-use super::lbfgs::{Ended, Lbfgs};
+use super::lbfgs::{Lbfgs, RunEnd};
 use super::sweep::{At, Pointwise, Work, scores_of, sweep};
 use crate::bound::{Bound, BoundValue, Seen};
 use crate::control::{Control, Progress, TerminationReason};
@@ -24,16 +24,20 @@ use crate::spec::{Optimizer, PolicyClass, Preset};
 /// N(μ, σ²I).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gaussian {
+    /// μ, p × K.
     pub mean: Array2<f64>,
+    /// σ.
     pub scale: f64,
 }
 
 impl Gaussian {
+    /// KL(self‖prior), docs/math.md#kl.
     pub fn kl(&self, prior: &Gaussian) -> f64 {
         let squared = self.mean.iter().zip(&prior.mean).map(|(a, b)| (a - b) * (a - b)).sum();
         divergence::gaussian(squared, self.mean.len(), self.scale, prior.scale)
     }
 
+    /// The policy of this class with these parameters.
     pub fn policy(&self, class: PolicyClass) -> PolicyParams {
         let mean = self.mean.rows().into_iter().map(|r| r.to_vec()).collect();
         let (scale, features) = (self.scale, Default::default());
@@ -44,24 +48,34 @@ impl Gaussian {
     }
 }
 
+/// What is minimized, over what.
 pub struct Problem<'a> {
+    /// The rows of the bound.
     pub log: &'a dyn LogSource,
+    /// The bound to minimize.
     pub bound: &'a dyn Bound,
+    /// The form of the policy.
     pub class: PolicyClass,
+    /// P, which is also the starting point.
     pub prior: &'a Gaussian,
+    /// The seed of the order of minibatches.
     pub seed: u64,
 }
 
+/// The result of learning.
 #[derive(Debug, Clone)]
 pub struct Learned {
+    /// Q.
     pub gaussian: Gaussian,
-    /// The bound as learning saw it, in f32; the certificate computes its own.
+    /// The bound as computed during learning, in f32. The certificate computes it again in f64.
     pub value: f64,
+    /// Why learning stopped.
     pub termination: TerminationReason,
+    /// The number of passes over all rows.
     pub iterations: u64,
 }
 
-/// The parts of a problem that stay the same over all passes.
+/// A problem with what all passes share.
 pub struct Learner<'a> {
     problem: &'a Problem<'a>,
     norms: Vec<Vec<f64>>,
@@ -70,16 +84,20 @@ pub struct Learner<'a> {
     iterations: u64,
 }
 
-/// The fast preset: steps between two choices of λ, passes over all rows at most, and the decrease
-/// below which a run of steps has converged.
+/// Preset `fast`: the number of steps between two choices of λ.
 const STEPS_PER_CHOICE: usize = 8;
+/// Preset `fast`: the maximum number of passes over all rows.
 const FAST_EPOCHS: u64 = 60;
+/// Preset `fast`: the decrease below which a run of steps has converged.
 const TOLERANCE: f64 = 2e-5;
-/// Before all rows, every 8th chunk and then every second one: most of the way costs little there.
-/// (Chunks that a log must have, stride, rounds.)
+/// Preset `fast` starts on every 8th chunk and then on every second one, where steps are cheap. Each stage is
+/// (minimum number of chunks of the log, stride, rounds).
 const STAGES: [(usize, usize, usize); 2] = [(64, 8, 6), (16, 2, 1)];
 
-/// Starts at the prior and never ends above it.
+/// Minimizes the bound. Starts at the prior and never ends above it.
+///
+/// # Errors
+/// If the log cannot be read, the job is canceled, or the bound is not finite at the prior.
 pub fn minimize(problem: &Problem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
     let mut learner = Learner::new(problem, control)?;
     match optimizer.preset {
@@ -89,6 +107,10 @@ pub fn minimize(problem: &Problem, optimizer: &Optimizer, control: &Control) -> 
 }
 
 impl<'a> Learner<'a> {
+    /// Prepares the passes over the log.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
     pub fn new(problem: &'a Problem<'a>, control: &'a Control<'a>) -> Result<Self> {
         let norms = (0..problem.log.chunks())
             .into_par_iter()
@@ -110,7 +132,7 @@ impl<'a> Learner<'a> {
         self.problem.prior.mean.len() as f64
     }
 
-    /// (u, v) → Q.
+    /// Q from (u, v).
     fn gaussian(&self, point: &[f64]) -> Gaussian {
         let prior = self.problem.prior;
         let (u, v) = point.split_at(point.len() - 1);
@@ -120,6 +142,9 @@ impl<'a> Learner<'a> {
     }
 
     /// The held bound on all rows and its gradient at (u, v).
+    ///
+    /// # Errors
+    /// If the log cannot be read, the job is canceled, or a number is not finite.
     pub fn pass(&self, held: &dyn Bound, point: &[f64]) -> Result<(f64, Vec<f64>)> {
         self.value_and_gradient(held, &self.all, point)
     }
@@ -154,7 +179,7 @@ impl<'a> Learner<'a> {
         Ok((value, gradient))
     }
 
-    /// How many contexts `chunks` hold; a part of the chunks stands for all of them.
+    /// The number of contexts in `chunks`.
     fn contexts(&self, chunks: &[usize]) -> f64 {
         if chunks.len() == self.norms.len() {
             return self.problem.log.shape().contexts as f64;
@@ -162,7 +187,10 @@ impl<'a> Learner<'a> {
         chunks.iter().map(|&i| self.norms[i].len()).sum::<usize>().max(1) as f64
     }
 
-    /// The whole bound at Q with its best choice, from a pass without gradients.
+    /// The whole bound at Q with its best member of the grid, from a pass without gradients.
+    ///
+    /// # Errors
+    /// If the log cannot be read or the job is canceled.
     pub fn choose(&self, chunks: &[usize], point: &[f64]) -> Result<BoundValue> {
         let q = self.gaussian(point);
         let (bound, log) = (self.problem.bound, self.problem.log);
@@ -223,7 +251,8 @@ impl<'a> Learner<'a> {
         Learned { gaussian, value, termination, iterations: self.iterations }
     }
 
-    /// L-BFGS on a part of the rows, then on all; the choice is made anew every few steps.
+    /// L-BFGS, first on a part of the rows and then on all. The member of the grid is chosen again every few
+    /// steps.
     fn fast(&mut self, optimizer: &Optimizer) -> Result<Learned> {
         let epochs = optimizer.epochs.unwrap_or(FAST_EPOCHS);
         let prior = self.start();
@@ -237,7 +266,7 @@ impl<'a> Learner<'a> {
                     break;
                 }
                 let (ended, chosen) = self.round(&mut state, choice, &part, STEPS_PER_CHOICE, &mut work)?;
-                let settled = ended == Ended::Converged && chosen.choice == choice;
+                let settled = ended == RunEnd::Converged && chosen.choice == choice;
                 choice = chosen.choice;
                 if settled {
                     break;
@@ -245,10 +274,10 @@ impl<'a> Learner<'a> {
             }
         }
         let mut chosen = self.choose(&self.all, &state.point)?;
-        let (mut best, mut point, mut ended) = (first, prior, Ended::Steps);
+        let (mut best, mut point, mut ended) = (first, prior, RunEnd::Steps);
         loop {
             let gained = best.value - chosen.value;
-            let settled = ended == Ended::Converged && (chosen.choice == best.choice || gained <= 0.0);
+            let settled = ended == RunEnd::Converged && (chosen.choice == best.choice || gained <= 0.0);
             if gained > 0.0 {
                 point.clone_from(&state.point);
                 best = chosen;
@@ -271,8 +300,8 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// A few steps on `chunks` with one choice held, then the choice anew. Adds to `work` in passes
-    /// over all rows.
+    /// Takes a few steps on `chunks` with one member of the grid held, then chooses again. Adds to `work`, which
+    /// counts passes over all rows.
     fn round(
         &self,
         state: &mut Lbfgs,
@@ -280,7 +309,7 @@ impl<'a> Learner<'a> {
         chunks: &[usize],
         steps: usize,
         work: &mut f64,
-    ) -> Result<(Ended, BoundValue)> {
+    ) -> Result<(RunEnd, BoundValue)> {
         let held = self.problem.bound.held(choice);
         let share = chunks.len() as f64 / self.all.len() as f64;
         let mut evaluate = |p: &[f64]| {
@@ -292,14 +321,14 @@ impl<'a> Learner<'a> {
         Ok((ended, self.choose(chunks, &state.point)?))
     }
 
-    /// The paper's training procedure: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a set
-    /// of whole chunks in an order shuffled by the seed.
+    /// The paper's training: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a number of whole chunks,
+    /// in an order shuffled by the seed.
     fn paper(&mut self, optimizer: &Optimizer) -> Result<Learned> {
         let epochs = optimizer.epochs.unwrap_or(100);
         let rate = optimizer.learning_rate.unwrap_or(1e-3);
         let largest = self.norms.iter().map(Vec::len).max().unwrap_or(1).max(1);
         let batch = (optimizer.batch_size.unwrap_or(1024) as usize).div_ceil(largest).max(1);
-        // Adam's steps are in units of μ and ln σ, as the paper's.
+        // Adam's steps are in units of μ and ln σ, as in the paper.
         let mut units = vec![1.0 / self.problem.prior.scale; self.problem.prior.mean.len()];
         units.push((2.0 * self.dimension()).sqrt());
         let mut at = self.start();
@@ -332,7 +361,7 @@ impl<'a> Learner<'a> {
     }
 }
 
-/// A held bound through a policy: Σ_a π(a|x) h(a) and its gradient.
+/// The statistic of a held bound as a loss: Σ_a π(a|x) h(a) and its gradient.
 struct HeldPoint<'a> {
     held: &'a dyn Bound,
     link: &'a dyn Policy,

@@ -1,6 +1,6 @@
-//! Limited-memory BFGS (Nocedal & Wright, Numerical Optimization, alg. 7.4–7.5) with a backtracking
-//! line search by parabolas that asks for sufficient decrease, and skips updates without
-//! positive curvature. The best point that was ever evaluated is the caller's to keep.
+//! Limited-memory BFGS (Nocedal and Wright, Numerical Optimization, algorithms 7.4 and 7.5). The line search
+//! backtracks by parabolas until the decrease is sufficient, and updates without positive curvature are
+//! skipped. The caller keeps the best point that was evaluated.
 
 use std::collections::VecDeque;
 
@@ -20,59 +20,68 @@ struct Pair {
     inverse_curvature: f64,
 }
 
-/// What a run of steps ended with.
+/// Why a run of steps ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// No step decreased the function, or decreases became smaller than asked.
+pub enum RunEnd {
+    /// No step decreased the function by at least the tolerance.
     Converged,
     /// The steps were used up.
     Steps,
 }
 
-/// State between runs, so that the caller may look around (choose λ anew, report, stop) and go on.
+/// The state between runs. Between them, the caller can choose λ again, report progress or stop.
 pub struct Lbfgs {
+    /// The current point.
     pub point: Vec<f64>,
+    /// The function's value there.
     pub value: f64,
+    /// Its gradient there.
     pub gradient: Vec<f64>,
     history: VecDeque<Pair>,
-    /// Length of the first step, in units of the point.
+    /// The length of the first step.
     first_step: f64,
 }
 
 type Evaluate<'a> = &'a mut dyn FnMut(&[f64]) -> Result<(f64, Vec<f64>)>;
 
 impl Lbfgs {
-    /// At a point whose value is not known yet: `refresh` comes before `run`.
+    /// Starts at a point. `refresh` must be called before `run`.
     pub fn at(point: Vec<f64>, first_step: f64) -> Self {
         Lbfgs { point, value: f64::INFINITY, gradient: Vec::new(), history: VecDeque::new(), first_step }
     }
 
-    /// The function is new or changed (another λ, other rows): evaluates it, and keeps the curvature
-    /// seen so far.
+    /// Evaluates the function at the current point, because it is new or has changed (another λ, other rows).
+    /// Keeps the curvature seen so far.
+    ///
+    /// # Errors
+    /// If the function cannot be evaluated.
     pub fn refresh(&mut self, evaluate: Evaluate) -> Result<()> {
         (self.value, self.gradient) = evaluate(&self.point)?;
         Ok(())
     }
 
-    /// Up to `steps` steps; ends sooner when a step decreases the value by less than `tolerance`.
-    pub fn run(&mut self, steps: usize, tolerance: f64, evaluate: Evaluate) -> Result<Ended> {
+    /// Takes up to `steps` steps, and stops when a step decreases the value by less than `tolerance`.
+    ///
+    /// # Errors
+    /// If the function cannot be evaluated for another reason than a number that is not finite.
+    pub fn run(&mut self, steps: usize, tolerance: f64, evaluate: Evaluate) -> Result<RunEnd> {
         for _ in 0..steps {
             let before = self.value;
             if !self.step(evaluate)? {
                 if self.history.is_empty() {
-                    return Ok(Ended::Converged);
+                    return Ok(RunEnd::Converged);
                 }
-                // A bad model of the curvature: forget it and try steepest descent once.
+                // The model of the curvature is bad: forget it and try steepest descent once.
                 self.history.clear();
                 if !self.step(evaluate)? {
-                    return Ok(Ended::Converged);
+                    return Ok(RunEnd::Converged);
                 }
             }
             if before - self.value < tolerance {
-                return Ok(Ended::Converged);
+                return Ok(RunEnd::Converged);
             }
         }
-        Ok(Ended::Steps)
+        Ok(RunEnd::Steps)
     }
 
     fn direction(&self) -> Vec<f64> {
@@ -95,7 +104,7 @@ impl Lbfgs {
         q
     }
 
-    /// One step; false when no step along the direction decreases the value enough.
+    /// Takes one step. False if no step along the direction decreases the value enough.
     fn step(&mut self, evaluate: Evaluate) -> Result<bool> {
         let direction = self.direction();
         let slope = dot(&direction, &self.gradient);
@@ -107,7 +116,7 @@ impl Lbfgs {
             let trial: Vec<f64> = self.point.iter().zip(&direction).map(|(x, d)| x + length * d).collect();
             let (value, gradient) = match evaluate(&trial) {
                 Ok(evaluated) => evaluated,
-                // A step so long that nothing is finite there is only a step too long.
+                // If the function is not finite there, the step was too long.
                 Err(EngineError::Numerical(_)) => {
                     length *= 0.1;
                     continue;
@@ -118,7 +127,7 @@ impl Lbfgs {
                 self.accept(trial, value, gradient);
                 return Ok(true);
             }
-            // The minimum of the parabola through value, slope and the trial's value.
+            // The minimum of the parabola through the value, the slope and the trial's value.
             let curvature = value - self.value - length * slope;
             let best = -0.5 * slope * length * length / curvature;
             length = if best.is_finite() { best.clamp(0.1 * length, 0.5 * length) } else { 0.5 * length };
@@ -157,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_back_from_where_nothing_is_finite() {
+    fn steps_back_from_points_where_the_function_is_not_finite() {
         let mut f = |x: &[f64]| match x[0] {
             x if x > 2.0 => Err(EngineError::Numerical("too far".into())),
             x => Ok(((x - 1.5) * (x - 1.5), vec![2.0 * (x - 1.5)])),
@@ -169,10 +178,10 @@ mod tests {
     }
 
     #[test]
-    fn stands_still_at_a_minimum() {
+    fn stays_at_a_minimum() {
         let mut f = |x: &[f64]| Ok((x[0] * x[0], vec![2.0 * x[0]]));
         let mut state = Lbfgs::at(vec![0.0], 1.0);
         state.refresh(&mut f).unwrap();
-        assert_eq!(state.run(10, 0.0, &mut f).unwrap(), Ended::Converged);
+        assert_eq!(state.run(10, 0.0, &mut f).unwrap(), RunEnd::Converged);
     }
 }

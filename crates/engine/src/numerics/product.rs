@@ -1,5 +1,5 @@
-//! Features (f32) times parameters (f64), accumulated in f64 in the order of the features: the
-//! scores that certificates are made of. Learning uses the f32 matrix product instead.
+//! Products of features and parameters. Certificates use f32 features times f64 parameters, accumulated in f64
+//! in the order of the features. Learning uses f32 products of a tall and a narrow matrix.
 
 use ndarray::{Array2, ArrayView2};
 
@@ -28,7 +28,7 @@ dispatch! {
 #[inline(always)]
 fn accumulate_body(x: &[f32], mean: &[f64], width: usize, out: &mut [f64]) {
     let p = mean.len() / width;
-    // Two rows at a time; each row's sum has the same order whether it comes alone or in a pair.
+    // Two rows at a time. The sum of a row has the same order whether the row is alone or in a pair.
     for (x, out) in x.chunks(2 * p).zip(out.chunks_mut(2 * width)) {
         let mut first = 0;
         while first + 12 <= width {
@@ -45,7 +45,7 @@ fn accumulate_body(x: &[f32], mean: &[f64], width: usize, out: &mut [f64]) {
 #[inline(always)]
 fn pair<const W: usize>(x: &[f32], mean: &[f64], p: usize, width: usize, first: usize, out: &mut [f64]) {
     let (a, b) = x.split_at(p);
-    // A last single row is its own partner.
+    // A single last row is paired with itself.
     let b = if b.is_empty() { a } else { b };
     let mut acc = [[0.0f64; W]; 2];
     for ((m, a), b) in mean.chunks_exact(width).zip(a).zip(b) {
@@ -70,11 +70,12 @@ pub fn norms(x: ArrayView2<f32>) -> Vec<f64> {
 /// Columns of f32 parameters are padded to a multiple of this.
 const LANES: usize = 8;
 
+/// The number of columns after padding.
 pub fn padded(k: usize) -> usize {
     k.next_multiple_of(LANES)
 }
 
-/// mean (p × K) with its rows padded by zeros.
+/// A p × K matrix with its rows padded by zeros.
 pub fn pad(mean: ArrayView2<f32>) -> Vec<f32> {
     let width = padded(mean.ncols());
     let mut out = vec![0.0; mean.nrows() * width];
@@ -85,8 +86,8 @@ pub fn pad(mean: ArrayView2<f32>) -> Vec<f32> {
 }
 
 dispatch! {
-    /// out = x · mean: rows × width from rows × p and a padded p × width. Learning's first product:
-    /// a tall matrix times a narrow one, which a general product would pack to no use.
+    /// out = x · mean: rows × width from rows × p and a padded p × width. The first product of learning. A general
+    /// matrix product would spend time on packing the tall matrix.
     pub fn narrow_scores(x: &[f32], mean: &[f32], width: usize, out: &mut [f32]) = narrow_scores_body
 }
 
@@ -143,7 +144,7 @@ fn tile<const W: usize>(x: &[f32], mean: &[f32], p: usize, width: usize, first: 
 }
 
 dispatch! {
-    /// d_mean += xᵀ · d: a padded p × width from rows × p and rows × width. The second product.
+    /// d_mean += xᵀ · d: a padded p × width from rows × p and rows × width. The second product of learning.
     pub fn add_narrow_gradient(x: &[f32], d: &[f32], width: usize, d_mean: &mut [f32]) = add_narrow_gradient_body
 }
 
@@ -188,7 +189,7 @@ mod tests {
     use super::*;
     use ndarray::Array2;
 
-    /// Against ndarray's product, on shapes that fill tiles and on shapes that do not.
+    /// Compares with ndarray's product, on shapes that fill tiles and on shapes that do not.
     #[test]
     fn narrow_products_agree() {
         for (n, p, k) in [(1, 1, 2), (4, 7, 8), (9, 33, 10), (18, 5, 16), (7, 12, 27)] {

@@ -1,15 +1,17 @@
-//! Compensated sums. Certificates add thousands to millions of terms in a fixed order; Neumaier's
-//! form keeps the error near one rounding of the result whatever their number.
+//! Compensated sums, docs/math.md#slack. Certificates add up to millions of terms in a fixed order. Neumaier's
+//! method keeps the error near one rounding of the result, whatever the number of terms.
 
+/// A compensated sum.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum {
     sum: f64,
     compensation: f64,
-    /// Σ|term|, what the rounding error is proportional to.
+    /// Σ|term|, to which the rounding error is proportional.
     magnitude: f64,
 }
 
 impl Sum {
+    /// Adds a term.
     pub fn add(&mut self, term: f64) {
         let total = self.sum + term;
         self.compensation +=
@@ -18,6 +20,7 @@ impl Sum {
         self.magnitude += term.abs();
     }
 
+    /// Adds another sum.
     pub fn merge(&mut self, other: &Sum) {
         let magnitude = self.magnitude + other.magnitude;
         self.add(other.sum);
@@ -25,10 +28,12 @@ impl Sum {
         self.magnitude = magnitude;
     }
 
+    /// The sum.
     pub fn value(&self) -> f64 {
         self.sum + self.compensation
     }
 
+    /// The sum of absolute values.
     pub fn magnitude(&self) -> f64 {
         self.magnitude
     }

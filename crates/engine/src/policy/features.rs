@@ -1,5 +1,5 @@
-//! φ, the fixed transform of contexts that scores are linear in (paper, eq. scr_func). It is fixed
-//! before the bound sees a row: the identity, or learned on the other part of a split.
+//! φ, the fixed transform of contexts, docs/math.md#lig. Scores are linear in φ(x). It does not depend on the
+//! rows of the bound: it is the identity or was learned on the learn side of a split.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, CowArray, Ix2};
@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{SpecCode, SpecError};
 
-/// Standardized features are clipped here: far outliers must not rule the scores.
+/// Standardized features are clipped at ±5, so that outliers do not dominate the scores.
 pub const CLIP: f32 = 5.0;
 
+/// A transform φ of contexts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
@@ -19,11 +20,11 @@ pub enum FeatureMap {
     Identity,
     /// φ(x) = (s, 1) with s = clip((x − center)·inverse_scale, ±5).
     Standardized { center: Vec<f32>, inverse_scale: Vec<f32> },
-    /// φ(x) = (max(s·weights + bias, 0), 1) with s as above; `weights` is p rows of h numbers.
+    /// φ(x) = (max(s·weights + bias, 0), 1) with s as in `standardized`; `weights` has p rows of h numbers.
     Hidden { center: Vec<f32>, inverse_scale: Vec<f32>, weights: Vec<Vec<f32>>, bias: Vec<f32> },
 }
 
-/// clip((x − center)·inverse_scale) of each row, into the first columns of `out`.
+/// Writes clip((x − center)·inverse_scale, ±5) of one context into the first numbers of `out`.
 pub fn standardize(x: &[f32], center: &[f32], inverse_scale: &[f32], out: &mut [f32]) {
     for j in 0..center.len() {
         out[j] = ((x[j] - center[j]) * inverse_scale[j]).clamp(-CLIP, CLIP);
@@ -31,11 +32,12 @@ pub fn standardize(x: &[f32], center: &[f32], inverse_scale: &[f32], out: &mut [
 }
 
 impl FeatureMap {
+    /// Whether φ(x) = x.
     pub fn is_identity(&self) -> bool {
         matches!(self, FeatureMap::Identity)
     }
 
-    /// p, where φ has `output` dimensions.
+    /// The dimension of contexts if φ has `output` dimensions.
     pub fn input_dim(&self, output: usize) -> usize {
         match self {
             FeatureMap::Identity => output,
@@ -43,7 +45,10 @@ impl FeatureMap {
         }
     }
 
-    /// Refuses shapes that do not fit one another or a mean of `output` rows, and non-finite numbers.
+    /// Checks that shapes fit one another and a mean of `output` rows, and that numbers are finite.
+    ///
+    /// # Errors
+    /// `invalid_policy` with the field at fault.
     pub fn check(&self, output: usize) -> Result<(), SpecError> {
         let fault = |field: &str, message: &str| {
             Err(SpecError::new(SpecCode::InvalidPolicy, format!("features.{field}"), message))
@@ -57,7 +62,7 @@ impl FeatureMap {
                     return fault("weights", "weights and bias must be finite numbers below 1e15");
                 }
                 if weights.len() != center.len() || weights.iter().any(|r| r.len() != bias.len()) {
-                    return fault("weights", "must be p rows of as many numbers as `bias` has");
+                    return fault("weights", "must have p rows, each with as many numbers as `bias`");
                 }
                 (center, inverse_scale)
             }
@@ -72,7 +77,7 @@ impl FeatureMap {
             return Err(SpecError::new(
                 SpecCode::InvalidPolicy,
                 "mean",
-                format!("has {output} rows, the features have {}", self.output_dim(0)),
+                format!("has {output} rows, but φ has {} dimensions", self.output_dim(0)),
             ));
         }
         Ok(())
@@ -87,7 +92,7 @@ impl FeatureMap {
         }
     }
 
-    /// φ of each row.
+    /// φ of each context.
     pub fn apply<'a>(&self, x: ArrayView2<'a, f32>) -> CowArray<'a, f32, Ix2> {
         let standard = |center: &[f32], inverse_scale: &[f32], width: usize| {
             let mut out = Array2::<f32>::ones((x.nrows(), width));

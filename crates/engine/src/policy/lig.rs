@@ -1,9 +1,11 @@
-//! Linear Independent Gaussian policies (paper, "Linear Independent Gaussian Policies"): the argmax
-//! of scores φ(x)ᵀθ_a, θ_a ~ N(μ_a, σ²I). With z_a = φ(x)ᵀμ_a/(σ‖φ(x)‖),
-//!   π(a|x) = ∫ F(t) r(t − z_a) dt,  F(t) = Π_b Φ(t − z_b),  r = φ/Φ,
-//! so one grid of t serves every action: O(K·S). The integrand is analytic and decays like a
-//! Gaussian, hence the plain trapezoid rule converges geometrically in the number of nodes.
-//! ‖φ(x)‖ = 0 gives the uniform policy.
+//! Linear independent Gaussian policies (paper, section of that name), docs/math.md#lig: the argmax of scores
+//! φ(x)ᵀθ_a with θ_a ~ N(μ_a, σ²I). With z_a = φ(x)ᵀμ_a/(σ‖φ(x)‖),
+//!
+//!   π(a|x) = ∫ F(t) r(t − z_a) dt,  F(t) = Π_b Φ(t − z_b),  r = Φ′/Φ
+//!
+//! One grid of t serves every action, so all K propensities cost O(K·S) for S nodes. The integrand is analytic
+//! and decays like a Gaussian, so the trapezoid rule converges geometrically. If ‖φ(x)‖ = 0, the policy is
+//! uniform.
 
 use rand::{Rng, RngExt};
 
@@ -12,36 +14,34 @@ use crate::numerics::dispatch;
 use crate::numerics::random::standard_normal;
 use crate::numerics::special::cdf_and_hazard;
 
-/// Sums over nodes run in this many lanes, so nodes come in multiples of it.
+/// Sums over nodes run in this many lanes, so the number of nodes is a multiple of it.
 const LANES: usize = 8;
 
+/// The map from scores to propensities of a LIG policy, at the resolution of certificates.
 #[derive(Debug, Clone, Copy)]
 pub struct Lig {
+    /// σ.
     pub scale: f64,
-    /// Nodes and the range around max(z) that they cover.
+    /// The number of nodes, and the range around max(z) that they cover.
     nodes: usize,
     below: f64,
     above: f64,
 }
 
 impl Lig {
-    /// For certificates. The best of many tied actions is a narrow peak, so nodes grow with ln K: the
-    /// error stays below 1e-14, and below 1e-7 on every second node, up to K in the thousands.
+    /// The best of many tied actions is a narrow peak, so the number of nodes grows with ln K. Up to K in the
+    /// thousands the error stays below 1e-14, and below 1e-7 on every second node.
     pub fn fine(scale: f64, n_actions: usize) -> Self {
         let more = 64.0 * (n_actions as f64 / 10.0).log10().max(0.0);
-        Lig::with_nodes(scale, 80 + more.ceil() as usize, 8.5, 9.0)
-    }
-
-    pub fn with_nodes(scale: f64, nodes: usize, below: f64, above: f64) -> Self {
-        let nodes = nodes.next_multiple_of(LANES);
-        Lig { scale, nodes, below, above }
+        let nodes = (80 + more.ceil() as usize).next_multiple_of(LANES);
+        Lig { scale, nodes, below: 8.5, above: 9.0 }
     }
 
     fn is_flat(&self, norm: f64) -> bool {
         norm == 0.0
     }
 
-    /// Exact: draws the K independent scores and takes the largest.
+    /// Draws an action exactly: draws the K independent scores and takes the largest.
     pub fn sample<R: Rng>(&self, scores: &[f64], norm: f64, rng: &mut R) -> usize {
         let spread = self.scale * norm;
         let draw = |s: &f64| s + spread * standard_normal(rng);
@@ -112,7 +112,7 @@ impl Policy for Lig {
 }
 
 dispatch! {
-    /// r(t_j − z_b) for every action and node, and step·F(t_j).
+    /// Computes r(t_j − z_b) for every action and node, and step·F(t_j).
     fn tabulate(z: &[f64], start: f64, step: f64, hazards: &mut [f64], product: &mut [f64]) = tabulate_body
 }
 

@@ -1,6 +1,6 @@
-//! LIG propensities and gradients for learning: the integral of `lig.rs` on 32 nodes in f32, all
-//! nodes of an action side by side, so that they fill the vector registers. Good to about 1e-6,
-//! which is all that learning needs; certificates use `lig.rs`.
+//! LIG policies for learning, docs/math.md#lig: the integral of `lig.rs` on 32 nodes in f32, with all nodes of
+//! an action side by side so that they fill vector registers. The error is about 1e-6, which is enough for
+//! learning. Certificates use `lig.rs`.
 
 #![allow(clippy::excessive_precision)]
 
@@ -12,12 +12,14 @@ const BELOW: f32 = 7.0;
 const STEP: f32 = 15.0 / NODES as f32;
 type Lane = [f32; NODES];
 
+/// The map from scores to propensities of a LIG policy, at the resolution of learning.
 #[derive(Debug, Clone, Copy)]
 pub struct LigFast {
+    /// σ.
     pub scale: f64,
 }
 
-/// (v + 4)·m(v), m being Mills' ratio, as a polynomial in (v − 4)/(v + 4): relative error 7e-8.
+/// (v + 4)·m(v), where m is Mills' ratio, as a polynomial in (v − 4)/(v + 4). The relative error is 7e-8.
 const MILLS: [f32; 10] = [
     1.8932191133499146,
     -1.523770809173584,
@@ -33,7 +35,7 @@ const MILLS: [f32; 10] = [
 
 const EXP: [f32; 8] = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
 
-/// Φ(u) and φ(u)/Φ(u) for u ≥ −7.
+/// Φ(u) and Φ′(u)/Φ(u) for u ≥ −7.
 #[inline(always)]
 fn cdf_and_hazard(u: &Lane) -> (Lane, Lane) {
     const ROUND: f32 = 12_582_912.0; // 1.5·2^23: adding it rounds to an integer
@@ -45,7 +47,7 @@ fn cdf_and_hazard(u: &Lane) -> (Lane, Lane) {
         let v = u[l].abs();
         scale[l] = 1.0 / (v + 4.0);
         y[l] = (v - 4.0) * scale[l];
-        // Beyond |u| = 13 the density is below what f32 can add to 1.
+        // Beyond |u| = 13 the density is too small to change 1 in f32.
         let v = if v > 13.0 { 13.0 } else { v };
         let x = -0.5 * v * v;
         let shifted = x.mul_add(std::f32::consts::LOG2_E, ROUND);
@@ -79,7 +81,7 @@ fn cdf_and_hazard(u: &Lane) -> (Lane, Lane) {
 }
 
 dispatch! {
-    /// z relative to its maximum → hazards and STEP·F, then π.
+    /// Computes hazards, STEP·F and π from z relative to its maximum.
     fn forward(z: &[f32], hazards: &mut [Lane], product: &mut Lane, pi: &mut [f64]) = forward_body
 }
 
@@ -124,7 +126,7 @@ fn total(acc: &[f32; 8]) -> f64 {
 }
 
 dispatch! {
-    /// As `lig.rs`: ∂/∂z_b = Σ_j F_j r_bj (h_b (u_bj + r_bj) − H_j).
+    /// As in `lig.rs`: ∂/∂z_b = Σ_j F_j r_bj (h_b (u_bj + r_bj) − H_j).
     fn backward(z: &[f32], hazards: &[Lane], product: &Lane, h: &[f64], d_z: &mut [f64]) = backward_body
 }
 
@@ -193,7 +195,7 @@ mod tests {
     use super::super::Lig;
     use super::*;
 
-    /// Against the f64 integral at the certificate's resolution.
+    /// Compares with the f64 integral at the resolution of certificates.
     #[test]
     fn agrees_with_f64() {
         let scores = [0.3, -1.2, 2.5, 0.0, 40.0, 2.4, -300.0];

@@ -1,25 +1,30 @@
-//! Mixed logit (London & Sandler; paper, "Why not Mixed Logit Policies?"): the mean of softmaxes,
-//! π(a|x) = E_{θ~N(μ,σ²I)}[softmax(φ(x)ᵀθ)_a], kept for comparison. The K scores are independent
-//! N(φ(x)ᵀμ_a, σ²‖φ(x)‖²); the expectation over them is quasi-Monte Carlo on a fixed additive
-//! recurrence, so that it is smooth in the parameters and reproducible.
+//! Mixed-logit policies (London and Sandler; paper, "Why not Mixed Logit Policies?"), docs/math.md#mixed-logit,
+//! kept for comparison.
+//!
+//!   π(a|x) = E_{θ~N(μ,σ²I)}[softmax(φ(x)ᵀθ)_a]
+//!
+//! The K scores are independent N(φ(x)ᵀμ_a, σ²‖φ(x)‖²). The expectation is a quasi-Monte Carlo mean over a
+//! fixed sequence, so it is reproducible and smooth in the parameters.
 
 use super::{Policy, Scratch};
 use crate::numerics::dispatch;
 use crate::numerics::special::{cdf, density, exp_neg};
 
-/// Draws that are worked on side by side.
+/// The number of draws that are computed side by side.
 const LANES: usize = 8;
 pub(super) type Lane = [f64; LANES];
 
+/// The map from scores to propensities of a mixed-logit policy.
 #[derive(Debug, Clone)]
 pub struct MixedLogit {
+    /// σ.
     pub scale: f64,
-    /// Standard normals: for each block of draws, for each action, a lane.
+    /// Standard normal numbers: for each block of draws, one lane per action.
     draws: Vec<Lane>,
 }
 
 impl MixedLogit {
-    /// At least `draws` draws: whole lanes, and as many in each quarter.
+    /// With at least `draws` draws; rounded up so that each quarter has whole lanes.
     pub fn new(scale: f64, n_actions: usize, draws: usize) -> Self {
         let points = normal_points(n_actions, draws.max(1).next_multiple_of(4 * LANES));
         let of_block = |block: &[f64]| -> Vec<Lane> {
@@ -28,13 +33,13 @@ impl MixedLogit {
         MixedLogit { scale, draws: points.chunks_exact(n_actions * LANES).flat_map(of_block).collect() }
     }
 
-    /// One draw's share of the mean.
+    /// The share of one draw in the mean.
     fn weight(&self, n_actions: usize) -> f64 {
         n_actions as f64 / (self.draws.len() * LANES) as f64
     }
 }
 
-/// The additive recurrence of the generalized golden ratio (Roberts' R_d sequence) through Φ⁻¹.
+/// Roberts' R_d sequence, the additive recurrence of the generalized golden ratio, mapped by Φ⁻¹.
 fn normal_points(dim: usize, draws: usize) -> Vec<f64> {
     let mut ratio = 1.5f64;
     for _ in 0..64 {
@@ -52,7 +57,7 @@ fn normal_points(dim: usize, draws: usize) -> Vec<f64> {
     points
 }
 
-/// Φ⁻¹ by safeguarded Newton steps on our own Φ; only used to lay out the points.
+/// Φ⁻¹ by safeguarded Newton steps; used only to compute the points.
 fn inverse_cdf(p: f64) -> f64 {
     let (mut low, mut high, mut u) = (-8.0, 8.0, 0.0);
     for _ in 0..80 {
@@ -73,7 +78,7 @@ fn inverse_cdf(p: f64) -> f64 {
 }
 
 impl Policy for MixedLogit {
-    /// Leaves each draw's softmax for the gradient, and what the first quarter says for `coarse`.
+    /// Leaves the softmax of each draw for `gradient`, and the mean over the first quarter for `coarse`.
     fn propensities(&self, scores: &[f64], norm: f64, scratch: &mut Scratch, pi: &mut [f64]) {
         let (k, weight) = (scores.len(), self.weight(scores.len()));
         scratch.lanes.resize(self.draws.len() + k, [0.0; LANES]);
@@ -156,8 +161,7 @@ fn average_body(scores: &[f64], spread: f64, draws: &[Lane], soft: &mut [Lane], 
 }
 
 dispatch! {
-    /// Sums over draws of ∂/∂score_a Σ_b h_b q_b = q_a (h_a − Σ_b q_b h_b), and of the same times the
-    /// noise.
+    /// Sums over draws of ∂/∂score_a Σ_b h_b q_b = q_a(h_a − Σ_b q_b h_b), and of the same times the noise.
     fn differentiate(
         draws: &[Lane], soft: &[Lane], h: &[f64], sums: &mut [Lane], d_spread: &mut Lane,
     ) = differentiate_body
@@ -189,7 +193,7 @@ mod tests {
     use super::*;
     use crate::policy::softmax;
 
-    /// The same points one after another, each with libm's exponential.
+    /// Compares with a loop over the same points that uses libm's exponential.
     #[test]
     fn lanes_agree_with_a_plain_loop() {
         for (k, draws, spread) in [(3, 64, 1.7), (10, 4096, 0.6), (5, 32, 400.0)] {
@@ -231,7 +235,8 @@ mod tests {
         }
     }
 
-    /// Against plain Monte Carlo with a million draws (error about 5e-4); 4096 points are good to 2e-3.
+    /// Compares with plain Monte Carlo of a million draws, whose error is about 5e-4. 4096 points have an error
+    /// below 2e-3.
     #[test]
     fn agrees_with_monte_carlo() {
         use rand::SeedableRng;

@@ -1,6 +1,6 @@
-//! Policies. A policy is a map from scores φ(x)ᵀμ to propensities and back to gradients: the trait
-//! `Policy`, one file each. `PolicyParams` is what is stored and exchanged: parameters, with the
-//! fixed transform φ that they apply to.
+//! Policies. [`PolicyParams`] are what is stored and exchanged: parameters with the fixed transform φ of
+//! contexts. The trait [`Policy`] is the map from scores φ(x)ᵀμ to propensities and from there to gradients,
+//! with one file per form.
 
 mod features;
 mod lig;
@@ -16,7 +16,7 @@ pub use mixed_logit::MixedLogit;
 pub use params::{PolicyKind, PolicyParams, pick};
 pub use softmax::{Softmax, exponentials, softmax};
 
-/// Working memory of one thread, kept between contexts.
+/// Working memory of one thread, reused between contexts.
 #[derive(Default)]
 pub struct Scratch {
     a: Vec<f64>,
@@ -28,19 +28,20 @@ pub struct Scratch {
     lanes: Vec<mixed_logit::Lane>,
 }
 
+/// The map from scores to propensities.
 pub trait Policy: Sync {
-    /// π(·|x) from the scores φ(x)ᵀμ_a and ‖φ(x)‖.
+    /// Writes π(·|x) from the scores φ(x)ᵀμ_a and ‖φ(x)‖.
     fn propensities(&self, scores: &[f64], norm: f64, scratch: &mut Scratch, pi: &mut [f64]);
 
-    /// The same propensities from a part of the nodes that `propensities` left in `scratch`: their
-    /// difference shows the error of the integration. A policy in closed form has none.
+    /// Writes the same propensities from a part of the nodes that `propensities` left in `scratch`. The
+    /// difference estimates the integration error. A policy in closed form has none.
     fn coarse(&self, norm: f64, scratch: &Scratch, pi: &[f64], out: &mut [f64]) {
         let _ = (norm, scratch);
         out.copy_from_slice(pi);
     }
 
-    /// The gradient of Σ_a h_a π(a|x) with respect to the scores, into `d_scores`; returns the
-    /// derivative with respect to ln σ (0 for a policy without a scale). `pi` and `scratch` are as
+    /// Writes the gradient of Σ_a h_a π(a|x) with respect to the scores into `d_scores`. Returns the derivative
+    /// with respect to ln σ, which is 0 for a policy without a scale. `pi` and `scratch` must be as
     /// `propensities` left them for the same context.
     fn gradient(
         &self,

@@ -1,4 +1,4 @@
-//! Policies as they are stored, exchanged and named by digest.
+//! Policies as they are stored, exchanged and identified by digest.
 
 use ndarray::{Array2, ArrayView2};
 use rand::{RngExt, SeedableRng};
@@ -10,44 +10,64 @@ use crate::digest::digest_of;
 use crate::error::{EngineError, Result, SpecCode, SpecError};
 use crate::numerics::product;
 
+/// The form of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyKind {
+    /// Softmax of linear scores.
     Softmax,
+    /// Argmax of linear scores with independent Gaussian weights.
     Lig,
+    /// Softmax averaged over Gaussian weights.
     MixedLogit,
+    /// Every action with the same probability.
     Uniform,
 }
 
-/// Parameters of a policy. `mean` is p rows of K numbers.
+/// The parameters of a policy. `mean` has one row per dimension of φ(x), with K numbers each.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum PolicyParams {
+    /// π(a|x) ∝ exp(inverse_temperature·φ(x)ᵀmean_a).
     Softmax {
+        /// μ.
         mean: Vec<Vec<f64>>,
+        /// α.
         #[serde(default = "one")]
         inverse_temperature: f64,
+        /// φ.
         #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
         features: FeatureMap,
     },
+    /// The argmax of φ(x)ᵀθ_a with θ_a ~ N(mean_a, scale²I).
     Lig {
+        /// μ.
         mean: Vec<Vec<f64>>,
+        /// σ.
         #[serde(default = "one")]
         scale: f64,
+        /// φ.
         #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
         features: FeatureMap,
     },
+    /// The softmax of φ(x)ᵀθ_a averaged over θ_a ~ N(mean_a, scale²I).
     MixedLogit {
+        /// μ.
         mean: Vec<Vec<f64>>,
+        /// σ.
         #[serde(default = "one")]
         scale: f64,
+        /// φ.
         #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
         features: FeatureMap,
     },
+    /// Every action with the same probability.
     Uniform {
+        /// K.
         n_actions: usize,
+        /// The dimension of contexts.
         dim: usize,
     },
 }
@@ -56,10 +76,11 @@ fn one() -> f64 {
     1.0
 }
 
-/// Points by which a mixed logit is integrated.
+/// The number of points over which a mixed-logit policy is averaged.
 const DRAWS: usize = 4096;
 
 impl PolicyParams {
+    /// The policy's form.
     pub fn kind(&self) -> PolicyKind {
         match self {
             PolicyParams::Softmax { .. } => PolicyKind::Softmax,
@@ -69,7 +90,11 @@ impl PolicyParams {
         }
     }
 
-    /// Refuses ragged, empty and non-finite parameters; everything else here assumes that it ran.
+    /// Checks that the parameters are neither ragged nor empty, and are finite. All other methods assume that
+    /// this check passed.
+    ///
+    /// # Errors
+    /// `invalid_policy` with the field at fault.
     pub fn check(&self) -> Result<(), SpecError> {
         let fault =
             |field: &str, message: String| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
@@ -85,7 +110,7 @@ impl PolicyParams {
             _ => 1.0,
         };
         if !(scale.is_finite() && scale >= 1e-9) {
-            return fault("scale", format!("{scale} is not a number of at least 1e-9"));
+            return fault("scale", format!("{scale} is not a finite number of at least 1e-9"));
         }
         if let Some(mean) = self.mean() {
             self.features().check(mean.len())?;
@@ -110,6 +135,7 @@ impl PolicyParams {
         }
     }
 
+    /// K, the number of actions.
     pub fn n_actions(&self) -> usize {
         match self {
             PolicyParams::Uniform { n_actions, .. } => *n_actions,
@@ -117,6 +143,7 @@ impl PolicyParams {
         }
     }
 
+    /// μ; None for the uniform policy.
     pub fn mean(&self) -> Option<&[Vec<f64>]> {
         match self {
             PolicyParams::Softmax { mean, .. }
@@ -126,6 +153,7 @@ impl PolicyParams {
         }
     }
 
+    /// φ.
     pub fn features(&self) -> &FeatureMap {
         match self {
             PolicyParams::Softmax { features, .. }
@@ -135,8 +163,8 @@ impl PolicyParams {
         }
     }
 
-    /// The Gaussian N(μ, σ²I) that this policy stands for as a prior: its own for LIG and mixed
-    /// logit, N(αμ, scale²I) for a softmax (paper, Experiments), none for the uniform policy.
+    /// The Gaussian N(μ, σ²I) that this policy stands for as a prior: its own for LIG and mixed logit,
+    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), none for the uniform policy.
     pub fn gaussian(&self, softmax_scale: f64) -> Option<(Array2<f64>, f64)> {
         let mean = self.mean_matrix()?;
         Some(match self {
@@ -146,6 +174,7 @@ impl PolicyParams {
         })
     }
 
+    /// μ as a matrix; None for the uniform policy.
     pub fn mean_matrix(&self) -> Option<Array2<f64>> {
         let mean = self.mean()?;
         let flat: Vec<f64> = mean.iter().flatten().copied().collect();
@@ -174,7 +203,8 @@ impl PolicyParams {
         }
     }
 
-    /// How far the difference of the two resolutions may understate the error of the finer one.
+    /// By which factor the difference of the two resolutions may understate the error of the finer one, q in
+    /// docs/math.md#slack.
     pub fn quadrature_safety(&self) -> f64 {
         match self.kind() {
             PolicyKind::Lig => 2.0,
@@ -183,8 +213,7 @@ impl PolicyParams {
         }
     }
 
-    /// A limit on what the rounding of f64 scores can do to a propensity, relative to itself: the
-    /// scores' error in units of the policy's own spread.
+    /// A bound on the relative change of a propensity by the rounding of f64 scores, ρ in docs/math.md#slack.
     pub fn score_rounding(&self) -> f64 {
         let Some(mean) = self.mean_matrix() else { return 0.0 };
         let spread = match self {
@@ -197,9 +226,12 @@ impl PolicyParams {
     }
 
     /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64.
+    ///
+    /// # Errors
+    /// If the contexts do not have the policy's dimension.
     pub fn scores(&self, x: ArrayView2<f32>) -> Result<(Array2<f64>, Vec<f64>)> {
         if x.ncols() != self.dim() {
-            let message = format!("contexts have {} features, the policy has {}", x.ncols(), self.dim());
+            let message = format!("contexts have {} features, but the policy has {}", x.ncols(), self.dim());
             return Err(EngineError::Numerical(message));
         }
         let Some(mean) = self.mean_matrix() else {
@@ -210,12 +242,18 @@ impl PolicyParams {
         Ok((product::scores(phi.view(), mean.view()), product::norms(phi.view())))
     }
 
-    /// π(·|x) of each context, at the resolution of certificates; sums to 1 or fails.
+    /// π(·|x) of each context, at the resolution of certificates.
+    ///
+    /// # Errors
+    /// If the contexts do not have the policy's dimension, or propensities do not sum to 1.
     pub fn propensities(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
         self.propensities_by(&*self.link(), x)
     }
 
-    /// The same with a link that was made before, for callers that come with many blocks of contexts.
+    /// The same with a link that already exists, for callers with many blocks of contexts.
+    ///
+    /// # Errors
+    /// As [`Self::propensities`].
     pub fn propensities_by(&self, link: &dyn Policy, x: ArrayView2<f32>) -> Result<Array2<f64>> {
         let (scores, norms) = self.scores(x)?;
         let mut scratch = Scratch::default();
@@ -232,7 +270,10 @@ impl PolicyParams {
         Ok(out)
     }
 
-    /// One action a context, exactly from π(·|x), with its propensity; the next round of logging.
+    /// Draws one action per context from π(·|x), with its propensity.
+    ///
+    /// # Errors
+    /// As [`Self::propensities`].
     pub fn sample(&self, x: ArrayView2<f32>, seed: u64) -> Result<Vec<(u32, f64)>> {
         let pi = self.propensities(x)?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -253,7 +294,7 @@ impl PolicyParams {
     }
 }
 
-/// The action whose share of [0, 1) holds `u`; never one of probability 0.
+/// The action whose share of [0, 1) contains `u`; never an action of probability 0.
 pub fn pick(pi: impl Iterator<Item = f64>, mut u: f64) -> usize {
     let mut last = 0;
     for (action, p) in pi.enumerate().filter(|(_, p)| *p > 0.0) {

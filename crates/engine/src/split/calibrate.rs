@@ -1,19 +1,25 @@
-//! Platt's calibration: the reward −c against sigmoid(offset + slope·t), by Newton's method with a
-//! small ridge towards (0, 1), slope ≥ 0.
+//! Platt's calibration, docs/math.md#auto: fits sigmoid(offset + slope·t) to the reward −c by Newton's method,
+//! with a small ridge toward (0, 1) and slope ≥ 0.
 
+/// A fitted calibration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
+    /// The offset.
     pub offset: f64,
+    /// The slope.
     pub slope: f64,
-    /// Mean cross-entropy after calibration: what score functions are compared by.
+    /// The mean cross-entropy after calibration, by which score functions are compared.
     pub loss: f64,
 }
 
 /// One logged interaction that the score function was not trained on.
 #[derive(Debug, Clone, Copy)]
-pub struct Point {
+pub struct HeldOutPoint {
+    /// t.
     pub log_odds: f64,
+    /// −c.
     pub reward: f64,
+    /// The interaction's weight in its context.
     pub weight: f64,
 }
 
@@ -28,7 +34,8 @@ fn cross_entropy(t: f64, reward: f64) -> f64 {
     t.max(0.0) - reward * t + (-t.abs()).exp().ln_1p()
 }
 
-pub fn calibrate(points: &[Point]) -> Calibration {
+/// Fits a calibration.
+pub fn calibrate(points: &[HeldOutPoint]) -> Calibration {
     let (mut offset, mut slope) = (0.0, 1.0);
     let total: f64 = points.iter().map(|p| p.weight).sum::<f64>().max(1.0);
     for _ in 0..30 {
@@ -46,7 +53,7 @@ pub fn calibrate(points: &[Point]) -> Calibration {
         }
         let determinant = h00 * h11 - h01 * h01;
         let (step0, step1) = ((h11 * g0 - h01 * g1) / determinant, (h00 * g1 - h01 * g0) / determinant);
-        // A step longer than 1 is Newton's method far from home.
+        // Steps are limited to 1, because Newton's method can overshoot far from the minimum.
         let shorten = 1.0 / (1.0f64).max(step0.abs()).max(step1.abs());
         offset -= shorten * step0;
         slope = (slope - shorten * step1).max(0.0);
@@ -54,7 +61,8 @@ pub fn calibrate(points: &[Point]) -> Calibration {
             break;
         }
     }
-    let term = |p: &Point| p.weight * cross_entropy(offset + slope * p.log_odds.clamp(-30.0, 30.0), p.reward);
+    let term =
+        |p: &HeldOutPoint| p.weight * cross_entropy(offset + slope * p.log_odds.clamp(-30.0, 30.0), p.reward);
     Calibration { offset, slope, loss: points.iter().map(term).sum::<f64>() / total }
 }
 
@@ -67,13 +75,14 @@ mod tests {
         // Rewards are the exact probabilities of offset 0.5, slope 2.
         let point = |i: i32| {
             let log_odds = i as f64 / 100.0;
-            Point { log_odds, reward: sigmoid(0.5 + 2.0 * log_odds), weight: 1.0 }
+            HeldOutPoint { log_odds, reward: sigmoid(0.5 + 2.0 * log_odds), weight: 1.0 }
         };
-        let points: Vec<Point> = (-300..300).map(point).collect();
+        let points: Vec<HeldOutPoint> = (-300..300).map(point).collect();
         let fitted = calibrate(&points);
         assert!((fitted.offset - 0.5).abs() < 0.1 && (fitted.slope - 2.0).abs() < 0.3, "{fitted:?}");
-        // A score that says the opposite of the truth is ignored, not inverted.
-        let inverted: Vec<Point> = points.iter().map(|p| Point { log_odds: -p.log_odds, ..*p }).collect();
+        // A score that is the opposite of the truth is ignored, not inverted.
+        let inverted: Vec<HeldOutPoint> =
+            points.iter().map(|p| HeldOutPoint { log_odds: -p.log_odds, ..*p }).collect();
         assert_eq!(calibrate(&inverted).slope, 0.0);
     }
 }

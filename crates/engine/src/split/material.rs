@@ -1,5 +1,5 @@
-//! A log with its features replaced by φ(x), held in memory: what refining a policy on the second part
-//! sweeps over many times.
+//! A log in memory with φ(x) in place of its features. Refining a policy on the certify side makes many passes
+//! over it.
 
 use ndarray::CowArray;
 use std::borrow::Cow;
@@ -8,12 +8,17 @@ use crate::error::Result;
 use crate::log::{Chunk, LogShape, LogSource};
 use crate::policy::FeatureMap;
 
+/// A log in memory with φ(x) in place of its features.
 pub struct MaterialLog {
     shape: LogShape,
     chunks: Vec<Chunk<'static>>,
 }
 
 impl MaterialLog {
+    /// Copies a log and applies φ.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
     pub fn new(log: &dyn LogSource, features: &FeatureMap) -> Result<Self> {
         let mut shape = log.shape().clone();
         shape.dim = features.output_dim(shape.dim);

@@ -1,7 +1,8 @@
-//! The first part of a split, where anything goes because the bound never sees it (MATH.md 7): score
-//! functions are trained and compared out of sample, the best becomes a near-greedy LIG policy and a
-//! cost model, and λ for the second part is chosen from the spread of z. On the second part nothing is
-//! minimized over any more, so the certificate pays ln(1/δ) where a grid would pay ln(N/δ).
+//! The learn side of a split, docs/math.md#split and docs/math.md#auto. Anything is allowed here, because the
+//! bound never sees these rows: score functions are trained and compared out of sample, the best one becomes a
+//! nearly greedy LIG policy and a cost model, and λ for the certify side is chosen from the variance of z. On
+//! the certify side nothing is left to minimize over, so the certificate pays ln(1/δ) where a grid would pay
+//! ln(N/δ).
 
 mod calibrate;
 mod material;
@@ -11,9 +12,9 @@ mod rows;
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use calibrate::{Calibration, Point, calibrate};
+use calibrate::{Calibration, HeldOutPoint, calibrate};
 pub use material::MaterialLog;
-use network::{Family, Network, Recipe, Ticker, Width, effort, train};
+use network::{LossFamily, Network, Recipe, Ticker, Width, effort, train};
 use rows::Rows;
 
 use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
@@ -23,49 +24,54 @@ use super::error::{EngineError, Result};
 use super::log::{LogSource, Side, Split};
 use super::policy::{FeatureMap, PolicyParams};
 
-/// What the first part has to say.
+/// What was learned on the learn side.
 pub struct PartOne {
+    /// The policy.
     pub policy: PolicyParams,
-    /// The cost model, on the policy's own scores; present where the log has π0(·|x).
+    /// The cost model, on the policy's scores. Present if the log has π0(·|x).
     pub calibration: Option<ScoreCalibration>,
-    /// λ, τ and control variate for the improvement (κ = 1) and for the risk (κ = 0).
+    /// λ, τ and control variate for the improvement (κ = 1).
     pub improvement: Choice,
+    /// λ, τ and control variate for the risk (κ = 0).
     pub risk: Choice,
     /// What was chosen and why.
     pub choices: Vec<String>,
-    /// Trainings that were run.
+    /// The number of networks that were trained.
     pub trainings: u64,
 }
 
-/// What λ is chosen for.
+/// The bounds on the certify side for which λ is chosen.
 pub struct Target {
-    /// Contexts of the second part.
+    /// The number of contexts of the certify side.
     pub contexts: u64,
+    /// The share of δ of the improvement.
     pub improvement_delta: f64,
+    /// The share of δ of the risk.
     pub risk_delta: f64,
+    /// τ of the cost model.
     pub tau: f64,
 }
 
-/// From here on one holdout of a tenth is enough; below, four folds.
+/// From this number of contexts, one tenth is held out. Below it, there are four folds.
 const LARGE: usize = 20_000;
 const FOLDS: usize = 4;
-/// λ never exceeds this: far from the optimum of any log on which a certificate can succeed.
+/// λ never exceeds this. The best λ is far below it on every log on which a certificate can succeed.
 const LAMBDA_CAP: f64 = 0.5;
-/// The policy's scale, as a share of the mean gap between its two best scores: nearly greedy.
+/// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
 const NEAR_GREEDY: f64 = 0.02;
 
-/// A family and width trained on each fold, with out-of-sample scores.
+/// The networks of one family and width, one per fold, with their scores out of sample.
 struct Fitted {
-    family: Family,
+    family: LossFamily,
     width: Width,
     networks: Vec<Network>,
-    /// Scores of the held-out members, in the order of `held_out`.
+    /// The scores of the held-out contexts, in the order of `held_out`.
     scores: Array2<f32>,
     calibration: Calibration,
 }
 
 struct Folds {
-    /// (training members, held-out members).
+    /// The training contexts and the held-out contexts of each fold.
     folds: Vec<(Vec<u32>, Vec<u32>)>,
     held_out: Vec<u32>,
 }
@@ -85,13 +91,17 @@ fn folds(n: usize) -> Folds {
     Folds { folds, held_out }
 }
 
-fn link_of(family: Family) -> ScoreLink {
+fn link_of(family: LossFamily) -> ScoreLink {
     match family {
-        Family::Competing => ScoreLink::Competing,
-        Family::Separate => ScoreLink::Separate,
+        LossFamily::Competing => ScoreLink::Competing,
+        LossFamily::Separate => ScoreLink::Separate,
     }
 }
 
+/// Learns on the learn side of a split.
+///
+/// # Errors
+/// If the log cannot be read or the job is canceled.
 pub fn learn(
     log: &dyn LogSource,
     split: Split,
@@ -116,12 +126,12 @@ struct Learner<'a> {
 impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
         let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
-        let mut fitted = self.fit(&[(Family::Competing, 0), (Family::Separate, 0)], 0.0, 0.2)?;
-        // On a large log the hidden layer is trained for the family that fits the better.
+        let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
+        // On a large log, the hidden layer of the separate family is trained only if its linear fit is better.
         let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
-        let mut wider = vec![(Family::Competing, wide)];
+        let mut wider = vec![(LossFamily::Competing, wide)];
         if separate_wins || self.rows.len() < LARGE {
-            wider.push((Family::Separate, wide));
+            wider.push((LossFamily::Separate, wide));
         }
         fitted.extend(self.fit(&wider, 0.2, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
@@ -136,11 +146,11 @@ impl Learner<'_> {
     }
 
     /// Trains each (family, width) on each fold.
-    fn fit(&self, what: &[(Family, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
+    fn fit(&self, what: &[(LossFamily, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
         let folds = &self.folds.folds;
         let steps: usize = folds.iter().map(|(train, _)| effort(train.len()).1).sum();
         let ticker = Ticker::new(self.control, steps * what.len(), from, to);
-        let tasks: Vec<(Family, Width, usize)> =
+        let tasks: Vec<(LossFamily, Width, usize)> =
             what.iter().flat_map(|&(f, w)| (0..folds.len()).map(move |i| (f, w, i))).collect();
         let networks: Vec<Network> = tasks
             .into_par_iter()
@@ -154,7 +164,7 @@ impl Learner<'_> {
         Ok(fitted.map(|(&(family, width), networks)| self.assess(family, width, networks.to_vec())).collect())
     }
 
-    fn assess(&self, family: Family, width: Width, networks: Vec<Network>) -> Fitted {
+    fn assess(&self, family: LossFamily, width: Width, networks: Vec<Network>) -> Fitted {
         let mut scores = Array2::<f32>::zeros((0, self.k));
         for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
             scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
@@ -163,13 +173,13 @@ impl Learner<'_> {
         Fitted { family, width, networks, scores, calibration }
     }
 
-    /// The held-out interactions with the log-odds that `scores` give them.
-    fn points(&self, scores: &Array2<f32>, link: ScoreLink) -> Vec<Point> {
+    /// The held-out interactions with their log-odds according to `scores`.
+    fn points(&self, scores: &Array2<f32>, link: ScoreLink) -> Vec<HeldOutPoint> {
         let mut points = Vec::new();
         for (i, &member) in self.folds.held_out.iter().enumerate() {
             let row: Vec<f64> = scores.row(i).iter().map(|&s| s as f64).collect();
             let context = self.rows.context(member);
-            points.extend((0..context.actions.len()).map(|j| Point {
+            points.extend((0..context.actions.len()).map(|j| HeldOutPoint {
                 log_odds: link.log_odds(&row, context.actions[j] as usize),
                 reward: -context.costs[j],
                 weight: context.weights[j],
@@ -178,21 +188,21 @@ impl Learner<'_> {
         points
     }
 
-    /// The width that fits best out of sample. The competing family alone where it fits as well as the
-    /// separate one; otherwise both, which is the steadier policy.
+    /// Chooses the width that fits best out of sample. Uses the competing family alone if it fits at least as
+    /// well as the separate one; otherwise averages both, which gives a more stable policy.
     fn combine(&self, fitted: &[Fitted]) -> (Scorer, String) {
         let best = fitted.iter().min_by(|a, b| a.calibration.loss.total_cmp(&b.calibration.loss));
         let width = best.map_or(0, |b| b.width);
-        let of = |family: Family| fitted.iter().find(|f| f.family == family && f.width == width);
+        let of = |family: LossFamily| fitted.iter().find(|f| f.family == family && f.width == width);
         let shape = if width == 0 { "linear scores".into() } else { format!("a hidden layer of {width}") };
-        match (of(Family::Competing), of(Family::Separate)) {
+        match (of(LossFamily::Competing), of(LossFamily::Separate)) {
             (Some(a), Some(b)) if b.calibration.loss < a.calibration.loss => {
                 let (wa, wb) = (0.5 * a.calibration.slope, 0.5 * b.calibration.slope);
                 let scores = &a.scores * wa as f32 + &b.scores * wb as f32;
                 let calibration = calibrate(&self.points(&scores, ScoreLink::Separate));
                 let parts = vec![(a.networks.clone(), wa), (b.networks.clone(), wb)];
                 let choice = format!(
-                    "{shape}; actions' rewards modeled apart and competing, averaged (out-of-sample loss {:.4} and {:.4})",
+                    "{shape}; actions modeled separately and as competing, averaged (out-of-sample loss {:.4} and {:.4})",
                     b.calibration.loss, a.calibration.loss
                 );
                 (Scorer { parts, scores, link: ScoreLink::Separate, calibration }, choice)
@@ -235,8 +245,8 @@ impl Learner<'_> {
         norms.iter().sum::<f64>() / norms.len().max(1) as f64
     }
 
-    /// λ = sqrt(2 ln(1/δ)/(n Var z)), the minimizer of the bound's expansion, with z of the greedy
-    /// policy on members that its scores were not trained on.
+    /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound. Var z is that of the
+    /// greedy policy on contexts that its scores were not trained on.
     fn choose_lambdas(
         &self,
         log: &dyn LogSource,
@@ -249,7 +259,7 @@ impl Learner<'_> {
             false => (ControlVariate::Constant(0.0), 0.0),
         };
         let choose = |kappa: u8, delta: f64| {
-            // 0.9/λ = 25 limits z while its spread is looked at.
+            // z is limited to 0.9/λ = 25 while its variance is measured.
             let trial = Choice { control, tau, lambda: 0.036 };
             let variance = self.variance_of_z(&trial, kappa, scorer)?;
             let lambda = (2.0 * (1.0 / delta).ln() / (target.contexts as f64 * variance)).sqrt();
@@ -258,10 +268,10 @@ impl Learner<'_> {
         };
         let note = if full {
             format!(
-                "a cost model as control variate, τ = {tau}, and λ, all fixed on the first part: no grid is paid for"
+                "cost model as control variate, τ = {tau} and λ, all fixed on the learn side, so there is no penalty for a grid"
             )
         } else {
-            "without π0(·|x): logged propensities only, no clipping, λ fixed on the first part".into()
+            "without π0(·|x): logged propensities only, no clipping, λ fixed on the learn side".into()
         };
         Ok((choose(1, target.improvement_delta)?, choose(0, target.risk_delta)?, vec![note]))
     }
@@ -287,7 +297,7 @@ fn greedy(scores: &[f64]) -> usize {
     (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
 }
 
-/// Mean difference between the two best scores.
+/// The mean difference between the two best scores.
 fn mean_gap(scores: &Array2<f32>) -> f64 {
     let gap = |row: ndarray::ArrayView1<f32>| {
         let (mut first, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
@@ -303,10 +313,10 @@ fn mean_gap(scores: &Array2<f32>) -> f64 {
     scores.rows().into_iter().map(gap).sum::<f64>() / scores.nrows().max(1) as f64
 }
 
-/// A weighted sum of networks, each averaged over its folds.
+/// A weighted sum of networks, each averaged over the folds.
 struct Scorer {
     parts: Vec<(Vec<Network>, f64)>,
-    /// Out-of-sample scores of the held-out members.
+    /// The scores of the held-out contexts, out of sample.
     scores: Array2<f32>,
     link: ScoreLink,
     calibration: Calibration,
@@ -318,7 +328,8 @@ impl Scorer {
         ScoreCalibration { link: self.link, offset, slope }
     }
 
-    /// One feature map and one mean: linear heads are added, hidden layers stand side by side.
+    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put side
+    /// by side.
     fn merged(&self, rows: &Rows) -> (FeatureMap, Vec<Vec<f64>>) {
         let members: Vec<(&Network, f64)> = (self.parts.iter())
             .flat_map(|(networks, w)| networks.iter().map(move |n| (n, w / networks.len() as f64)))

@@ -1,5 +1,5 @@
-//! The score functions that the first part of a split learns: linear in the standardized features,
-//! or with one hidden layer of rectifiers in between. Trained by Adam on minibatches in f32.
+//! The score functions of the learn side, docs/math.md#auto: linear in the standardized features, or with one
+//! hidden layer of rectifiers. Trained by Adam on minibatches in f32.
 
 use std::sync::Mutex;
 
@@ -17,44 +17,53 @@ use crate::log::Context;
 use crate::numerics::random::{shuffle, standard_normal};
 use crate::policy::{FeatureMap, softmax};
 
-/// How a logged cost speaks of the scores. Both are cross-entropies of the reward −c.
+/// The loss of the scores on a logged cost. Both are cross-entropies of the reward −c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Against softmax(scores)_a: actions compete for one reward.
+pub enum LossFamily {
+    /// With softmax(scores)_a: the actions compete for one reward.
     Competing,
-    /// Against sigmoid(score_a): each action's reward on its own.
+    /// With sigmoid(score_a): the actions' rewards are modeled separately.
     Separate,
 }
 
-/// Hidden units; 0 is the linear score function.
+/// The number of hidden units; 0 is the linear score function.
 pub type Width = usize;
 
-/// Scores φ(x)ᵀ·head, φ ending in the constant 1.
+/// A score function: φ(x)ᵀ·head, where φ ends in the constant 1.
 #[derive(Debug, Clone)]
 pub struct Network {
+    /// The hidden layer; None for the linear score function.
     pub hidden: Option<Layer>,
     /// (dimension of φ) × K.
     pub head: Array2<f32>,
 }
 
+/// A layer of rectifiers.
 #[derive(Debug, Clone)]
 pub struct Layer {
+    /// p × h.
     pub weights: Array2<f32>,
+    /// h numbers.
     pub bias: Vec<f32>,
 }
 
-/// The recipe, measured on FashionMNIST and on small tabular logs (docs/performance.md).
+/// What to train. The constants of training were tuned on FashionMNIST and on small tabular logs
+/// (docs/performance.md).
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
-    pub family: Family,
+    /// The loss.
+    pub family: LossFamily,
+    /// The number of hidden units.
     pub width: Width,
+    /// The seed of the initial weights and of the order of contexts.
     pub seed: u64,
 }
 
 const EPOCHS: usize = 10;
 const MIN_STEPS: usize = 300;
 const WEIGHT_DECAY: f32 = 0.1;
-/// Minibatches are split in this many parts, whatever the number of threads: the sum's order is fixed.
+/// Minibatches are split into this many parts, whatever the number of threads, so that the order of the sum is
+/// fixed.
 const SHARDS: usize = 2;
 
 impl Network {
@@ -71,7 +80,7 @@ impl Network {
         Network { hidden: Some(Layer { weights, bias: vec![0.0; h] }), head }
     }
 
-    /// φ of standardized contexts `s`, with its last column 1.
+    /// φ of the standardized contexts `s`; its last column is 1.
     fn phi(&self, s: &Array2<f32>) -> Array2<f32> {
         let width = self.head.nrows() - 1;
         let mut phi = Array2::<f32>::ones((s.nrows(), width + 1));
@@ -87,7 +96,7 @@ impl Network {
         phi
     }
 
-    /// Scores of the contexts `members` of `rows`.
+    /// The scores of the contexts `members` of `rows`.
     pub fn scores(&self, rows: &Rows, members: &[u32]) -> Array2<f32> {
         let parts: Vec<Array2<f32>> = members
             .par_chunks(256)
@@ -99,7 +108,7 @@ impl Network {
         Array2::from_shape_vec((members.len(), k), out).expect("rows of K")
     }
 
-    /// The transform that φ is, for a policy.
+    /// φ as the feature map of a policy.
     pub fn features(&self, rows: &Rows) -> FeatureMap {
         let (center, inverse_scale) = (rows.center.clone(), rows.inverse_scale.clone());
         match &self.hidden {
@@ -124,8 +133,8 @@ impl Network {
     }
 }
 
-/// Σ over a context's interactions of the derivative of the loss in the scores.
-pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out: &mut [f32]) {
+/// Adds the gradient of the loss with respect to the scores, summed over a context's interactions.
+pub fn add_loss_gradient(family: LossFamily, context: &Context, scores: &[f32], out: &mut [f32]) {
     let mut q = [0.0f32; 64];
     let mut spill = Vec::new();
     let q = if scores.len() <= 64 {
@@ -134,7 +143,7 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
         spill.resize(scores.len(), 0.0);
         &mut spill[..]
     };
-    if family == Family::Competing {
+    if family == LossFamily::Competing {
         q.copy_from_slice(scores);
         softmax(q);
     }
@@ -142,18 +151,19 @@ pub fn add_loss_gradient(family: Family, context: &Context, scores: &[f32], out:
         let (a, reward, weight) =
             (context.actions[j] as usize, -context.costs[j] as f32, context.weights[j] as f32);
         match family {
-            Family::Competing => {
+            LossFamily::Competing => {
                 let g = weight * ((1.0 - reward) * q[a] / (1.0 - q[a]).max(1e-6) - reward);
                 out.iter_mut().zip(q.iter()).for_each(|(out, q)| *out -= g * q);
                 out[a] += g;
             }
-            Family::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exp()) - reward),
+            LossFamily::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exp()) - reward),
         }
     }
 }
 
-/// Reports the progress of several trainings together, in order.
+/// Reports the progress of several trainings together.
 pub struct Ticker<'a> {
+    /// The job's control.
     pub control: &'a Control<'a>,
     done: Mutex<usize>,
     total: usize,
@@ -161,17 +171,17 @@ pub struct Ticker<'a> {
     to: f64,
 }
 
-/// Steps between two reports.
+/// The number of steps between two reports.
 const TICK: usize = 32;
 
 impl<'a> Ticker<'a> {
-    /// For trainings of `total` steps in all that take the job from one fraction to the other.
+    /// For trainings with `total` steps together, during which the job's progress goes from `from` to `to`.
     pub fn new(control: &'a Control<'a>, total: usize, from: f64, to: f64) -> Self {
         Ticker { control, done: Mutex::new(0), total: total.max(1), from, to }
     }
 
     fn tick(&self) {
-        // A poisoned lock only means that another training panicked; its job is lost anyway.
+        // If the lock is poisoned, another training panicked and the job fails anyway.
         if let Ok(mut done) = self.done.lock() {
             *done += TICK;
             let share = (*done as f64 / self.total as f64).min(1.0);
@@ -181,14 +191,17 @@ impl<'a> Ticker<'a> {
     }
 }
 
-/// Contexts a step and steps of a training on `n` contexts.
+/// The minibatch size and the number of steps of a training on `n` contexts.
 pub fn effort(n: usize) -> (usize, usize) {
     let n = n.max(1);
     let batch = ((n as f64 / 32.0).log2().round().exp2() as usize).clamp(16, 256).min(n);
     (batch, (EPOCHS * n / batch).max(MIN_STEPS))
 }
 
-/// Trains on the contexts `members` of `rows`. Out of time, it ends where it is.
+/// Trains on the contexts `members` of `rows`. Stops early when the time budget is used up.
+///
+/// # Errors
+/// If the job is canceled.
 pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &Ticker) -> Result<Network> {
     let p = rows.center.len();
     let mut network = Network::initial(p, k, recipe);
@@ -196,7 +209,7 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &T
         return Ok(network);
     }
     let (batch, steps) = effort(members.len());
-    // Many features want smaller steps.
+    // Many features need smaller steps.
     let rate = match (recipe.width, p > 100) {
         (0, false) => 1e-2,
         (0, true) | (_, false) => 3e-3,
@@ -238,10 +251,16 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &T
 }
 
 /// The mean gradient over a minibatch, in the order of `Network::parameters`.
-fn batch_gradient(network: &Network, rows: &Rows, taken: &[u32], family: Family, k: usize) -> Vec<Vec<f32>> {
+fn batch_gradient(
+    network: &Network,
+    rows: &Rows,
+    taken: &[u32],
+    family: LossFamily,
+    k: usize,
+) -> Vec<Vec<f32>> {
     let size = taken.len().div_ceil(SHARDS);
     let shard = |members: &[u32]| shard_gradient(network, rows, members, family, k);
-    // Small products are not worth a second thread's attention.
+    // Small products are not worth a second thread.
     let parts: Vec<Vec<Vec<f32>>> = if size * network.head.len() > 1 << 14 {
         taken.par_chunks(size).map(shard).collect()
     } else {
@@ -263,7 +282,7 @@ fn shard_gradient(
     network: &Network,
     rows: &Rows,
     members: &[u32],
-    family: Family,
+    family: LossFamily,
     k: usize,
 ) -> Vec<Vec<f32>> {
     let s = rows.standardized(members);

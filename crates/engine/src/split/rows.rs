@@ -1,4 +1,4 @@
-//! The contexts of one side of a split, by index, with the standardization of their features.
+//! The contexts of one side of a split, by number, with the standardization of their features.
 
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -7,16 +7,22 @@ use crate::error::Result;
 use crate::log::{Chunk, Context, LogSource, Side, Split};
 use crate::policy::standardize;
 
+/// The contexts of one side of a split.
 pub struct Rows<'a> {
     chunks: Vec<Chunk<'a>>,
-    /// (chunk, context) of each member.
+    /// The chunk and the number in the chunk of each context.
     places: Vec<(u32, u32)>,
+    /// The mean of each feature.
     pub center: Vec<f32>,
+    /// One over the standard deviation of each feature; 0 for a constant feature.
     pub inverse_scale: Vec<f32>,
 }
 
 impl<'a> Rows<'a> {
-    /// Borrows the log's chunks: for a log in memory no feature is copied.
+    /// Selects the contexts of a side. Borrows the log's chunks, so no feature of a log in memory is copied.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
     pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
         let chunks = (0..log.chunks()).map(|i| log.chunk(i)).collect::<Result<Vec<_>>>()?;
         chunks.iter().try_for_each(|chunk| chunk.check(log.shape()))?;
@@ -30,10 +36,12 @@ impl<'a> Rows<'a> {
         Ok(rows)
     }
 
+    /// The number of contexts.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
+    /// A context by its number.
     pub fn context(&self, member: u32) -> Context<'_> {
         let (chunk, c) = self.places[member as usize];
         self.chunks[chunk as usize].context(c as usize)
@@ -46,13 +54,13 @@ impl<'a> Rows<'a> {
         &x.as_slice().expect("chunks are row-major")[c as usize * p..(c as usize + 1) * p]
     }
 
-    /// The features of some members as logged.
+    /// The features of some contexts as logged.
     pub fn features_of(&self, members: &[u32]) -> Array2<f32> {
         let flat: Vec<f32> = members.iter().flat_map(|&m| self.x(m).iter().copied()).collect();
         Array2::from_shape_vec((members.len(), self.center.len()), flat).expect("rows of p")
     }
 
-    /// The standardized features of some members.
+    /// The standardized features of some contexts.
     pub fn standardized(&self, members: &[u32]) -> Array2<f32> {
         let p = self.center.len();
         let mut out = vec![0.0f32; members.len() * p];
@@ -62,7 +70,7 @@ impl<'a> Rows<'a> {
         Array2::from_shape_vec((members.len(), p), out).expect("rows of p")
     }
 
-    /// Mean and deviation of each feature; a constant feature becomes 0.
+    /// Computes the mean and deviation of each feature. A constant feature becomes 0.
     fn fit_standardization(&mut self, p: usize) {
         let members: Vec<u32> = (0..self.len() as u32).collect();
         let moments: Vec<(Vec<f64>, Vec<f64>)> = members
@@ -82,7 +90,7 @@ impl<'a> Rows<'a> {
         for j in 0..p {
             let mean = moments.iter().map(|m| m.0[j]).sum::<f64>() / n;
             let variance = moments.iter().map(|m| m.1[j]).sum::<f64>() / n - mean * mean;
-            // Below this the spread is rounding, not signal.
+            // A variance below this is rounding error.
             let constant = variance <= 1e-12 * (mean * mean) || variance < 1e-24;
             self.center.push(mean as f32);
             self.inverse_scale.push(if constant { 0.0 } else { (1.0 / variance.sqrt()) as f32 });

@@ -1,6 +1,6 @@
-//! Everything in tests/golden/ through the public interface: propensities and gradients, bounds as
-//! functions of their statistics, and a tiny log measured at the certificate's resolution. The files
-//! hold 40-digit reference values that an independent program computed.
+//! Everything in tests/golden through the public interface: propensities and gradients, bounds as functions of
+//! their statistics, and a tiny log measured at the resolution of certificates. The files have 40-digit
+//! reference values that an independent program computed.
 
 use guarantor_engine::bound::{
     Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
@@ -15,7 +15,7 @@ use guarantor_engine::spec::PolicyClass;
 use guarantor_engine::terms::Terms;
 use serde_json::Value;
 
-/// What the project promises of its goldens; never to be loosened.
+/// The promised agreement with the reference values. It must not be loosened.
 const TOLERANCE: f64 = 1e-9;
 
 /// Below this size a number is compared absolutely: a difference of two large terms cannot keep
@@ -27,7 +27,7 @@ fn load(name: &str) -> Value {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Numbers are written as JSON numbers or as strings of 20 digits.
+/// Numbers are JSON numbers or strings of 20 digits.
 fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| value.as_str().expect("a number").parse().expect("a number"))
 }
@@ -42,7 +42,7 @@ fn assert_close(what: &str, got: f64, want: &Value) {
     assert!(error <= TOLERANCE, "{what}: {got} is not {want} ({error:e})");
 }
 
-/// Propensities at z and, row by row, their derivatives by means of unit vectors h.
+/// Propensities at z and, row by row, their derivatives, from unit vectors h.
 fn propensities_and_gradients(z: &[f64]) -> (Vec<f64>, Vec<Vec<f64>>) {
     let (lig, k) = (Lig::fine(1.0, z.len()), z.len());
     let (mut scratch, mut pi) = (Scratch::default(), vec![0.0; k]);
@@ -101,7 +101,7 @@ fn conditional_bernstein_of_its_statistics() {
         let get = |name: &str| number(&case[name]);
         let sample = once_each(get("n") as u64);
         let bound = Cbb::new(sample, vec![1], get("tau"), get("xi"), get("delta"));
-        // The golden `rhat` is cvcIPS with its constant ξ; the bound's statistic is without it.
+        // The golden `rhat` is cvcIPS including its constant ξ; the bound's statistic is without it.
         let statistics = [get("rhat") - get("xi"), get("bias"), get("second_moment")];
         let value = bound.value_and_gradient(&statistics, get("kl"));
         assert_close("cbb", value.value, &case["cbb"]);
@@ -133,8 +133,8 @@ struct Tiny {
     delta: f64,
 }
 
-/// Features are decimals of three places, and those are no f32. LIG policies do not change when x is
-/// multiplied by a constant, and a thousandfold they are integers, which f32 holds exactly.
+/// Features have three decimal places, which f32 cannot represent. LIG policies do not change if x is multiplied
+/// by a constant, and multiplied by 1000 the features are integers, which f32 represents exactly.
 const EXACT: f64 = 1000.0;
 
 fn columns(golden: &Value, rows: &[&Value]) -> Columns {
@@ -164,7 +164,7 @@ fn gaussian(golden: &Value, mean: &str, scale: &str) -> Gaussian {
     Gaussian { mean, scale: number(&golden[scale]) }
 }
 
-/// How many times each context was logged, distinct and ascending.
+/// The distinct numbers of times that a context was logged, ascending.
 fn multiplicities(contexts: &[u64]) -> Vec<u64> {
     let mut counts = std::collections::BTreeMap::new();
     contexts.iter().for_each(|c| *counts.entry(c).or_insert(0u64) += 1);
@@ -214,7 +214,7 @@ impl Tiny {
             assert_close("second moment", terms.second_moment.unwrap(), &want["second_moment"]);
         }
         assert_close("cbb", value, &want["bound"]);
-        // The appendix's λ is n times the main text's, which is the one that terms name.
+        // The appendix's λ is n times the main text's, which is the one in the terms.
         let scale = if self.multiplicities == [1] { 1.0 } else { self.sample.rows as f64 };
         assert_close("cbb's λ", scale * terms.lambda.unwrap(), &want["lambda"]);
     }
@@ -291,7 +291,7 @@ fn tiny_log_of_a_given_policy() {
     }
 }
 
-/// The golden baseline is of the single part: its mean cost, and −kl⁻¹(mean(−c), ln(1/δ)/n).
+/// The golden baseline is that of the single interactions: the mean cost, and −kl⁻¹(mean(−c), ln(1/δ)/n).
 #[test]
 fn tiny_log_baseline() {
     let tiny = Tiny::load(true);
@@ -307,7 +307,7 @@ fn tiny_log_baseline() {
     assert_close("lower bound on R(π0)", lower, &want["kl_lower_bound_on_risk_at_delta"]);
 }
 
-/// The goldens were made on the documented grid; a grid that moved would move them all a little.
+/// The reference values were computed on the documented grid, docs/math.md#betting-grid.
 #[test]
 fn betting_grid_is_the_documented_one() {
     let grid = lambda_grid(ControlVariate::Constant(-0.5), 0.25, 1);

@@ -3,13 +3,13 @@
 pub mod reproduce;
 pub mod simulate;
 
-/// A failure in one sentence, for the terminal.
-pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// An error for the terminal.
+pub type CommandError = Box<dyn std::error::Error + Send + Sync>;
 
-/// α, as the command line takes it.
+/// Parses α.
 fn temperature(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(alpha) if alpha.is_finite() && alpha >= 0.0 => Ok(alpha),
-        _ => Err("an inverse temperature is a number of at least 0".into()),
+        _ => Err("must be a number of at least 0".into()),
     }
 }

@@ -1,4 +1,4 @@
-//! `guarantor-lab reproduce`: the paper's experiments, and past them, in one command.
+//! `guarantor-lab reproduce`: the paper's experiments and ours in one command.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -6,40 +6,41 @@ use std::time::Instant;
 use clap::Args;
 use guarantor_engine::control::unattended;
 use guarantor_lab::rows::{self, Row};
-use guarantor_lab::{Dataset, Plan, load, pictures, plot, report};
+use guarantor_lab::{PaperDataset, Plan, load, pictures, plot, report};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Failure, temperature};
+use super::{CommandError, temperature};
 
+/// The arguments of `reproduce`.
 #[derive(Args)]
 pub struct ReproduceArgs {
-    /// Which of the paper's datasets.
-    #[arg(long, value_enum, default_value_t = Dataset::FashionMnist)]
-    dataset: Dataset,
-    /// Where the dataset's published files are, if not where Debian puts them.
+    /// The dataset.
+    #[arg(long, value_enum, default_value_t = PaperDataset::FashionMnist)]
+    dataset: PaperDataset,
+    /// The directory of the dataset's files [default: where Debian's packages put them].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Inverse temperatures of the logging policy [default: 0.1,0.3,0.5,0.7,1; quick: 0.1,1].
+    /// Inverse temperatures of the logging policy [default: 0.1,0.3,0.5,0.7,1; with --quick: 0.1,1].
     #[arg(long, value_delimiter = ',', value_parser = temperature)]
     alphas: Vec<f64>,
-    /// Repetitions: another seed splits, trains and logs anew.
+    /// The number of repetitions; each has its own seed for splitting, training and logging.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// The first of the seeds; the others follow it.
+    /// The first seed; the others follow it.
     #[arg(long, value_name = "SEED", default_value_t = 1)]
     first_seed: u64,
-    /// Which figures.
+    /// The figures to reproduce.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5], value_parser = clap::value_parser!(u8).range(1..=5))]
     figures: Vec<u8>,
-    /// A first impression in less than a minute: fewer logged contexts, fewer α, fewer m.
+    /// Finish in less than a minute, with fewer contexts, fewer α and fewer m.
     #[arg(long)]
     quick: bool,
-    /// Where the CSV, the tables and the pictures go.
+    /// The directory for the CSV, the tables and the figures.
     #[arg(long, value_name = "DIR", default_value = "reproduction")]
     out: PathBuf,
 }
 
-/// Contexts that `--quick` logs.
+/// The number of contexts that `--quick` logs.
 const QUICK_CONTEXTS: usize = 10_000;
 
 fn plan(args: &ReproduceArgs) -> Plan {
@@ -62,7 +63,11 @@ fn plan(args: &ReproduceArgs) -> Plan {
     }
 }
 
-pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
+/// Runs `reproduce`.
+///
+/// # Errors
+/// If the dataset cannot be read, a job fails, or the output cannot be written.
+pub fn reproduce(args: ReproduceArgs) -> Result<(), CommandError> {
     let start = Instant::now();
     let plan = plan(&args);
     let data = load(args.dataset, args.data_dir.as_deref())?;
@@ -76,7 +81,7 @@ pub fn reproduce(args: ReproduceArgs) -> Result<(), Failure> {
         data.train.x.ncols(),
         plan.len()
     );
-    // Draws on the standard error stream, and nothing where that is no terminal.
+    // Drawn on standard error, and only if that is a terminal.
     let bar = ProgressBar::new(1000);
     bar.set_style(ProgressStyle::with_template("{bar:30} {percent} %, {eta} left   {msg}")?);
     let begin = |job: &str, share: f64| {
@@ -105,8 +110,8 @@ fn tables(out: &Path) -> PathBuf {
     out.join("tables.md")
 }
 
-/// Puts what is known so far in the place of what was known before.
-fn write(out: &Path, rows: &[Row]) -> Result<(), Failure> {
+/// Replaces the files with the results so far.
+fn write(out: &Path, rows: &[Row]) -> Result<(), CommandError> {
     let partial = out.join("results.csv.partial");
     rows::write(rows, &partial)?;
     std::fs::rename(&partial, csv(out))?;

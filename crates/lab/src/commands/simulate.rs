@@ -1,5 +1,4 @@
-//! `guarantor-lab simulate`: a log of a policy that is known, on data that is known, in any format that can
-//! be uploaded.
+//! `guarantor-lab simulate`: writes a log of a known policy on a known dataset, in any upload format.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,46 +8,51 @@ use guarantor_engine::log::{LogSource, OutcomeKind};
 use guarantor_ingest::write::file::{OutputFile, contexts, counts};
 use guarantor_ingest::write::{LogWriter, LoggedRow, WriteLayout};
 use guarantor_ingest::{FileFormat, Format};
-use guarantor_lab::{Dataset, Logger, load, true_risk};
+use guarantor_lab::{Logger, PaperDataset, load, true_risk};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{Failure, temperature};
+use super::{CommandError, temperature};
 
+/// The arguments of `simulate`.
 #[derive(Args)]
-pub struct SimulateArgs {
-    /// One of the paper's datasets.
+pub struct SimulateDatasetArgs {
+    /// The dataset.
     #[arg(long, value_enum)]
-    dataset: Dataset,
+    dataset: PaperDataset,
     /// The directory of the dataset's files [default: where Debian's packages put them].
     #[arg(long, value_name = "DIR", alias = "dir")]
     data_dir: Option<PathBuf>,
     /// The inverse temperature of the logging policy: 0 is uniform, 1 is as it was trained.
     #[arg(long, default_value_t = 0.5, value_parser = temperature)]
     alpha: f64,
-    /// How often each context is logged.
+    /// Interactions per context.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     interactions: u32,
-    /// Rows to write [default: all that the dataset gives].
+    /// The number of rows to write [default: one pass over the dataset].
     #[arg(long)]
     rows: Option<usize>,
+    /// The seed of the split, of training and of the draws.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// The format [default: the one that the file's name implies].
+    /// The format [default: implied by the file name].
     #[arg(long)]
     format: Option<Format>,
-    /// Leave the features out: a log for evaluation only.
+    /// Leave out the features, for a log that is only for evaluation.
     #[arg(long)]
     no_features: bool,
-    /// Write the parameters of the logging policy to this file, as POST /v1/policies takes them.
+    /// Write the logging policy's parameters to this file, in the format of POST /v1/policies.
     #[arg(long, value_name = "FILE")]
     policy_out: Option<PathBuf>,
-    /// Where the log goes; compressed if the name ends in .gz or .zst; - for standard output.
+    /// The file to write, compressed if its name ends in .gz or .zst; - is standard output.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
 
-/// `guarantor-lab simulate`.
-pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
+/// Runs `simulate`.
+///
+/// # Errors
+/// If the dataset cannot be read, the format cannot hold the log, or the output cannot be written.
+pub fn simulate(args: SimulateDatasetArgs) -> Result<(), CommandError> {
     let dataset = args.dataset;
     let format = FileFormat::of_file(&args.out, args.format)?;
     let m = args.interactions as usize;
@@ -92,12 +96,12 @@ fn write_log<W: Write>(
     writer: &mut LogWriter<W>,
     bar: &ProgressBar,
     sum: &mut f64,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     for index in 0..log.chunks() {
         let chunk = log.chunk(index)?;
         for c in 0..chunk.contexts() {
             let row = chunk.x.row(c);
-            let x = &row.as_slice().ok_or("the log's features are not in rows")?[..dim];
+            let x = &row.as_slice().ok_or("the log's features are not row-major")?[..dim];
             let context = chunk.context(c);
             let propensities = context.full.ok_or("the log has no full propensities")?;
             for (&action, &outcome) in context.actions.iter().zip(context.costs) {
@@ -116,7 +120,7 @@ fn spinner(message: &str) -> ProgressBar {
     bar
 }
 
-/// Drawn on standard error if that is a terminal, and nowhere else.
+/// A progress bar on standard error, drawn only if that is a terminal.
 fn progress(rows: usize, message: &str) -> ProgressBar {
     let bar = ProgressBar::new(rows as u64).with_message(message.to_owned());
     match ProgressStyle::with_template("{msg} [{bar:40}] {human_pos}/{human_len} rows, {eta} left") {

@@ -1,4 +1,4 @@
-//! Supervised to bandit, recomputed here from the formulas with nothing but the examples.
+//! The conversion of examples into logs, recomputed here from the formulas.
 
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::{LogSource, MemoryLog};
@@ -29,7 +29,8 @@ fn mean_cost(log: &MemoryLog) -> f64 {
     rows.iter().map(|row| row.2).sum::<f64>() / rows.len() as f64
 }
 
-/// A multi-label dataset of clusters: the label of a cluster, sometimes a second one, seldom none.
+/// A multi-label dataset of clusters: each example has the label of its cluster, sometimes a second one, rarely
+/// none.
 fn clusters(n: usize, n_actions: usize, dim: usize) -> Supervised {
     let mut state = 12345u64;
     let mut next = move || {
@@ -88,7 +89,7 @@ fn a_conversion_is_what_the_paper_says() {
         .collect();
     assert!(original.windows(2).any(|w| w[0] > w[1]), "the order is shuffled");
 
-    // None of them trained μ0: with all their labels changed it is the same, and with the others' it is not.
+    // None of them trained μ0: changing all their labels leaves it unchanged, and changing the others' does not.
     let relabeled = |logged: bool| {
         let mut data = data.clone();
         let label = |i: usize| match original.contains(&i) == logged {
@@ -121,7 +122,7 @@ fn a_conversion_is_what_the_paper_says() {
         let z: f64 = (seen[a] - expected[a]) / f64::sqrt(variance[a]);
         assert!(z.abs() < 4.5, "action {a}: {} logged, {} expected", seen[a], expected[a]);
     }
-    // μ0 learned something: far better than uniform on examples that it has not seen.
+    // μ0 learned something: it is far better than uniform on examples that it has not seen.
     let risk = |alpha: f64| true_risk(&Logger::train(&data, 5).policy(alpha), &data.test).unwrap();
     assert!(risk(1.0) < risk(0.0) - 0.3, "{} at α = 1, {} at 0", risk(1.0), risk(0.0));
 }
@@ -147,7 +148,7 @@ fn logs_of_one_seed_share_their_split_and_their_draws() {
     // Interactions with one context are drawn independently.
     let pairs = rows(&twice.log);
     assert!(pairs.chunks(2).any(|pair| pair[0].1 != pair[1].1));
-    // Nonsense is an error, not a log.
+    // Invalid arguments are errors.
     assert!(logger.log(0.5, 0, None).is_err());
     assert!(logger.log(f64::NAN, 1, None).is_err());
     assert!(logger.replay(0.5, 1, vec![4; 10]).is_err());
@@ -180,8 +181,8 @@ fn true_risk_is_the_expected_cost_of_any_policy() {
     assert!((true_risk(&lig, &data.test).unwrap() - want).abs() < 1e-6);
 }
 
-/// The published logs: with their order and μ0, propensities and R(π0) are theirs and so, within
-/// sampling error, is the cost of actions that are drawn here.
+/// With the order and μ0 of the published logs, propensities and R(π0) are theirs too, and so is, within
+/// sampling error, the mean cost of actions that are drawn here.
 #[test]
 fn fashion_mnist_is_logged_as_published() {
     let fashion = Fashion::load();
@@ -213,9 +214,9 @@ fn fashion_mnist_is_logged_as_published() {
     }
 }
 
-/// The policy that our own training gives is one like the published: as good, and as sure. Adam at a
-/// rate of 0.1 is still moving after ten epochs and the paper leaves the batches open, so that what they
-/// say of the surest policies differs by some hundredths, and of the least sure by some thousandths.
+/// The policy of our own training is like the published one: as good and as peaked. Adam at a rate of 0.1 is
+/// still moving after ten epochs, and the paper leaves the batches open. So the risks differ by some
+/// hundredths for the most peaked policies, and by some thousandths for the least peaked.
 #[test]
 fn our_own_mu0_is_like_the_published() {
     let fashion = Fashion::load();
@@ -229,7 +230,7 @@ fn our_own_mu0_is_like_the_published() {
     }
 }
 
-/// What a run hands over after each α is all that it has done, and an error there ends it.
+/// After each α, a run hands over all rows so far, and an error from the caller ends it.
 #[test]
 fn an_interrupted_run_leaves_what_it_had() {
     let data = clusters(400, 3, 6);

@@ -1,5 +1,5 @@
-//! The paper's datasets, the conversion of examples into logs, the experiments and the documents that show
-//! them.
+//! The paper's datasets, the conversion of examples into logs, the experiments, and the documents that show
+//! their results.
 
 #[path = "../../../../benches/common/fashion.rs"]
 mod fashion;

@@ -1,5 +1,5 @@
-//! `guarantor reproduce` through the real binary, on a small dataset that this test writes in IDX form:
-//! the figures' numbers are read back from the CSV and held against what must be true of them.
+//! `guarantor-lab reproduce` through the real binary, on a small dataset that this test writes in IDX format.
+//! The numbers of the figures are read back from the CSV and checked.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -30,7 +30,7 @@ impl Drop for Folder {
     }
 }
 
-/// Images of ten classes: a fifth of the pixels, each class's own, are often bright.
+/// Images of ten classes. In each class, a fifth of the pixels are bright more often.
 fn write_dataset(folder: &Path) {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let chance: Vec<f64> =
@@ -86,7 +86,7 @@ fn check_completeness(rows: &[Row]) {
     assert_eq!(rows.len(), expected);
 }
 
-/// What holds of every row, whatever the data.
+/// What must hold for every row, whatever the data.
 fn check_row(row: &Row) {
     assert_eq!(row.contexts, 1900, "95 % of the training set");
     assert!(row.test_error > 0.0 && row.test_error < 0.05 && row.seconds > 0.0, "{row:?}");
@@ -107,7 +107,7 @@ fn check_row(row: &Row) {
             assert!(row.promised_improvement <= measured, "a guarantee was broken: {row:?}");
         }
     }
-    // The log's mean cost and the test set's are of different examples, and both of noisy draws.
+    // The mean cost of the log and the risk on the test set come from different examples.
     assert!((row.logged_risk - row.logging_risk).abs() < 0.1, "{row:?}");
     match (row.own_improvement, row.own_error) {
         (Some(own), Some(error)) => {
@@ -130,7 +130,7 @@ fn find(rows: &[Row], figure: u8, line: Line, like: &Row) -> Row {
     rows.iter().find(|r| r.figure == figure && r.line == line && same(r)).unwrap().clone()
 }
 
-/// What the figures claim of each other.
+/// How the figures must relate to each other.
 fn check_figures(rows: &[Row]) {
     for ls in rows.iter().filter(|r| r.line == Line::LsLig) {
         let catoni = find(rows, 2, Line::Catoni, ls);
@@ -142,7 +142,7 @@ fn check_figures(rows: &[Row]) {
         let more = find(rows, 3, Line::CbbHalf, &Row { interactions: 4, ..cbb.clone() });
         assert!(more.promised_risk < cbb.promised_risk, "{more:?} {cbb:?}");
     }
-    // At α = 0.1 there is much to gain: ours certify it, and `auto` the most.
+    // At α = 0.1 there is much to gain: our bounds certify it, and `auto` certifies the most.
     for auto in rows.iter().filter(|r| r.figure == 4 && r.line == Line::Auto && r.alpha == 0.1) {
         assert_eq!(auto.decision, Some(Decision::Deploy), "{auto:?}");
         for (other, _) in of_figure(4).into_iter().filter(|(line, _)| *line != Line::Auto) {
@@ -154,13 +154,13 @@ fn check_figures(rows: &[Row]) {
         let other = find(rows, half.figure.min(4), Line::Cbb0, half);
         assert!(half.promised_risk < other.promised_risk, "{half:?} {other:?}");
     }
-    assert!(rows.iter().any(|r| r.own_improvement.is_some()), "never the bound's own rows");
+    assert!(rows.iter().any(|r| r.own_improvement.is_some()), "no row has the bound's own rows");
     for related in rows.iter().filter(|r| r.promise == Promise::Estimate && r.alpha == 0.1) {
         assert!(related.true_improvement > 0.1, "learned nothing: {related:?}");
     }
 }
 
-/// Tags that close in the order in which they opened.
+/// Checks that tags are nested properly.
 fn check_svg(text: &str) {
     let mut open = Vec::new();
     for tag in text.split('<').skip(1) {
@@ -209,7 +209,7 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
         assert!(printed.contains(&claim.numbers), "{} is not printed: {}", claim.text, claim.numbers);
     }
 
-    // Another run of a part of it gives the same numbers, the clock aside.
+    // Running a part of it again gives the same numbers, except for the time.
     let again = Folder::new("again");
     let output = reproduce(&data.0, &again.0, &["--figures", "2", "--alphas", "1.0"]);
     assert!(output.status.success());
@@ -223,7 +223,7 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_said() {
+fn missing_files_and_wrong_arguments_are_reported() {
     let data = Folder::new("empty");
     let out = data.0.join("out");
     let output = reproduce(&data.0, &out, &[]);

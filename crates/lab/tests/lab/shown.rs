@@ -1,7 +1,7 @@
-//! What is made of rows, on rows made by hand: claims, tables, pictures.
+//! Claims, tables and figures from rows that are written by hand.
 
 use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind};
-use guarantor_lab::claims::{Claim, claims};
+use guarantor_lab::claims::{PaperClaim, claims};
 use guarantor_lab::lines::{Line, Promise, of_figure};
 use guarantor_lab::pictures::picture;
 use guarantor_lab::report;
@@ -30,7 +30,7 @@ fn row(figure: u8, (line, promise): (Line, Promise), alpha: f64, interactions: u
         (Line::BayesianCrm, ..) => (logging_risk - 0.05, -0.02),
         _ => (logging_risk - 0.1, 0.2),
     };
-    // A baseline of one's own costs something.
+    // A certified baseline costs something.
     let fee = if promise == Promise::Certified && line != Line::Auto { 0.01 } else { 0.0 };
     Row {
         figure,
@@ -58,7 +58,7 @@ fn row(figure: u8, (line, promise): (Line, Promise), alpha: f64, interactions: u
     }
 }
 
-/// Rows of which every claim is true: two α, two seeds, m of 1 and 4.
+/// Rows for which every claim is true: two α, two seeds, m of 1 and 4.
 fn good() -> Vec<Row> {
     let mut rows = Vec::new();
     for figure in 1..=5 {
@@ -73,14 +73,14 @@ fn good() -> Vec<Row> {
     rows
 }
 
-fn claim(rows: &[Row], beginning: &str) -> Claim {
+fn claim(rows: &[Row], beginning: &str) -> PaperClaim {
     let all = claims(rows);
-    let found: Vec<&Claim> = all.iter().filter(|c| c.text.starts_with(beginning)).collect();
+    let found: Vec<&PaperClaim> = all.iter().filter(|c| c.text.starts_with(beginning)).collect();
     assert_eq!(found.len(), 1, "{beginning}");
     found[0].clone()
 }
 
-/// The rows with one of them, or some, changed.
+/// The good rows with some of them changed.
 fn with(choose: impl Fn(&Row) -> bool, change: impl Fn(&mut Row)) -> Vec<Row> {
     let mut rows = good();
     let mut changed = 0;
@@ -97,7 +97,7 @@ fn one(figure: u8, line: Line, alpha: f64) -> impl Fn(&Row) -> bool {
 }
 
 #[test]
-fn every_claim_is_seen_where_it_is_true() {
+fn every_claim_is_seen_if_it_is_true() {
     let all = claims(&good());
     assert_eq!(all.len(), 15);
     for claim in all {
@@ -106,7 +106,7 @@ fn every_claim_is_seen_where_it_is_true() {
 }
 
 #[test]
-fn no_claim_is_seen_where_it_is_false() {
+fn no_claim_is_seen_if_it_is_false() {
     let related = |r: &Row| r.promise == Promise::Estimate;
     let cases: Vec<(&str, Vec<Row>)> = vec![
         ("LSₙ fails", with(one(1, Line::LsLig, 1.0), |r| r.promised_improvement = 0.001)),
@@ -130,11 +130,11 @@ fn no_claim_is_seen_where_it_is_false() {
         ("Increasing m", with(|r| r.interactions == 4, |r| r.promised_improvement = 0.01)),
         ("m reduces", with(|r| r.interactions == 4 && r.line == Line::Cbb0, |r| r.promised_risk = -0.3)),
         ("m reduces", with(|r| r.interactions == 4 && r.line == Line::Cbb0, |r| r.promised_risk = -0.9)),
-        ("Past the paper: `auto`", with(one(4, Line::Betting, 0.1), |r| r.promised_improvement = 0.401)),
+        ("Beyond the paper: `auto`", with(one(4, Line::Betting, 0.1), |r| r.promised_improvement = 0.401)),
         ("No guaranteed", with(one(4, Line::Catoni, 0.1), |r| r.true_improvement = 0.25)),
-        ("Nor the true one", with(one(4, Line::Auto, 0.1), |r| r.own_improvement = Some(0.38))),
+        ("Nor does it", with(one(4, Line::Auto, 0.1), |r| r.own_improvement = Some(0.38))),
         ("Objectives with a tuned λ", with(related, |r| r.promised_improvement = r.true_improvement + 0.029)),
-        ("Optimising them", with(related, |r| r.true_improvement = 0.0)),
+        ("Optimizing them", with(related, |r| r.true_improvement = 0.0)),
     ];
     for (beginning, rows) in cases {
         let claim = claim(&rows, beginning);
@@ -147,27 +147,33 @@ fn promises_have_one_rule_and_jobs_count_once() {
     // 8 jobs in figure 1, 12 in 2, 8 more in 3, 24 in 4; figure 5 shows 8 of these again.
     let numbers = |rows: &[Row], beginning: &str| claim(rows, beginning).numbers;
     let said = numbers(&good(), "No guaranteed");
-    assert!(said.starts_with("0 of 52 by more than 3 standard errors; 0 at all"), "{said}");
-    // Both figures' rows of one job are changed, and it is one job that is broken.
+    assert!(said.starts_with("0 of 52 by more than 3 standard errors; 0 by any amount"), "{said}");
+    // The rows of one job in both figures are changed, and one job counts as broken.
     let broken =
         with(|r| r.line == Line::Auto && r.alpha == 1.0 && r.seed == 2, |r| r.true_improvement = 0.36);
     let said = numbers(&broken, "No guaranteed");
-    assert_eq!(said, "1 of 52 by more than 3 standard errors; 1 at all, the worst by 0.0400, 4.0 of them");
+    assert_eq!(
+        said,
+        "1 of 52 by more than 3 standard errors; 1 by any amount, the worst by 0.0400 (4.0 standard errors)"
+    );
     // 0.45 for 0.4 is 5 standard errors, 0.05 for −0.02 is 7.
     let said = numbers(&good(), "Objectives");
-    assert_eq!(said, "8 of 8 by more than 3 standard errors; 8 at all, the worst by 0.0700, 7.0 of them");
-    // Within three, an estimate is kept as a guarantee is.
+    assert_eq!(
+        said,
+        "8 of 8 by more than 3 standard errors; 8 by any amount, the worst by 0.0700 (7.0 standard errors)"
+    );
+    // Within three standard errors an estimate counts as kept, as a guarantee does.
     let near = with(|r| r.line == Line::CrmSvp, |r| r.true_improvement = 0.425);
     let said = numbers(&near, "Objectives");
-    assert!(said.starts_with("4 of 8 by more than 3 standard errors; 8 at all"), "{said}");
+    assert!(said.starts_with("4 of 8 by more than 3 standard errors; 8 by any amount"), "{said}");
     assert_eq!(
-        numbers(&good(), "Nor the true one").split(';').next(),
+        numbers(&good(), "Nor does it").split(';').next(),
         Some("0 of 4 by more than 3 standard errors")
     );
 }
 
 #[test]
-fn the_ends_of_a_range_take_two() {
+fn claims_about_a_range_need_two_values() {
     let rows: Vec<Row> = good().into_iter().filter(|r| r.alpha == 0.1 && r.interactions == 1).collect();
     let texts: Vec<&str> = claims(&rows).iter().map(|c| c.text).collect();
     assert_eq!(texts.len(), 11, "{texts:?}");
@@ -179,7 +185,7 @@ fn the_ends_of_a_range_take_two() {
 }
 
 #[test]
-fn both_ways_to_take_the_baseline_are_shown() {
+fn both_baselines_are_shown() {
     let said = claim(&good(), "Cₙ gives great").numbers;
     assert_eq!(
         said,
@@ -282,7 +288,7 @@ fn a_picture_draws_means_and_their_bands() {
 }
 
 #[test]
-fn a_line_asks_for_its_bound() {
+fn a_line_requests_its_bound() {
     let half = Line::CbbHalf.request(Promise::KnownBaseline, -0.7, 3);
     assert_eq!((half.bound, half.xi, half.seed), (Some(BoundKind::Cbb), Some(-0.5), Some(3)));
     assert_eq!(half.baseline, Some(Baseline { kind: BaselineKind::Known, risk: Some(-0.7) }));
@@ -291,13 +297,13 @@ fn a_line_asks_for_its_bound() {
     assert_eq!(zero.baseline, Some(Baseline { kind: BaselineKind::Certified, risk: None }));
 }
 
-/// docs/reproduction.md shows what `guarantor reproduce --out docs/reproduction` wrote, line for line.
+/// docs/reproduction.md shows what `guarantor-lab reproduce --out docs/reproduction` wrote, line for line.
 #[test]
 fn the_documented_tables_are_those_of_the_documented_rows() {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let rows = rows::read(&docs.join("reproduction/results.csv")).unwrap();
     let tables = std::fs::read_to_string(docs.join("reproduction/tables.md")).unwrap();
-    assert_eq!(report::text(&rows), tables, "tables.md is not what results.csv says");
+    assert_eq!(report::text(&rows), tables, "tables.md does not match results.csv");
     let document = std::fs::read_to_string(docs.join("reproduction.md")).unwrap();
     let shown: std::collections::HashSet<&str> = document.lines().collect();
     for line in tables.lines().filter(|line| line.starts_with('|')) {

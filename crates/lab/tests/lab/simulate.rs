@@ -1,4 +1,4 @@
-//! `guarantor-lab simulate` through the real program.
+//! `guarantor-lab simulate` through the real binary.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -68,7 +68,7 @@ fn fashion_mnist_is_a_log_of_its_images() {
         let x: Vec<f64> = pair[0]["x"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect();
         let norm: f64 = x.iter().map(|v| v * v).sum();
         assert!(x.len() == 784 && (norm - 1.0).abs() < 1e-6, "{norm}");
-        // What the policy that was written says of these features is what the row says.
+        // The written policy gives the propensities of the row.
         let score = |a: usize| {
             0.5 * x.iter().enumerate().map(|(j, v)| v * policy["mean"][j][a].as_f64().unwrap()).sum::<f64>()
         };

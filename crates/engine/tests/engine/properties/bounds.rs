@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::small::{bounds, cases, measured, multiplicities, recipes, sample, value};
 
-/// A few roundings of numbers of size 1 to 10.
+/// A few rounding errors of numbers of size 1 to 10.
 const ROUNDING: f64 = 1e-12;
 
 /// Sums of tens of terms in two orders, or by two formulas, of size up to 100.
@@ -51,7 +51,7 @@ proptest! {
         prop_assert!(catoni <= ls + ROUNDING / tau, "{catoni} > {ls}");
     }
 
-    /// The two forms of Catoni's bound: kl⁻¹ is the least of the λ form.
+    /// The two forms of Catoni's bound: the kl⁻¹ form is the minimum of the λ form.
     #[test]
     fn catoni_is_the_least_over_lambda(
         n in 10u64..100_000, tau in 0.01..1.0f64, u in 0.0..1.0f64, kl in 0.0..100.0f64, lambda in 0.001..5.0f64,
@@ -113,13 +113,12 @@ proptest! {
         prop_assert!((q..=1.0).contains(&p));
         prop_assert!(p <= bernoulli_inverse(q, epsilon + more));
         prop_assert!(p <= bernoulli_inverse((q + dq).min(1.0), epsilon) + ROUNDING);
-        // Not on the optimistic side of the exact value, but for the last digit of p, which near 1 is
-        // worth many of kl.
+        // Never below the exact value, except for the last digit of p, which near 1 is many digits of kl.
         prop_assert!(p == 1.0 || bernoulli(q, p.next_up()) >= epsilon - ROUNDING);
     }
 }
 
-/// CBB of the main text (paper, Proposition 3), written out for logs with one interaction a context.
+/// CBB of the main text (paper, Proposition 3), written out for logs with one interaction per context.
 fn cbb_by_hand(columns: &Columns, pi: &[Vec<f64>], tau: f64, xi: f64, delta: f64, kl: f64) -> f64 {
     let (n, full) = (columns.rows() as f64, columns.full.as_ref().unwrap());
     let (mut risk, mut bias, mut moment) = (xi, 0.0, 0.0);
@@ -152,7 +151,7 @@ fn propensities(log: &MemoryLog, policy: &PolicyParams) -> Vec<Vec<f64>> {
 proptest! {
     #![proptest_config(cases(60))]
 
-    /// With every context logged once the multiple-interactions form is the main text's.
+    /// If every context was logged once, the form for several interactions is that of the main text.
     #[test]
     fn cbb_of_single_interactions_is_the_papers(recipe in recipes(1), tau in 0.05..1.0f64, xi in -1.0..0.0f64) {
         let columns = recipe.columns();
@@ -167,8 +166,8 @@ proptest! {
         prop_assert_eq!(got, value(&unnamed, &policy, &bound, kl));
     }
 
-    /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: it comes down to it as τ falls,
-    /// and is it once no propensity is clipped.
+    /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: betting decreases toward it as τ falls, and
+    /// equals it once no propensity is clipped.
     #[test]
     fn log_smoothing_is_the_limit_of_betting(recipe in recipes(3), taus in (0.01..1.0f64, 0.01..1.0f64)) {
         let log = MemoryLog::new(recipe.columns()).unwrap();
@@ -185,7 +184,8 @@ proptest! {
         prop_assert_eq!(at(1e-12), value(&log, &policy, &Betting::new(sample(&log), 0, &[0.0], 0.5, 0.05), kl));
     }
 
-    /// Jensen: a policy's own propensities never do worse than its decision rules, at every λ and ξ.
+    /// By Jensen's inequality, a policy's propensities never give a worse bound than its decision rules, at every λ
+    /// and ξ.
     #[test]
     fn a_given_policy_is_never_worse_than_its_rules(recipe in recipes(3), tau in 0.05..1.0f64, kappa in 0u8..2) {
         let log = MemoryLog::new(recipe.columns()).unwrap();

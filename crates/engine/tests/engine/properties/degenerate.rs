@@ -1,4 +1,4 @@
-//! Ordinary inputs that look extraordinary: every number stays finite.
+//! Valid but extreme inputs: every number stays finite.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ fn ordinary(contexts: usize) -> Columns {
     Recipe { seed: 3, contexts, most: 1, k: 2, p: 2 }.columns()
 }
 
-/// A single context, all of whose rows are alike in x and π0.
+/// A single context whose rows all have the same x and π0.
 fn one_context(rows: usize) -> Columns {
     let one = Recipe { seed: 4, contexts: 1, most: 1, k: 2, p: 2 }.columns();
     Columns {
@@ -46,7 +46,7 @@ fn with_propensity(propensity: f64, contexts: usize) -> Columns {
     Columns { actions: vec![0; n], propensities: vec![propensity; n], full: Some(full), ..columns }
 }
 
-/// The logs of the requirements, of so many contexts where they do not say how many.
+/// The degenerate logs. `contexts` is their size unless the case fixes it.
 fn logs(contexts: usize) -> Vec<(&'static str, Columns)> {
     let ordinary = ordinary(contexts);
     let n = ordinary.rows();
@@ -116,7 +116,7 @@ fn every_class_of_policy_is_finite_on_degenerate_logs() {
 }
 
 #[test]
-fn learning_on_degenerate_logs_ends_in_something_finite() {
+fn learning_on_degenerate_logs_gives_finite_results() {
     for (what, columns) in logs(FEW) {
         let log = MemoryLog::new(columns.clone()).unwrap();
         let prior = Gaussian { mean: Array2::zeros((columns.dim, 2)), scale: 1.0 };
@@ -177,7 +177,7 @@ fn whole_jobs_on_degenerate_logs_end_in_a_certificate() {
         let certificate = certified(what, columns);
         let (risk, improvement) = (certificate.guaranteed_risk, certificate.guaranteed_improvement);
         assert!(risk.is_finite() && improvement.is_finite(), "{what}: {risk}, {improvement}");
-        // Where all costs are equal nothing can be an improvement.
+        // If all costs are equal, nothing can be an improvement.
         assert!(!hopeless || certificate.decision == Decision::Keep, "{what}: {improvement}");
     }
 }

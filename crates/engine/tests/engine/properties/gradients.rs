@@ -1,6 +1,6 @@
-//! Gradients of every bound through the policy: the whole chain (μ, ln σ) → scores → propensities →
-//! statistics → value, with the choice held, against central differences of the value that `measure`
-//! gives; and the learner's own gradient, which is in f32, against the same chain.
+//! Gradients of every bound through the policy. The whole chain (μ, ln σ) → scores → propensities → statistics →
+//! value, with the member of the grid held, is compared with central differences of the value from `measure`.
+//! The learner's own gradient, which is in f32, is compared with the same chain.
 
 use guarantor_engine::bound::{Bound, Seen};
 use guarantor_engine::control::unattended;
@@ -15,16 +15,16 @@ use crate::light_kl::LightKl;
 
 use super::small::{Recipe, bounds, cases, measured, multiplicities, recipes, sample, value};
 
-/// Central differences at 1e-5: curvature 1e-10 and rounding 1e-11, times the size of the bound's own
-/// derivatives, which 1/τ and 1/λ bring to some hundreds.
+/// Central differences at 1e-5 have errors of 1e-10 from curvature and 1e-11 from rounding, times the size of the
+/// bound's derivatives, which is some hundreds because of 1/τ and 1/λ.
 const STEP: f64 = 1e-5;
 const RELATIVE: f64 = 1e-6;
 
-/// Propensities in f32 are good to 1e-6, relative to the largest component of a gradient that is a sum
-/// over rows.
+/// Propensities in f32 have errors of 1e-6, relative to the largest component of a gradient that is a sum over
+/// rows.
 const SINGLE: f64 = 1e-3;
 
-/// d value/d(μ, ln σ) by the chain rule, from the parts that the public traits give.
+/// d value/d(μ, ln σ) by the chain rule, from the public traits.
 fn by_chain(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -> (Array2<f64>, f64) {
     let policy = q.policy(PolicyClass::Lig);
     let statistic = measured(log, &policy, &held).statistics;
@@ -66,7 +66,7 @@ fn by_differences(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gauss
     (d_mean, slope(&|by| Gaussian { scale: q.scale * by.exp(), ..q.clone() }))
 }
 
-/// Every bound on a log, with the choice that is best there.
+/// Every bound on a log, with its best member of the grid held.
 fn for_each_held(
     recipe: &Recipe,
     check: impl Fn(&MemoryLog, &dyn Bound, &dyn Bound) -> Result<(), TestCaseError>,
@@ -82,8 +82,8 @@ fn for_each_held(
     Ok(())
 }
 
-/// Catoni's bound is at most 0. Where it is 0 in all digits its differences are 0, and the gradient that
-/// it reports is not: it shows the learner a way out.
+/// Catoni's bound is at most 0. If it is 0 in all digits, its differences are 0, but the gradient that it reports
+/// is not, so that the learner can leave that region.
 fn is_saturated(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -> bool {
     held.name() == "catoni" && value(log, &q.policy(PolicyClass::Lig), held, q.kl(prior)) > -1e-6
 }
@@ -114,7 +114,7 @@ proptest! {
         })?;
     }
 
-    /// The held bound is the whole bound where its choice is the best, in value and in gradient.
+    /// The bound with its best member of the grid held equals the whole bound in value and gradient.
     #[test]
     fn holding_the_best_choice_changes_nothing(recipe in recipes(3)) {
         let (q, prior) = recipe.gaussians();
@@ -127,7 +127,7 @@ proptest! {
         })?;
     }
 
-    /// The learner's pass at Q = P, where its variables are u = (μ − μ0)/σ0 and √(2d) ln(σ/σ0).
+    /// The learner's pass at Q = P. Its variables are u = (μ − μ0)/σ0 and √(2d)·ln(σ/σ0).
     #[test]
     fn the_learners_gradient_is_the_same(recipe in recipes(3)) {
         let (q, _) = recipe.gaussians();
@@ -148,7 +148,7 @@ proptest! {
         })?;
     }
 
-    /// Learning never ends above its prior, as the certificate sees both.
+    /// Learning never ends above its prior, both measured as certificates do.
     #[test]
     fn learning_never_ends_above_the_prior(recipe in recipes(2), kl_weight in prop_oneof![Just(1.0), Just(0.01)]) {
         let (_, prior) = recipe.gaussians();

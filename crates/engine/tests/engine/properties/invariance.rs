@@ -20,7 +20,7 @@ use super::small::{Recipe, bounds, cases, measured, multiplicities, recipes, sam
 /// Sums of tens of terms in another order.
 const ROUNDING: f64 = 1e-12;
 
-/// What 4096 points are good to (see the unit test of mixed logit).
+/// The accuracy of 4096 points (see the unit test of mixed logit).
 const QUASI_MONTE_CARLO: f64 = 2e-3;
 
 fn shuffled(n: usize, seed: u64) -> Vec<usize> {
@@ -117,7 +117,7 @@ proptest! {
 proptest! {
     #![proptest_config(cases(8))]
 
-    /// Mixed logit lays its points out by action, so it agrees with itself as far as they go.
+    /// The points of mixed logit depend on the order of actions, so results agree only to their accuracy.
     #[test]
     fn mixed_logit_hardly_depends_on_the_names_of_actions(recipe in recipes(2)) {
         let (columns, order) = (recipe.columns(), shuffled(recipe.k, recipe.seed));

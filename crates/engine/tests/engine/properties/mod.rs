@@ -1,5 +1,5 @@
-//! Properties that hold for every input: order, normalization, gradients, invariance, and that what is
-//! degenerate stays finite. Cases come from fixed seeds, so that a run can be repeated.
+//! Properties that hold for every input: order, normalization, gradients, invariance, and finite results on
+//! degenerate inputs. Cases come from fixed seeds, so runs are repeatable.
 
 mod bounds;
 mod degenerate;

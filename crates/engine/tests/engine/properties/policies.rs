@@ -7,14 +7,14 @@ use super::small::cases;
 
 /// Rounding of 60 terms, for policies without an integral.
 const SUM: f64 = 1e-12;
-/// The integrals are worst where many actions are equal: Φ^K is then a narrow step. At K = 60, 80 nodes
-/// leave 1.7e-12 of Σπ − 1, every second of them 3.3e-5 and 32 nodes 1.3e-4 (computed apart, in numpy).
+/// The integrals are least accurate if many actions are equal, because Φ^K is then a narrow step. At K = 60,
+/// Σπ − 1 is 1.7e-12 on 80 nodes, 3.3e-5 on every second of them, and 1.3e-4 on 32 nodes (computed in numpy).
 const SUM_FINE: f64 = 1e-12;
 const SUM_COARSE: f64 = 1e-6;
 const SUM_LEARNING: f64 = 1e-3;
 
-/// Central differences of step 1e-5 are good to 1e-10 in curvature and 1e-11 in rounding, times what
-/// third derivatives of size 10 add.
+/// Central differences at 1e-5 have errors of 1e-10 from curvature and 1e-11 from rounding, times third
+/// derivatives of size 10.
 const STEP: f64 = 1e-5;
 const DERIVATIVE: f64 = 1e-7;
 
@@ -50,7 +50,7 @@ fn mean_of(policy: &dyn Policy, scores: &[f64], h: &[f64]) -> f64 {
 
 const NORM: f64 = 1.3;
 
-/// Checks the gradient of Σ h π against differences; `at` makes the policy of a scale.
+/// Compares the gradient of Σ hπ with differences; `at` makes the policy for a scale.
 fn check_gradient(
     at: &dyn Fn(f64) -> Box<dyn Policy>,
     scores: &[f64],
@@ -86,8 +86,8 @@ proptest! {
         check_probabilities(&MixedLogit::new(scale, scores.len(), 64), &scores, norm, SUM)?;
     }
 
-    /// What the coarse integral differs by is what certificates take for their quadrature's error: it must
-    /// not be below the error itself, which Σπ − 1 shows.
+    /// Certificates take the difference to the coarse integral as the quadrature error. It must not be below the
+    /// error itself, which Σπ − 1 shows.
     #[test]
     fn the_coarse_integral_shows_the_error_of_the_fine(scores in wild_scores()) {
         let (lig, k) = (Lig::fine(1.0, scores.len()), scores.len());

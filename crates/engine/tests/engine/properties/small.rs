@@ -14,7 +14,7 @@ use proptest::test_runner::RngSeed;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// So many cases, always the same ones.
+/// A number of cases, always the same ones.
 pub fn cases(cases: u32) -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(2023);
     ProptestConfig { cases, rng_seed, failure_persistence: None, ..ProptestConfig::default() }
@@ -25,7 +25,7 @@ pub fn cases(cases: u32) -> ProptestConfig {
 pub struct Recipe {
     pub seed: u64,
     pub contexts: usize,
-    /// Interactions a context, at most.
+    /// The maximum number of interactions per context.
     pub most: u64,
     pub k: usize,
     pub p: usize,
@@ -92,7 +92,7 @@ pub fn sample(log: &MemoryLog) -> Sample {
     Sample { rows: log.shape().rows, contexts: log.shape().contexts }
 }
 
-/// Every bound, by name. LS and Catoni claim nothing where contexts repeat, but stay functions.
+/// Every bound. LS_n and C_n are not valid if contexts repeat, but they can still be computed.
 pub fn bounds(sample: Sample, multiplicities: &[u64], tau: f64, delta: f64) -> Vec<Box<dyn Bound>> {
     let cbb = |xi: f64| Box::new(Cbb::new(sample, multiplicities.to_vec(), tau, xi, delta));
     let betting = |kappa: u8, xis: &[f64]| Box::new(Betting::new(sample, kappa, xis, tau, delta));

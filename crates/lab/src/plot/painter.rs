@@ -1,156 +1,31 @@
-//! Draws a figure as SVG and as PNG. All of it is drawn by hand on a plain drawing area: panels with
-//! their own scales, bands of the spread over seeds, and one legend below, outside of the lines.
+//! The layout of a figure and its parts: panels, axes, lines, markers and legend.
 
-use std::path::{Path, PathBuf};
-use std::sync::Once;
-
-use plotters::backend::{BitMapBackend, DrawingBackend, SVGBackend};
+use plotters::backend::DrawingBackend;
 use plotters::coord::Shift;
-use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::drawing::DrawingArea;
 use plotters::element::{Circle, PathElement, Polygon, Text};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle, register_font};
+use plotters::style::{Color, FontStyle, IntoFont, RGBColor, ShapeStyle, TextStyle};
 
-#[derive(Debug, Clone, PartialEq)]
-pub struct Figure {
-    /// What the files are called.
-    pub name: String,
-    pub title: String,
-    /// What is drawn and how to read it, in a line or two.
-    pub caption: Vec<String>,
-    /// Panels side by side; more make another row.
-    pub columns: usize,
-    pub panels: Vec<Panel>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Panel {
-    pub title: String,
-    pub x_label: String,
-    /// Where the axis has its marks, with what is written there.
-    pub x_ticks: Vec<(f64, String)>,
-    pub series: Vec<Series>,
-    /// Lines across at a value that means something, with their names.
-    pub rules: Vec<(f64, String)>,
-    /// Numbers on the axis are shares.
-    pub percent: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    pub label: String,
-    pub style: Style,
-    pub points: Vec<Point>,
-}
-
-/// A mean with its spread.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Point {
-    pub x: f64,
-    pub mean: f64,
-    pub low: f64,
-    pub high: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Style {
-    pub color: (u8, u8, u8),
-    pub marker: Marker,
-    pub dashed: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Marker {
-    None,
-    Circle,
-    Square,
-    Diamond,
-    Up,
-    Down,
-}
+use super::{Failure, Figure, Marker, Panel, Series, Style, failure};
 
 const WIDTH: f64 = 1500.0;
 const PANEL_HEIGHT: f64 = 420.0;
 const MARGIN: f64 = 40.0;
 const LEGEND_LINE: f64 = 40.0;
 const LEGEND_SIZE: f64 = 21.0;
-/// PNGs are drawn this much larger and averaged down: lines and letters without stairs.
-const OVERSAMPLING: u32 = 2;
-const FONT: &str = "sans-serif";
+/// The name under which the fonts are registered.
+pub const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(35, 35, 35);
 const FAINT: RGBColor = RGBColor(225, 225, 225);
 const MUTED: RGBColor = RGBColor(95, 95, 95);
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-/// Writes `NAME.svg` and `NAME.png` into `directory`; returns their paths.
-pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure> {
-    fonts();
-    let (width, height) = size(figure);
-    let svg = directory.join(format!("{}.svg", figure.name));
-    let mut text = String::new();
-    {
-        let root = SVGBackend::with_string(&mut text, (width, height)).into_drawing_area();
-        Painter { root: &root, scale: 1.0, drop: 0.0 }.figure(figure)?;
-        root.present().map_err(failure)?;
-    }
-    std::fs::write(&svg, text)?;
-    let png = directory.join(format!("{}.png", figure.name));
-    write_png(&png, &averaged(figure, (width, height))?, (width, height))?;
-    Ok([svg, png])
-}
-
-fn write_png(path: &Path, pixels: &[u8], size: (u32, u32)) -> Result<(), Failure> {
-    let mut backend = BitMapBackend::new(path, size);
-    backend.blit_bitmap((0, 0), size, pixels).map_err(failure)?;
-    backend.present().map_err(failure)
-}
-
-fn failure<E: std::error::Error + Send + Sync + 'static>(error: E) -> Failure {
-    Box::new(error)
-}
-
-/// Plotters draws letters only of fonts that it was handed; DejaVu has the Greek ones.
-fn fonts() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // It refuses bytes that are no font; these are constants that are one, as the tests see.
-        let _ = register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
-        let _ = register_font(FONT, FontStyle::Bold, dejavu::sans::bold());
-    });
-}
-
-/// The figure drawn larger and averaged over squares of pixels.
-fn averaged(figure: &Figure, (width, height): (u32, u32)) -> Result<Vec<u8>, Failure> {
-    let by = OVERSAMPLING as usize;
-    let (w, h) = (width as usize, height as usize);
-    let mut large = vec![0u8; w * by * h * by * 3];
-    {
-        let backend = BitMapBackend::with_buffer(&mut large, (width * OVERSAMPLING, height * OVERSAMPLING));
-        let root = backend.into_drawing_area();
-        Painter { root: &root, scale: f64::from(OVERSAMPLING), drop: 0.15 }.figure(figure)?;
-        root.present().map_err(failure)?;
-    }
-    let mut small = Vec::with_capacity(w * h * 3);
-    for y in 0..h {
-        for x in 0..w {
-            for channel in 0..3 {
-                let at = |dx: usize, dy: usize| {
-                    usize::from(large[(((y * by + dy) * w * by) + x * by + dx) * 3 + channel])
-                };
-                let total: usize = (0..by * by).map(|i| at(i % by, i / by)).sum();
-                small.push((total / (by * by)) as u8);
-            }
-        }
-    }
-    Ok(small)
-}
 
 fn head_height(figure: &Figure) -> f64 {
     78.0 + 30.0 * figure.caption.len() as f64
 }
 
-fn size(figure: &Figure) -> (u32, u32) {
+/// The size of the figure in pixels.
+pub fn size(figure: &Figure) -> (u32, u32) {
     let rows = figure.panels.len().div_ceil(figure.columns.max(1));
     let legend = LEGEND_LINE * legend_lines(figure).len() as f64;
     (WIDTH as u32, (head_height(figure) + rows as f64 * PANEL_HEIGHT + legend + 34.0) as u32)
@@ -164,7 +39,7 @@ fn text_width(text: &str, size: f64) -> f64 {
     font(size, FontStyle::Normal).font.box_size(text).map_or(0.0, |(w, _)| f64::from(w))
 }
 
-/// Every line once, in the order of first appearance, broken into lines that fit.
+/// The legend: every series once, in order of first appearance, broken into lines that fit.
 fn legend_lines(figure: &Figure) -> Vec<Vec<(f64, String, Style)>> {
     let mut lines: Vec<Vec<(f64, String, Style)>> = Vec::new();
     let mut seen: Vec<(&str, Style)> = Vec::new();
@@ -196,7 +71,7 @@ fn ticks(low: f64, high: f64, count: f64) -> Vec<f64> {
     (from..=to).map(|i| i as f64 * step).collect()
 }
 
-/// A number of the axis, with as many digits as the marks' distance needs.
+/// The label of a tick, with as many digits as the distance between ticks needs.
 fn tick_text(value: f64, step: f64, percent: bool) -> String {
     let (value, step) = if percent { (100.0 * value, 100.0 * step) } else { (value, step) };
     let digits = (0..6)
@@ -209,7 +84,7 @@ fn tick_text(value: f64, step: f64, percent: bool) -> String {
     if percent { format!("{text} %") } else { text }
 }
 
-/// What a panel's axes show: [low, high] of x and of y.
+/// The ranges of a panel's axes: [low, high] of x and of y.
 fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
     let extent = |values: Vec<f64>| {
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
@@ -224,14 +99,16 @@ fn ranges(panel: &Panel) -> ([f64; 2], [f64; 2]) {
     (room(x, 0.04), room(y, 0.07))
 }
 
-struct Painter<'a, DB: DrawingBackend> {
-    root: &'a DrawingArea<DB, Shift>,
-    scale: f64,
-    /// How far letters must be moved down to stand in the middle, in parts of their size.
-    drop: f64,
+/// Draws on one drawing area, in units of the SVG's pixels.
+pub struct Painter<'a, DB: DrawingBackend> {
+    pub root: &'a DrawingArea<DB, Shift>,
+    /// Pixels per unit.
+    pub scale: f64,
+    /// How far text must be moved down to be centered, as a share of its size.
+    pub drop: f64,
 }
 
-/// The rectangle of a panel's axes, and what it shows.
+/// The rectangle of a panel's axes and their ranges.
 struct Axes {
     left: f64,
     top: f64,
@@ -319,7 +196,8 @@ where
         self.root.draw(&Polygon::new(corners, color(style).filled())).map_err(failure)
     }
 
-    fn figure(&self, figure: &Figure) -> Result<(), Failure> {
+    /// Draws the whole figure.
+    pub fn figure(&self, figure: &Figure) -> Result<(), Failure> {
         self.root.fill(&RGBColor(255, 255, 255)).map_err(failure)?;
         self.text(&figure.title, (MARGIN, 38.0), 31.0, FontStyle::Bold, INK, HPos::Left)?;
         for (i, line) in figure.caption.iter().enumerate() {
@@ -400,7 +278,7 @@ where
         Ok(())
     }
 
-    /// The spread over seeds; nothing where there is one seed.
+    /// The band of the spread over seeds; nothing if there is one seed.
     fn band(&self, series: &Series, axes: &Axes) -> Result<(), Failure> {
         if series.points.iter().all(|p| p.high <= p.low) {
             return Ok(());
