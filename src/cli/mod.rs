@@ -41,7 +41,7 @@ enum Command {
     /// Print the OpenAPI document.
     Openapi,
     /// Write a log of simulated decisions from a small world whose truth is known.
-    Simulate(simulate::SimulateArgs),
+    Simulate(simulate::SimulateToyArgs),
     /// Copy the data directory, whole, while a server runs on it.
     Backup(backup::BackupArgs),
     /// Make, list and revoke API keys.
