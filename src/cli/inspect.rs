@@ -73,11 +73,17 @@ fn show(page: &mut Page, log: &InputFile, dataset: &Dataset, health: &Health) {
     page.title(&format!("{}  {}, {}", log.file.display(), log.format.format.title(), bytes(size)));
     page.pair("rows", &amount(content.rows as f64));
     if content.contexts < content.rows {
-        page.pair("contexts", &format!("{}, some of them logged repeatedly", amount(content.contexts as f64)));
+        page.pair(
+            "contexts",
+            &format!("{}, some of them logged repeatedly", amount(content.contexts as f64)),
+        );
     }
     page.pair("actions", &amount(content.n_actions as f64));
-    let features =
-        if content.dim == 0 { "none, so there is nothing to learn from".into() } else { amount(content.dim as f64) };
+    let features = if content.dim == 0 {
+        "none, so there is nothing to learn from".into()
+    } else {
+        amount(content.dim as f64)
+    };
     page.pair("features", &features);
     let outcome = &content.outcome;
     let kind = format!("{:?}", outcome.kind).to_lowercase();

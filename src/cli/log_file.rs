@@ -49,7 +49,8 @@ pub struct LogArgs {
 
 /// Parses the name of a format, and lists the names in `--help`.
 pub fn format_parser() -> impl TypedValueParser<Value = Format> {
-    let value = |format: Format| PossibleValue::new(format.name()).aliases(format.aliases()).help(format.title());
+    let value =
+        |format: Format| PossibleValue::new(format.name()).aliases(format.aliases()).help(format.title());
     PossibleValuesParser::new(Format::ALL.map(value)).try_map(|name| name.parse::<Format>())
 }
 
@@ -96,7 +97,9 @@ impl LogArgs {
             OutcomeArg::Reward => OutcomeKind::Reward,
         });
         let outcome = format.outcome(kind, self.outcome_min, self.outcome_max);
-        let empty = |(min, max)| format!("the outcome's range [{min}, {max}] is empty; see --outcome-min and --outcome-max");
+        let empty = |(min, max)| {
+            format!("the outcome's range [{min}, {max}] is empty; see --outcome-min and --outcome-max")
+        };
         Ok(outcome.map_err(empty)?)
     }
 }

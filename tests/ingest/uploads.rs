@@ -204,7 +204,11 @@ async fn rows_are_appended() {
     assert_eq!(store.fetch_log(&second).await.unwrap().decode().unwrap().rows(), 40);
     let repeated = store::append(&store, append(&second), body(&lines(&rows[3..4]), 9)).await;
     let Err(UploadError::Log(IngestError::Rows(errors))) = repeated else { panic!("{repeated:?}") };
-    assert!(errors.first[0].message.contains("(first seen in an earlier version of the dataset)"), "{}", errors.first[0]);
+    assert!(
+        errors.first[0].message.contains("(first seen in an earlier version of the dataset)"),
+        "{}",
+        errors.first[0]
+    );
     let mut more = full_rows(42);
     more[40]["action"] = json!(3);
     let rejected = store::append(&store, append(&second), body(&lines(&more[40..]), 9)).await;

@@ -163,7 +163,8 @@ async fn run(store: &Store, dataset: &Dataset, request: &SpecRequest) -> Finishe
     let (spec, _) = resolve(store, &workspace, dataset, request).await.unwrap();
     let inputs = StoredInputs::fetch(store, &workspace, dataset.clone(), &spec).await.unwrap();
     let control = unattended();
-    blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap()).await
+    blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap())
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -210,7 +210,8 @@ impl Texts {
                 };
                 let nulls = keys.nulls().cloned();
                 let keys = keys.slice(0, keys.len());
-                let values_of = integers(&keys).ok_or_else(|| wrong(name, array, "a string or an integer"))?;
+                let values_of =
+                    integers(&keys).ok_or_else(|| wrong(name, array, "a string or an integer"))?;
                 let values = match Texts::of(name, &values.slice(0, 0))? {
                     Texts::Integers(_) => Texts::Entries(values.clone()),
                     _ => Texts::of(name, values)?,

@@ -112,7 +112,9 @@ fn check_message(
         _ => {}
     }
     if *dictionaries > most as u64 {
-        return Err(unreadable(format!("the stream's dictionaries have more than {most} bytes, which is the maximum")));
+        return Err(unreadable(format!(
+            "the stream's dictionaries have more than {most} bytes, which is the maximum"
+        )));
     }
     check_buffers(message, body)?;
     Ok(body)

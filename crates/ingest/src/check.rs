@@ -163,7 +163,8 @@ impl Checker {
         let n_actions = match self.rules.known_actions(layout.full).or(notes.actions) {
             Some(k) => k,
             None if self.largest_action == 0 => {
-                let message = "is needed: only action 0 was logged, so the rows do not say how many actions there are";
+                let message =
+                    "is needed: only action 0 was logged, so the rows do not say how many actions there are";
                 return Err(IngestError::Option { field: "n_actions", message: message.into() });
             }
             None => self.largest_action as usize + 1,

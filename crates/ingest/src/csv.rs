@@ -158,7 +158,9 @@ fn whole(cells: Vec<Option<f64>>, field: &str) -> Result<Option<Vec<f64>>, RowFa
         return Ok(None);
     }
     let given = |(j, cell): (usize, Option<f64>)| {
-        cell.ok_or_else(|| RowFault::new(format!("{field}[{j}]"), "is empty although other numbers of the list are not"))
+        cell.ok_or_else(|| {
+            RowFault::new(format!("{field}[{j}]"), "is empty although other numbers of the list are not")
+        })
     };
     cells.into_iter().enumerate().map(given).collect::<Result<_, _>>().map(Some)
 }
@@ -178,8 +180,9 @@ fn number(cell: &[u8], field: impl FnOnce() -> String) -> Result<f64, RowFault> 
 
 fn integer(cell: &[u8]) -> Result<i64, RowFault> {
     let value = std::str::from_utf8(cell).ok().and_then(|text| text.parse().ok());
-    value
-        .ok_or_else(|| RowFault::new("action", format!("{:?} is not an integer; write 3, not 3.0", shown(cell))))
+    value.ok_or_else(|| {
+        RowFault::new("action", format!("{:?} is not an integer; write 3, not 3.0", shown(cell)))
+    })
 }
 
 fn text(cell: &[u8], field: &str) -> Result<String, RowFault> {

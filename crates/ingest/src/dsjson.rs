@@ -30,7 +30,8 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     // Not on several threads: a short line may become a row of many hashed features, and blocks of such
     // rows would fill the memory.
     each_line(source, &context.limits, |number, line| {
-        let event = line.and_then(|line| json::parse(line, Event { hashing: context.hashing, ..Event::default() }));
+        let event =
+            line.and_then(|line| json::parse(line, Event { hashing: context.hashing, ..Event::default() }));
         match event.and_then(|event| log.row(event)).transpose() {
             Some(row) => visit(number, row).map_err(FormatError::Stopped),
             None => Ok(()),
@@ -137,7 +138,10 @@ impl Log {
         }
         check_kind(&event)?;
         let cost = event.cost.ok_or_else(|| {
-            RowFault::new("_label_cost", "is missing; write the default outcome, often 0, for an event without one")
+            RowFault::new(
+                "_label_cost",
+                "is missing; write the default outcome, often 0, for an event without one",
+            )
         })?;
         if let Some(original) =
             event.original_cost.filter(|original| (original - cost).abs() > AGREEMENT_TOLERANCE)
@@ -318,8 +322,10 @@ fn check_chosen(action: Option<i64>, index: Option<i64>, first: i64) -> Result<(
         return Err(RowFault::new("_label_Action", message));
     }
     if let Some(index) = index.filter(|&index| index != first - 1) {
-        let message =
-            format!("is {index}, but the chosen action, the first of a, is {first}, which is index {}", first - 1);
+        let message = format!(
+            "is {index}, but the chosen action, the first of a, is {first}, which is index {}",
+            first - 1
+        );
         return Err(RowFault::new("_labelIndex", message));
     }
     Ok(())

@@ -352,7 +352,9 @@ mod tests {
             assert!(entry.extensions.iter().all(|extension| extensions.insert(*extension)));
             assert!(!entry.implied || types.insert(format.content_type()));
         }
-        assert!("vw".parse::<Format>().unwrap_err().contains("ndjson, csv, parquet, arrow_stream, dsjson, obd"));
+        assert!(
+            "vw".parse::<Format>().unwrap_err().contains("ndjson, csv, parquet, arrow_stream, dsjson, obd")
+        );
     }
 
     #[test]

@@ -86,7 +86,9 @@ impl Identities {
         }
         let differs = |field: &str| {
             let first = self.context_places.get(number).describe();
-            let message = format!("differs from {first}, which has the same context_id; rows of one context must agree");
+            let message = format!(
+                "differs from {first}, which has the same context_id; rows of one context must agree"
+            );
             Err(RowFault::new(field, message))
         };
         if self.x.get(number) != Some(&x) {

@@ -252,9 +252,8 @@ mod tests {
 
     /// The rows that were visited; the parser returns each line in its error.
     fn visited(body: &str, line_bytes: usize) -> Vec<(u64, String)> {
-        let parse = |line: &[u8]| {
-            Err::<RawRow<'static>, _>(RowFault::new("line", String::from_utf8_lossy(line)))
-        };
+        let parse =
+            |line: &[u8]| Err::<RawRow<'static>, _>(RowFault::new("line", String::from_utf8_lossy(line)));
         let limits = IngestLimits { line_bytes, ..IngestLimits::default() };
         let mut rows = Vec::new();
         let mut visit = |number, row: Result<RawRow, RowFault>| {

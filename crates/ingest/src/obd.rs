@@ -52,7 +52,9 @@ fn from_start(mut file: &File, line_bytes: usize) -> Result<Records<&File>, Form
 
 /// Whether a record is a line of white space.
 fn is_blank(cells: &Result<Cells, RowFault>) -> bool {
-    cells.as_ref().is_ok_and(|cells| cells.len() == 1 && cells.iter().all(|cell| cell.trim_ascii().is_empty()))
+    cells
+        .as_ref()
+        .is_ok_and(|cells| cells.len() == 1 && cells.iter().all(|cell| cell.trim_ascii().is_empty()))
 }
 
 /// The name that a row's field has in the file.

@@ -188,7 +188,12 @@ fn check_page(page: &PageHeader, column: &ColumnChunkMetaData) -> Result<(), For
     }
 }
 
-fn check_packed(file: &File, at: u64, page: &PageHeader, column: &ColumnChunkMetaData) -> Result<(), FormatError> {
+fn check_packed(
+    file: &File,
+    at: u64,
+    page: &PageHeader,
+    column: &ColumnChunkMetaData,
+) -> Result<(), FormatError> {
     match column.compression() {
         // These two are decoded without a limit.
         Compression::GZIP(_) | Compression::BROTLI(_) if page.packed => {

@@ -149,7 +149,10 @@ fn check_layout(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> Resul
         return Err(RowFault::new("candidates", message));
     }
     if let Some(name) = candidates().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
-        return Err(RowFault::new("candidates", format!("{name:?} is not a valid name; names have 1 to {MAX_ID_BYTES} bytes")));
+        return Err(RowFault::new(
+            "candidates",
+            format!("{name:?} is not a valid name; names have 1 to {MAX_ID_BYTES} bytes"),
+        ));
     }
     if let Some(k) = row.propensities.as_ref().map(NumberList::len) {
         let known = rules.known_actions(None).or(first.and_then(|first| first.full));
@@ -197,14 +200,17 @@ fn outcome(row: &RawRow, rules: &Rules) -> Result<f64, RowFault> {
         OutcomeKind::Reward => ("reward", row.reward, "cost", row.cost),
     };
     if other.is_some() {
-        let message =
-            format!("is present, but the upload says outcome={field}; remove it, or upload with outcome={other_field}");
+        let message = format!(
+            "is present, but the upload says outcome={field}; remove it, or upload with outcome={other_field}"
+        );
         return Err(RowFault::new(other_field, message));
     }
     let value = value.ok_or_else(|| RowFault::new(field, "is missing"))?;
     if !rules.outcome.contains(value) {
         let (min, max) = (rules.outcome.min, rules.outcome.max);
-        let message = format!("{value} is not in [{min}, {max}]; set outcome_min and outcome_max if the range is another");
+        let message = format!(
+            "{value} is not in [{min}, {max}]; set outcome_min and outcome_max if the range is another"
+        );
         return Err(RowFault::new(field, message));
     }
     Ok(rules.outcome.to_cost(value))

@@ -38,8 +38,6 @@ pub fn encoding_of(headers: &HeaderMap) -> Result<Encoding, Problem> {
             let names = Encoding::ALL.map(Encoding::name).join(", ");
             reject(format!("The content encoding {name:?} is not supported; the supported ones are {names}."))
         }),
-        _ => {
-            Err(reject("The body has several content encodings; send it with at most one.".into()))
-        }
+        _ => Err(reject("The body has several content encodings; send it with at most one.".into())),
     }
 }

@@ -43,7 +43,9 @@ impl Expected {
             }
         }
         match others.first().filter(|_| expected.is_empty()) {
-            Some(name) => Err(reject(format!("has only {name}, which is not supported; send sha-256 or sha-512"))),
+            Some(name) => {
+                Err(reject(format!("has only {name}, which is not supported; send sha-256 or sha-512")))
+            }
             None => Ok(expected),
         }
     }

@@ -43,7 +43,9 @@ impl Form {
         self.held.store(0, Ordering::Relaxed);
         let wanted = "it must have the part `manifest`, then `data`, and no other";
         match field {
-            Some(field) if field.name() == Some(name) => Ok(FormPart { headers: field.headers().clone(), field }),
+            Some(field) if field.name() == Some(name) => {
+                Ok(FormPart { headers: field.headers().clone(), field })
+            }
             Some(field) => {
                 let found = field.name().unwrap_or("");
                 Err(BodyError::Form(format!("{wanted}; found `{found}` instead of `{name}`")))

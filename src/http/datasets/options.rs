@@ -62,7 +62,8 @@ impl UploadOptions {
         let format = FileFormat::from(format_of(content_type, self.format)?);
         let Some(dims) = self.hash_dims else { return Ok(format) };
         format.with_hash_dims(dims).ok_or_else(|| {
-            let message = "can be set only with format=dsjson and format=obd; other formats have features in x";
+            let message =
+                "can be set only with format=dsjson and format=obd; other formats have features in x";
             Problem::field(Code::InvalidValue, "hash_dims", message)
         })
     }

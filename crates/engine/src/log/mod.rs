@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::error::{EngineError, Result};
 
 pub use columns::{
-    AGREEMENT_TOLERANCE, Columns, agree, check_distribution, check_full, disagrees,
-    is_probability,
+    AGREEMENT_TOLERANCE, Columns, agree, check_distribution, check_full, disagrees, is_probability,
 };
 pub use guard::Guarded;
 pub use memory::{Contexts, MemoryLog};

@@ -17,9 +17,11 @@ struct Dsjson {
 
 pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
     if layout.context_ids {
-        return Err("dsjson has no context_id, which repeated interactions with a context need; use ndjson, csv, \
+        return Err(
+            "dsjson has no context_id, which repeated interactions with a context need; use ndjson, csv, \
                     parquet or arrow_stream"
-            .into());
+                .into(),
+        );
     }
     Ok(())
 }

@@ -18,9 +18,11 @@ struct Obd {
 
 pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
     if layout.context_ids {
-        return Err("obd has no context_id, which repeated interactions with a context need; use ndjson, csv, \
+        return Err(
+            "obd has no context_id, which repeated interactions with a context need; use ndjson, csv, \
                     parquet or arrow_stream"
-            .into());
+                .into(),
+        );
     }
     if layout.dim > 0 {
         return Err("the features of obd are categories of users, so numeric features cannot be written; write the log \
@@ -44,7 +46,11 @@ impl RowEncoder for Obd {
             OutcomeKind::Reward => row.outcome,
         };
         if click != 0.0 && click != 1.0 {
-            let message = format!("an outcome in obd is a click, 0 or 1, but row {} has {}", self.rows + 1, row.outcome);
+            let message = format!(
+                "an outcome in obd is a click, 0 or 1, but row {} has {}",
+                self.rows + 1,
+                row.outcome
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let line = &mut self.line;

@@ -228,12 +228,19 @@ fn what_is_written_reads_back() {
                 let x = [i as f32 / 7.0, -1.5, 1e-3 * i as f32];
                 let propensities = [[0.25, 0.75], [0.1, 0.9]][i as usize % 2];
                 let (action, outcome) = (i % 2, f64::from(i % 3 / 2));
-                let row = LoggedRow { x: &x[..dim], action, propensities: &propensities, outcome, context: i.into() };
+                let row = LoggedRow {
+                    x: &x[..dim],
+                    action,
+                    propensities: &propensities,
+                    outcome,
+                    context: i.into(),
+                };
                 writer.write(&row).unwrap();
             }
             let bytes = writer.finish().unwrap();
             let format = FileFormat::from(format).for_dim(dim);
-            let (summary, _) = Reading { format, outcome, ..Format::Ndjson.into() }.chunks(&bytes, 1 << 16).unwrap();
+            let (summary, _) =
+                Reading { format, outcome, ..Format::Ndjson.into() }.chunks(&bytes, 1 << 16).unwrap();
             assert_eq!((summary.rows, summary.n_actions), (10_000, 2));
             if format.format != Format::Obd {
                 digests.push(summary.digest);

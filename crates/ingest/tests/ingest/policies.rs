@@ -20,9 +20,7 @@ fn logged_by_policy(n: usize) -> Vec<Value> {
     let x: Vec<f32> = (0..2 * n).map(|i| (i % 7) as f32 / 4.0 - 0.75).collect();
     let x = ndarray::Array2::from_shape_vec((n, 2), x).unwrap();
     let actions = policy_params().sample(x.view(), 1).unwrap();
-    let row = |(i, (action, propensity)): (usize, (u32, f64))| {
-        json!({ "x": x.row(i).to_vec(), "action": action, "propensity": propensity, "cost": -0.5 })
-    };
+    let row = |(i, (action, propensity)): (usize, (u32, f64))| json!({ "x": x.row(i).to_vec(), "action": action, "propensity": propensity, "cost": -0.5 });
     actions.into_iter().enumerate().map(row).collect()
 }
 

@@ -56,7 +56,9 @@ impl Case {
                 Ok(())
             }
             (Rejection::File, Err(IngestError::Unreadable(_))) => Ok(()),
-            (Rejection::Setting(field), Err(IngestError::Option { field: found, .. })) if field == found => Ok(()),
+            (Rejection::Setting(field), Err(IngestError::Option { field: found, .. })) if field == found => {
+                Ok(())
+            }
             (Rejection::Expands, Err(IngestError::Expands(_))) => Ok(()),
             _ => Err(format!("{:?}", read.map(|(summary, _)| summary))),
         }
