@@ -50,7 +50,7 @@ enum Command {
     /// Print the OpenAPI document
     Openapi,
     /// Write a log of simulated decisions from a toy world with known truth
-    Simulate(simulate::SimulateArgs),
+    Simulate(simulate::SimulateToyArgs),
     /// Copy a data directory, also while a server is running on it
     Backup(backup::BackupArgs),
     /// Create, list and revoke API keys

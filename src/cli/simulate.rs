@@ -15,7 +15,7 @@ use super::log_file::format_parser;
 
 /// The options of `guarantor simulate`.
 #[derive(Args)]
-pub struct SimulateArgs {
+pub struct SimulateToyArgs {
     /// The world to simulate.
     #[arg(long, value_parser = world, default_value = "toy")]
     dataset: World,
@@ -77,14 +77,14 @@ pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
 }
 
 /// Writes a log of simulated decisions.
-pub fn simulate(args: SimulateArgs) -> Result<(), Failure> {
+pub fn simulate(args: SimulateToyArgs) -> Result<(), Failure> {
     let format = FileFormat::of_file(&args.out, args.format)?;
     match args.dataset {
         World::Toy => simulate_toy(&args, format),
     }
 }
 
-fn simulate_toy(args: &SimulateArgs, format: FileFormat) -> Result<(), Failure> {
+fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failure> {
     let m = args.interactions as usize;
     let rows = args.rows.unwrap_or(TOY_ROWS - TOY_ROWS % m);
     let contexts = contexts(rows, m, usize::MAX)?;
