@@ -15,7 +15,7 @@ fail() { echo "curl.sh: $*" >&2; echo "--- last response:" >&2; cat "$WORK/head"
 
 # start [NAME=VALUE ...]: a server on $DATA with these settings.
 start() {
-  rm -f "$WORK/out"
+  : >"$WORK/out"
   env GUARANTOR_LISTEN=127.0.0.1:0 GUARANTOR_DATA_DIR="$DATA" GUARANTOR_LOG_FILTER=off "$@" \
     "$BIN" serve >"$WORK/out" &
   SERVER=$!
