@@ -8,7 +8,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion};
 use guarantor_engine::bound::{Bound, Cbb, Sample};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Learner, Problem};
+use guarantor_engine::learn::bound_learner::{Gaussian, Learner, LearningProblem};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
 use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
@@ -80,7 +80,8 @@ fn passes(criterion: &mut Criterion) {
         let sample = Sample { rows: n as u64, contexts: n as u64 };
         let bound = Cbb::new(sample, vec![1], 1.0 / k as f64, -0.5, 0.05);
         let prior = Gaussian { mean: Array2::zeros((p, k)), scale: 1.0 };
-        let problem = Problem { log: &log, bound: &bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
+        let problem =
+            LearningProblem { log: &log, bound: &bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
         let control = unattended();
         let learner = Learner::new(&problem, &control).expect("a learner");
         let (point, held) = (learner.start(), bound.held(30));

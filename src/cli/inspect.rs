@@ -10,7 +10,7 @@ use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
 use serde_json::json;
 
 use super::log_file::{InputFile, LogArgs};
-use super::report::{Page, Tone, amount, bytes, decimal, percent};
+use super::report::{ReportPage, Tone, amount, bytes, decimal, percent};
 use super::{Failure, Verdict, print_text, runtime};
 
 /// The options of `guarantor inspect`.
@@ -43,7 +43,7 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
             if args.json {
                 print_text(&format!("{}\n", serde_json::to_string_pretty(&as_json(&dataset))?))?;
             } else {
-                let mut page = Page::new(std::io::stdout().is_terminal());
+                let mut page = ReportPage::new(std::io::stdout().is_terminal());
                 show(&mut page, &log, &dataset, &health);
                 print_text(page.text())?;
             }
@@ -53,7 +53,7 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
             if args.json {
                 print_text(&format!("{}\n", serde_json::to_string_pretty(&rejection_as_json(&error))?))?;
             } else if let UploadError::Log(IngestError::Rows(rows)) = &error {
-                let mut page = Page::new(std::io::stdout().is_terminal());
+                let mut page = ReportPage::new(std::io::stdout().is_terminal());
                 show_errors(&mut page, log.file, rows);
                 print_text(page.text())?;
             }
@@ -67,7 +67,7 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
     }
 }
 
-fn show(page: &mut Page, log: &InputFile, dataset: &Dataset, health: &Health) {
+fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Health) {
     let content = &dataset.content;
     let size = std::fs::metadata(log.file).map_or(0, |meta| meta.len());
     page.title(&format!("{}  {}, {}", log.file.display(), log.format.format.title(), bytes(size)));
@@ -100,7 +100,7 @@ fn show(page: &mut Page, log: &InputFile, dataset: &Dataset, health: &Health) {
     warnings(page, health);
 }
 
-fn exploration(page: &mut Page, health: &Health, rows: f64) {
+fn exploration(page: &mut ReportPage, health: &Health, rows: f64) {
     page.heading("How much the deployed policy explored");
     page.pair("smallest propensity", &decimal(health.min_propensity));
     page.pair("largest weight", &format!("{} (1 / smallest propensity)", amount(health.max_weight)));
@@ -109,7 +109,7 @@ fn exploration(page: &mut Page, health: &Health, rows: f64) {
     page.pair("no choice on", &format!("{} of the rows", percent(health.near_deterministic_share)));
 }
 
-fn fit(page: &mut Page, health: &Health) {
+fn fit(page: &mut ReportPage, health: &Health) {
     page.heading("Whether the propensities fit the actions");
     let mean = &health.inverse_propensity_mean;
     let line = format!("{}, expected {}{}", decimal(mean.observed), decimal(mean.expected), distance(mean));
@@ -130,11 +130,11 @@ fn distance(fit: &Fit) -> String {
     fit.z.map_or(String::new(), |z| format!(" (z = {z:.1})"))
 }
 
-fn actions(page: &mut Page, counts: &[u64]) {
+fn actions(page: &mut ReportPage, counts: &[u64]) {
     page.heading("How often each action was taken");
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let width = amount(most as f64).len();
-    let line = |page: &mut Page, action: usize| {
+    let line = |page: &mut ReportPage, action: usize| {
         let count = counts[action];
         let bar = bar(count as f64 / most as f64);
         page.line(&format!("  {action:>5}  {:>width$}  {bar}", amount(count as f64)));
@@ -165,7 +165,7 @@ fn bar(share: f64) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-fn warnings(page: &mut Page, health: &Health) {
+fn warnings(page: &mut ReportPage, health: &Health) {
     match health.warnings.len() {
         0 => page.heading("Nothing to fix"),
         1 => page.heading("One thing to look at"),
@@ -210,7 +210,7 @@ fn advice(code: WarningCode) -> &'static str {
     }
 }
 
-fn show_errors(page: &mut Page, file: &Path, rows: &RowErrors) {
+fn show_errors(page: &mut ReportPage, file: &Path, rows: &RowErrors) {
     let what = if rows.total == 1 {
         "1 row is".to_owned()
     } else {

@@ -17,15 +17,15 @@ pub enum Tone {
 }
 
 /// A page of text that is being written.
-pub struct Page {
+pub struct ReportPage {
     color: bool,
     text: String,
 }
 
-impl Page {
+impl ReportPage {
     /// An empty page. It has colors if it is for a terminal and `NO_COLOR` is not set.
-    pub fn new(terminal: bool) -> Page {
-        Page {
+    pub fn new(terminal: bool) -> ReportPage {
+        ReportPage {
             color: terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
             text: String::new(),
         }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn long_texts_hang_under_their_beginning() {
-        let mut page = Page::new(false);
+        let mut page = ReportPage::new(false);
         page.hanging("  label  ", &"word ".repeat(30));
         let lines: Vec<&str> = page.text().lines().collect();
         assert!(lines.len() == 3 && lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");

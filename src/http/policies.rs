@@ -16,7 +16,7 @@ use super::extract::{Id, JsonBody, Nothing, Params};
 use super::idempotency::{Created, Creation, Start, replay};
 use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
-use crate::store::{JobId, Policy, PolicyId, Resource, StoreError, Timestamp, Workspace};
+use crate::store::{JobId, PolicyId, Resource, StoreError, StoredPolicy, Timestamp, Workspace};
 use guarantor_engine::policy::{PolicyKind, PolicyParams};
 
 /// The routes of policies.
@@ -74,8 +74,8 @@ impl PolicyView {
     }
 }
 
-impl From<Policy> for PolicyView {
-    fn from(policy: Policy) -> Self {
+impl From<StoredPolicy> for PolicyView {
+    fn from(policy: StoredPolicy) -> Self {
         PolicyView {
             id: policy.id,
             kind: policy.kind,
@@ -195,7 +195,7 @@ async fn read(
 /// The response with a policy.
 pub async fn show(
     app: &App,
-    policy: Policy,
+    policy: StoredPolicy,
     include: Option<Include>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {

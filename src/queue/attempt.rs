@@ -14,7 +14,7 @@ use super::compute::{self, Computed};
 use super::runner::{RunError, Runner};
 use super::timeline::Timeline;
 use super::worker::Phase;
-use crate::store::{Claim, FailureCode, JobFailure, JobProgress, StoreError};
+use crate::store::{ClaimedJob, FailureCode, JobFailure, JobProgress, StoreError};
 use guarantor_engine::control::Progress;
 
 /// Progress is written when it has changed, and at least this often.
@@ -25,7 +25,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 /// A job that is being run by this process, under one lease.
 pub struct Attempt<'a> {
     queue: &'a Queue,
-    claim: &'a Claim,
+    claim: &'a ClaimedJob,
     stop: Arc<AtomicBool>,
     timeline: Arc<Timeline>,
     began: Instant,
@@ -59,7 +59,7 @@ pub struct Ended {
 
 impl<'a> Attempt<'a> {
     /// An attempt at the claimed job, which can be canceled from now on.
-    pub fn new(queue: &'a Queue, claim: &'a Claim) -> Self {
+    pub fn new(queue: &'a Queue, claim: &'a ClaimedJob) -> Self {
         let now = Instant::now();
         let stop = Arc::new(AtomicBool::new(claim.job.cancel_requested));
         queue.shared.register(claim.job.id, &stop);
@@ -184,7 +184,7 @@ impl<'a> Attempt<'a> {
 /// Fetches the inputs and computes.
 async fn work(
     runner: &dyn Runner,
-    claim: &Claim,
+    claim: &ClaimedJob,
     pool: Arc<ThreadPool>,
     stop: Arc<AtomicBool>,
     reports: watch::Sender<Option<Progress>>,

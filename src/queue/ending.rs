@@ -14,7 +14,7 @@ use super::compute::Computed;
 use super::runner::RunError;
 use super::timeline::STORING;
 use crate::store::{
-    Claim, FailureCode, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError,
+    ClaimedJob, FailureCode, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError,
     Success, describe_policy, job_key, json_bytes, policy_key,
 };
 use guarantor_engine::certificate::Certificate;
@@ -31,7 +31,7 @@ const RETRIES: [Duration; 4] = [
 
 impl Queue {
     /// Writes the end of an attempt, or nothing if the lease is lost.
-    pub async fn conclude(&self, claim: &Claim, ended: Ended) {
+    pub async fn conclude(&self, claim: &ClaimedJob, ended: Ended) {
         let done = Notify::new();
         let write = async {
             self.write_end(claim, ended).await;
@@ -40,7 +40,7 @@ impl Queue {
         tokio::join!(write, self.keep_lease(claim, &done));
     }
 
-    async fn write_end(&self, claim: &Claim, ended: Ended) {
+    async fn write_end(&self, claim: &ClaimedJob, ended: Ended) {
         let timeline = ended.timeline.clone();
         timeline.enter(STORING);
         let Some(finish) = self.finish_for(claim, ended).await else { return };
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    async fn finish_for(&self, claim: &Claim, ended: Ended) -> Option<Finish> {
+    async fn finish_for(&self, claim: &ClaimedJob, ended: Ended) -> Option<Finish> {
         Some(match ended.end {
             End::LeaseLost => return None,
             End::Abandoned => Finish::Released,
@@ -117,7 +117,7 @@ impl Queue {
     }
 
     /// A result that could not be stored: the job waits for the disk, or is tried again.
-    fn not_stored(&self, claim: &Claim, error: &StoreError) -> Finish {
+    fn not_stored(&self, claim: &ClaimedJob, error: &StoreError) -> Finish {
         tracing::error!(job_id = %claim.job.id, %error, "could not store a certificate");
         let message = "the certificate could not be stored";
         if self.note_unwritable(error) {
@@ -133,7 +133,7 @@ impl Queue {
     }
 
     /// Renews the lease until `done`: storing a large result takes long, and a full disk longer.
-    async fn keep_lease(&self, claim: &Claim, done: &Notify) {
+    async fn keep_lease(&self, claim: &ClaimedJob, done: &Notify) {
         let terms = self.settings().terms();
         loop {
             tokio::select! {
@@ -147,7 +147,7 @@ impl Queue {
 
     /// Remembers a job whose end could not be written because of the disk, so that it is returned to the
     /// queue later and this attempt is not counted.
-    pub(super) async fn remember_unwritten(&self, claim: &Claim) {
+    pub(super) async fn remember_unwritten(&self, claim: &ClaimedJob) {
         self.shared.unwritten.lock().await.insert(claim.job.id, claim.token);
     }
 
@@ -243,7 +243,7 @@ fn files_of(finish: &Finish) -> Vec<String> {
 }
 
 /// Writes the files of a result. `finish_job` then writes the rows that name them, in one transaction.
-async fn store_files(store: &Store, claim: &Claim, finished: Finished) -> Result<Success> {
+async fn store_files(store: &Store, claim: &ClaimedJob, finished: Finished) -> Result<Success> {
     let (job, token) = (&claim.job, claim.token);
     let put = async |name, bytes| store.blobs().put(job_key(job.id, token, name), bytes).await;
     // A policy may be large, and serializing it would block the other tasks of the thread.

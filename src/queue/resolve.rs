@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::runner::policy_ids;
-use crate::store::{Dataset, Policy, PolicyId, Store, StoreError, Workspace};
+use crate::store::{Dataset, PolicyId, Store, StoreError, StoredPolicy, Workspace};
 use guarantor_engine::error::{SpecCode, SpecError};
 use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
@@ -63,7 +63,7 @@ fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
 
 /// Rejects a candidate or prior that depends on rows of the dataset. The caller's attestation does not
 /// count if the store knows better.
-fn check_origin(policy: &Policy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
+fn check_origin(policy: &StoredPolicy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
     if !policy.origins.contains(&dataset.id) {
         return Ok(());
     }
@@ -75,7 +75,11 @@ fn check_origin(policy: &Policy, dataset: &Dataset, field: String) -> Result<(),
     Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message))
 }
 
-async fn find_policy(store: &Store, workspace: &Workspace, id: &str) -> Result<Option<Policy>, StoreError> {
+async fn find_policy(
+    store: &Store,
+    workspace: &Workspace,
+    id: &str,
+) -> Result<Option<StoredPolicy>, StoreError> {
     let Ok(id) = id.parse::<PolicyId>() else { return Ok(None) };
     match store.repository().policy(workspace, id).await {
         Ok(policy) => Ok(Some(policy)),

@@ -12,7 +12,7 @@ use super::attempt::Attempt;
 use super::ending::record_end;
 use super::runner::Runner;
 use super::{Queue, compute};
-use crate::store::{Claim, Result};
+use crate::store::{ClaimedJob, Result};
 
 /// What the workers should do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,7 +98,7 @@ impl Worker {
     }
 
     /// Claims the next job, after returning jobs with expired leases to the queue.
-    async fn next(&self) -> Result<Option<Claim>> {
+    async fn next(&self) -> Result<Option<ClaimedJob>> {
         let (store, terms) = (self.queue.store(), self.queue.settings().terms());
         self.queue.recover().await?;
         for job in store.repository().expire_leases(&terms).await? {
@@ -114,7 +114,7 @@ impl Worker {
         store.repository().claim_job(&terms).await
     }
 
-    async fn run(&self, claim: Claim) {
+    async fn run(&self, claim: ClaimedJob) {
         let job = &claim.job;
         let wait_seconds = job.wait_seconds();
         tracing::info!(job_id = %job.id, workspace = %job.workspace, attempt = job.attempt, wait_seconds, "job started");

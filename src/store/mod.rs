@@ -112,7 +112,7 @@ impl Store {
         workspace: &Workspace,
         id: PolicyId,
         params: &PolicyParams,
-    ) -> Result<Policy> {
+    ) -> Result<StoredPolicy> {
         let blob = self.blobs.put(policy_key(id), json_bytes(params)?).await;
         let params_blob = match blob {
             // An earlier attempt of the same request wrote it. Whether that attempt also wrote the row is
@@ -130,7 +130,7 @@ impl Store {
     ///
     /// # Errors
     /// `Damaged` if they do not have the digest that they were stored with.
-    pub async fn policy_params(&self, policy: &Policy) -> Result<PolicyParams> {
+    pub async fn policy_params(&self, policy: &StoredPolicy) -> Result<PolicyParams> {
         let params: PolicyParams = self.read_json(&policy.params).await?;
         let digest = params.digest().map_err(|error| StoreError::damaged_blob(&policy.params.key, error))?;
         if digest != policy.digest {

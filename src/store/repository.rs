@@ -62,11 +62,11 @@ pub trait Datasets: Send + Sync {
 #[async_trait]
 pub trait Policies: Send + Sync {
     /// Stores a policy.
-    async fn create_policy(&self, new: NewPolicy) -> Result<Policy>;
+    async fn create_policy(&self, new: NewPolicy) -> Result<StoredPolicy>;
     /// A policy.
-    async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Policy>;
+    async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<StoredPolicy>;
     /// A page of the workspace's policies.
-    async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Policy>>;
+    async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StoredPolicy>>;
     /// Deletes a policy. `InUse` while an unfinished job reads it or a dataset names it as its logging
     /// policy. Returns the keys of the blobs that no row names any more.
     async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>>;
@@ -109,7 +109,7 @@ pub trait Leases: Send + Sync {
     /// Claims the next job, if one is queued: the oldest job of the workspace that was served least
     /// recently. A job whose row cannot be read is failed (`job_unreadable`) and skipped, here and in
     /// `expire_leases`.
-    async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>>;
+    async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<ClaimedJob>>;
     /// Extends the lease, writes progress if there is any, and returns whether cancellation was requested.
     async fn heartbeat(
         &self,

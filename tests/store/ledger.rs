@@ -20,7 +20,7 @@ async fn submit(repository: &dyn Repository, dataset: &Dataset, spec: JobSpec) -
     repository.submit_job(NewJob { spec, ..new_job(dataset) }, &NO_LIMITS).await
 }
 
-fn success(claim: &Claim, certificate: Certificate, key: Option<Arc<SigningKey>>) -> Success {
+fn success(claim: &ClaimedJob, certificate: Certificate, key: Option<Arc<SigningKey>>) -> Success {
     let blob = |name: &str| BlobRef { key: job_key(claim.job.id, claim.token, name), bytes: 5 };
     Success {
         result: JobResult {
@@ -177,7 +177,7 @@ pub async fn a_bound_that_was_shown_is_a_look(repository: &dyn Repository) {
         repository.heartbeat(id, claim.token, &TERMS, Some(&progress)).await.unwrap();
         claim
     };
-    let finish = async |claim: &Claim, finish: Finish| {
+    let finish = async |claim: &ClaimedJob, finish: Finish| {
         repository.finish_job(claim.job.id, claim.token, &TERMS, finish).await.unwrap();
         repository.look_of_job(&ws, claim.job.id).await.unwrap()
     };

@@ -2,7 +2,7 @@ use guarantor::store::*;
 
 use crate::support::{NO_LIMITS, dataset, new_job, policy_params, workspace};
 
-async fn policy(repository: &dyn Repository) -> Policy {
+async fn policy(repository: &dyn Repository) -> StoredPolicy {
     let id = PolicyId::new();
     let blob = BlobRef { key: policy_key(id), bytes: 3 };
     let new = describe_policy(&workspace("a"), id, &policy_params(), None, blob).unwrap();

@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{
-    Claim, Dataset, FailureCode, Finish, Job, JobFailure, JobId, JobStatus, LeaseTerms, Store, StoreError,
-    Workspace,
+    ClaimedJob, Dataset, FailureCode, Finish, Job, JobFailure, JobId, JobStatus, LeaseTerms, Store,
+    StoreError, Workspace,
 };
 use guarantor_engine::control::{Control, Progress};
 use guarantor_engine::{EngineError, Finished, Result as EngineResult};
@@ -204,7 +204,7 @@ async fn a_worker_that_lost_its_lease_cannot_write() {
 }
 
 /// Retries because the worker's heartbeat may renew the lease in between.
-async fn steal(fixture: &Fixture, id: JobId) -> Claim {
+async fn steal(fixture: &Fixture, id: JobId) -> ClaimedJob {
     let repository = fixture.store.repository();
     loop {
         repository.end_all_leases().await.unwrap();

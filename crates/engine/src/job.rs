@@ -13,7 +13,7 @@ use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecCode, SpecError};
 use super::inputs::Inputs;
-use super::learn::bound_learner::{Gaussian, Learned, Problem, minimize};
+use super::learn::bound_learner::{Gaussian, Learned, LearningProblem, minimize};
 use super::log::{Chunk, Guarded, LogShape, LogSource, Split};
 use super::policy::{FeatureMap, PolicyParams};
 use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
@@ -108,7 +108,8 @@ fn learn_named(
     let class = spec.policy_class.unwrap_or(PolicyClass::Lig);
     let (quantity, share) = learned_quantity(spec, NAMED);
     let bound = bound_of(spec, &*ground.log, quantity, share * policy_delta(spec))?;
-    let problem = Problem { log: &*ground.log, bound: &*bound, class, prior: &ground.prior, seed: spec.seed };
+    let problem =
+        LearningProblem { log: &*ground.log, bound: &*bound, class, prior: &ground.prior, seed: spec.seed };
     let learned = minimize(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
     let evidence = LearnedEvidence {
         policy: policy_of(&learned, class, ground.features),
@@ -229,7 +230,7 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
     let prior = widened(&on_learn_side)?;
     let (quantity, share) = learned_quantity(spec, REFINED);
     let bound = bound_of(spec, &certify_side, quantity, share * spec.delta)?;
-    let problem = Problem {
+    let problem = LearningProblem {
         log: &certify_side,
         bound: &*bound,
         class: PolicyClass::Lig,

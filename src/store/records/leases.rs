@@ -10,7 +10,7 @@ use guarantor_engine::certificate::{Certificate, SigningKey};
 
 /// A job that a worker has claimed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Claim {
+pub struct ClaimedJob {
     /// The job.
     pub job: Job,
     /// Proof of the claim.

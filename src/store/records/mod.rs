@@ -16,9 +16,9 @@ pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };
 pub use keys::{ApiKey, KeyHash, NewKey};
-pub use leases::{Claim, Finish, LeaseTerms, Success};
+pub use leases::{ClaimedJob, Finish, LeaseTerms, Success};
 pub use ledger::{LedgerEntry, LedgerSummary};
-pub use policies::{NewPolicy, Policy};
+pub use policies::{NewPolicy, StoredPolicy};
 pub use requests::{Begun, IdempotentRequest, StoredAnswer};
 
 /// A stored file and its length. A blob is written before the row that names it; a blob that no row names

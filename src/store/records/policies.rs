@@ -30,7 +30,7 @@ pub struct NewPolicy {
 
 /// A stored policy.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
-pub struct Policy {
+pub struct StoredPolicy {
     /// Its id.
     pub id: PolicyId,
     /// Its workspace.
@@ -61,7 +61,7 @@ pub struct Policy {
     pub params: BlobRef,
 }
 
-impl Policy {
+impl StoredPolicy {
     /// The shape that specs are resolved against.
     pub fn shape(&self) -> PolicyShape {
         PolicyShape { kind: self.kind, n_actions: self.n_actions, dim: self.dim }

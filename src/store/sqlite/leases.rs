@@ -11,7 +11,7 @@ use super::{Sqlite, Write, micros};
 use crate::store::error::{Result, StoreError};
 use crate::store::failure::{FailureCode, JobFailure};
 use crate::store::ids::{JobId, LeaseToken};
-use crate::store::records::{Claim, Finish, Job, JobProgress, LeaseTerms, Success};
+use crate::store::records::{ClaimedJob, Finish, Job, JobProgress, LeaseTerms, Success};
 use crate::store::repository::Leases;
 
 /// Progress events older than this many events are deleted; a client that resumes from further back does
@@ -175,7 +175,7 @@ impl Write {
         Ok(next.map(|row| row.try_get("id")).transpose()?)
     }
 
-    async fn claim(&mut self, id: &str, terms: &LeaseTerms) -> Result<Claim> {
+    async fn claim(&mut self, id: &str, terms: &LeaseTerms) -> Result<ClaimedJob> {
         let (now, token) = (self.now.0, LeaseToken::new());
         let job: Job = sqlx::query_as(
             "UPDATE jobs SET status = 'running', attempt = attempt + 1, started_at = $2, lease_token = $3, \
@@ -189,7 +189,7 @@ impl Write {
         .await?;
         self.serve_workspace(&job).await?;
         self.append_event(job.id, "started", &json!({ "attempt": job.attempt })).await?;
-        Ok(Claim { job, token })
+        Ok(ClaimedJob { job, token })
     }
 
     async fn serve_workspace(&mut self, job: &Job) -> Result<()> {
@@ -245,7 +245,7 @@ impl Leases for Sqlite {
         Ok(changed)
     }
 
-    async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<Claim>> {
+    async fn claim_job(&self, terms: &LeaseTerms) -> Result<Option<ClaimedJob>> {
         let waiting = sqlx::query("SELECT 1 FROM jobs WHERE status = 'queued' LIMIT 1")
             .fetch_optional(&self.readers)
             .await?;

@@ -12,7 +12,7 @@ use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, PolicyId, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
-use crate::store::records::{Job, NewPolicy, Policy};
+use crate::store::records::{Job, NewPolicy, StoredPolicy};
 use crate::store::repository::Policies;
 
 impl Write {
@@ -48,7 +48,7 @@ pub async fn insert_policy(
     write: &mut Write,
     new: NewPolicy,
     origins: &BTreeSet<DatasetId>,
-) -> Result<Policy> {
+) -> Result<StoredPolicy> {
     let inserted = sqlx::query_as(
         "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, source_job_id, \
          params, origins) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10) RETURNING *",
@@ -103,15 +103,15 @@ pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> 
 
 #[async_trait]
 impl Policies for Sqlite {
-    async fn create_policy(&self, new: NewPolicy) -> Result<Policy> {
+    async fn create_policy(&self, new: NewPolicy) -> Result<StoredPolicy> {
         let mut write = self.write().await?;
         let policy = insert_policy(&mut write, new, &BTreeSet::new()).await?;
         write.commit().await?;
         Ok(policy)
     }
 
-    async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Policy> {
-        let policy: Option<Policy> =
+    async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<StoredPolicy> {
+        let policy: Option<StoredPolicy> =
             sqlx::query_as("SELECT * FROM policies WHERE id = $1 AND workspace = $2")
                 .bind(id.to_string())
                 .bind(workspace.as_str())
@@ -121,7 +121,7 @@ impl Policies for Sqlite {
         policy.ok_or_else(|| StoreError::not_found(Resource::Policy, id))
     }
 
-    async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Policy>> {
+    async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StoredPolicy>> {
         let cursor = Cursor::of(page)?;
         let rows = sqlx::query(
             "SELECT * FROM policies WHERE workspace = $1 AND (created_at, id) < ($2, $3) \

@@ -49,7 +49,7 @@ impl Gaussian {
 }
 
 /// What is minimized, over what.
-pub struct Problem<'a> {
+pub struct LearningProblem<'a> {
     /// The rows of the bound.
     pub log: &'a dyn LogSource,
     /// The bound to minimize.
@@ -77,7 +77,7 @@ pub struct Learned {
 
 /// A problem with what all passes share.
 pub struct Learner<'a> {
-    problem: &'a Problem<'a>,
+    problem: &'a LearningProblem<'a>,
     norms: Vec<Vec<f64>>,
     all: Vec<usize>,
     control: &'a Control<'a>,
@@ -98,7 +98,7 @@ const STAGES: [(usize, usize, usize); 2] = [(64, 8, 6), (16, 2, 1)];
 ///
 /// # Errors
 /// If the log cannot be read, the job is canceled, or the bound is not finite at the prior.
-pub fn minimize(problem: &Problem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
+pub fn minimize(problem: &LearningProblem, optimizer: &Optimizer, control: &Control) -> Result<Learned> {
     let mut learner = Learner::new(problem, control)?;
     match optimizer.preset {
         Preset::Fast => learner.fast(optimizer),
@@ -111,7 +111,7 @@ impl<'a> Learner<'a> {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn new(problem: &'a Problem<'a>, control: &'a Control<'a>) -> Result<Self> {
+    pub fn new(problem: &'a LearningProblem<'a>, control: &'a Control<'a>) -> Result<Self> {
         let norms = (0..problem.log.chunks())
             .into_par_iter()
             .map(|i| Ok(norms(problem.log.chunk(i)?.x.view())))

@@ -8,7 +8,7 @@ use guarantor_engine::bound::{
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
+use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::policy::PolicyParams;
@@ -89,7 +89,7 @@ pub fn learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f6
 
 pub fn try_learn(log: &MemoryLog, bound: &dyn Bound, prior: &Gaussian, kl_weight: f64) -> Result<Gaussian> {
     let bound = &LightKl::new(bound, kl_weight);
-    let problem = Problem { log, bound, class: PolicyClass::Lig, prior, seed: 0 };
+    let problem = LearningProblem { log, bound, class: PolicyClass::Lig, prior, seed: 0 };
     let optimizer = Optimizer {
         preset: Preset::Fast,
         epochs: Some(EPOCHS),

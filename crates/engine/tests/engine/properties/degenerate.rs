@@ -6,7 +6,7 @@ use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{Betting, GivenBetting};
 use guarantor_engine::certificate::{Certificate, Decision};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
+use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset, SpecContext, SpecRequest};
@@ -121,8 +121,13 @@ fn learning_on_degenerate_logs_gives_finite_results() {
         let log = MemoryLog::new(columns.clone()).unwrap();
         let prior = Gaussian { mean: Array2::zeros((columns.dim, 2)), scale: 1.0 };
         for bound in bounds(sample(&log), &multiplicities(&columns), 0.5, 0.05) {
-            let problem =
-                Problem { log: &log, bound: &*bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
+            let problem = LearningProblem {
+                log: &log,
+                bound: &*bound,
+                class: PolicyClass::Lig,
+                prior: &prior,
+                seed: 0,
+            };
             let optimizer = Optimizer {
                 preset: Preset::Fast,
                 epochs: Some(20),

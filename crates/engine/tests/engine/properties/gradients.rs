@@ -4,7 +4,7 @@
 
 use guarantor_engine::bound::{Bound, Seen};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Learner, Problem, minimize};
+use guarantor_engine::learn::bound_learner::{Gaussian, Learner, LearningProblem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::policy::Scratch;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset};
@@ -133,7 +133,7 @@ proptest! {
         let (q, _) = recipe.gaussians();
         for_each_held(&recipe, |log, bound, held| {
             let problem =
-                Problem { log, bound, class: PolicyClass::Lig, prior: &q, seed: 0 };
+                LearningProblem { log, bound, class: PolicyClass::Lig, prior: &q, seed: 0 };
             let control = unattended();
             let learner = Learner::new(&problem, &control).unwrap();
             let (_, got) = learner.pass(held, &learner.start()).unwrap();
@@ -154,7 +154,7 @@ proptest! {
         let (_, prior) = recipe.gaussians();
         for_each_held(&recipe, |log, bound, _| {
             let light = LightKl::new(bound, kl_weight);
-            let problem = Problem { log, bound: &light, class: PolicyClass::Lig, prior: &prior, seed: 0 };
+            let problem = LearningProblem { log, bound: &light, class: PolicyClass::Lig, prior: &prior, seed: 0 };
             let optimizer =
                 Optimizer { preset: Preset::Fast, epochs: Some(20), learning_rate: None, batch_size: None, max_seconds: None };
             let learned = minimize(&problem, &optimizer, &unattended());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use guarantor_engine::bound::{Betting, Bound, GivenBetting};
 use guarantor_engine::control::unattended;
-use guarantor_engine::learn::bound_learner::{Gaussian, Problem, minimize};
+use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
 use guarantor_engine::numerics::random::shuffle;
 use guarantor_engine::policy::PolicyParams;
@@ -160,7 +160,8 @@ fn learning_gives_the_same_bits_on_one_and_two_threads() {
     let bound = Betting::new(sample(&log), 1, &[0.0, -0.4], 0.25, 0.05);
     let prior = Gaussian { mean: Array2::zeros((3, 4)), scale: 1.0 };
     let learned = |threads: usize| {
-        let problem = Problem { log: &log, bound: &bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
+        let problem =
+            LearningProblem { log: &log, bound: &bound, class: PolicyClass::Lig, prior: &prior, seed: 0 };
         let optimizer = Optimizer {
             preset: Preset::Fast,
             epochs: Some(12),
