@@ -3,7 +3,9 @@
 //! same goes for the learning of a split, because its policy is certified as independent of the certify
 //! side. Other learning is not guarded: a bound from a fixed prior holds for any policy.
 
+use bytemuck::cast_slice;
 use rayon::prelude::*;
+use xxhash_rust::xxh3::Xxh3;
 
 use super::{Chunk, LogShape, LogSource};
 use crate::control::Control;
@@ -55,63 +57,26 @@ impl LogSource for Guarded<'_> {
     }
 }
 
-/// Odd, so multiplication is invertible, and one changed number always changes the sum of its lane.
-const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// Four independent sums, because one chain of multiplications would be slower than memory.
-struct Print([u64; 4]);
-
-impl Print {
-    fn add(&mut self, lane: usize, word: u64) {
-        let sum = &mut self.0[lane];
-        *sum = (*sum ^ word).wrapping_mul(MULTIPLIER).rotate_left(29);
-    }
-
-    fn add_f32(&mut self, values: &[f32]) {
-        let (eights, rest) = values.as_chunks::<8>();
-        for eight in eights {
-            for lane in 0..4 {
-                let low = u64::from(eight[2 * lane].to_bits());
-                self.add(lane, low | u64::from(eight[2 * lane + 1].to_bits()) << 32);
-            }
-        }
-        self.add_all(rest.iter().map(|v| u64::from(v.to_bits())));
-    }
-
-    fn add_f64(&mut self, values: &[f64]) {
-        let (fours, rest) = values.as_chunks::<4>();
-        for four in fours {
-            for lane in 0..4 {
-                self.add(lane, four[lane].to_bits());
-            }
-        }
-        self.add_all(rest.iter().map(|v| v.to_bits()));
-    }
-
-    fn add_all(&mut self, words: impl Iterator<Item = u64>) {
-        words.for_each(|word| self.add(0, word));
-    }
-}
-
 /// Detects faults of disks and memory, and mistakes. It is no protection against attackers: whoever can change
 /// the memory of a running process needs no collision.
 fn fingerprint(chunk: &Chunk) -> u64 {
-    let mut print = Print([1, 2, 3, 4]);
-    print.add_all([chunk.contexts(), chunk.rows(), chunk.x.len()].into_iter().map(|n| n as u64));
-    match chunk.x.as_slice() {
-        Some(x) => print.add_f32(x),
-        None => chunk.x.rows().into_iter().for_each(|row| print.add_f32(&row.to_vec())),
+    let mut hash = Xxh3::new();
+    for length in [chunk.contexts(), chunk.rows(), chunk.x.len()] {
+        hash.update(&(length as u64).to_ne_bytes());
     }
-    print.add_all(chunk.ordinals.iter().copied());
-    print.add_all(chunk.offsets.iter().map(|&v| u64::from(v)));
-    print.add_all(chunk.actions.iter().map(|&v| u64::from(v)));
+    match chunk.x.as_slice() {
+        Some(x) => hash.update(cast_slice(x)),
+        None => chunk.x.iter().for_each(|value| hash.update(&value.to_ne_bytes())),
+    }
+    hash.update(cast_slice(&chunk.ordinals));
+    hash.update(cast_slice(&chunk.offsets));
+    hash.update(cast_slice(&chunk.actions));
     let columns = [&chunk.costs, &chunk.propensities, &chunk.weights];
-    columns.into_iter().chain(&chunk.candidates).for_each(|column| print.add_f64(column));
+    columns.into_iter().chain(&chunk.candidates).for_each(|column| hash.update(cast_slice(column)));
     match chunk.full.as_ref().map(|full| (full.as_slice(), full)) {
-        Some((Some(full), _)) => print.add_f64(full),
-        Some((None, full)) => full.rows().into_iter().for_each(|row| print.add_f64(&row.to_vec())),
+        Some((Some(full), _)) => hash.update(cast_slice(full)),
+        Some((None, full)) => full.iter().for_each(|value| hash.update(&value.to_ne_bytes())),
         None => {}
     }
-    let [a, b, c, d] = print.0;
-    [b, c, d].into_iter().fold(a, |sum, lane| (sum.rotate_left(17) ^ lane).wrapping_mul(MULTIPLIER))
+    hash.digest()
 }
