@@ -1,8 +1,8 @@
 //! The layers that are ours. `envelope.rs` lists them in the order in which requests pass them.
 //!
-//! Most of them work on a request before they call what is inside them, or on its response
-//! afterwards, and only `caller` has to wait before it calls. So most have futures of their own
-//! instead of boxed ones: a poll of a job passes all of them, and is to cost no more than before.
+//! Every poll of a job passes all of them, so they must be cheap. Only `caller` has to wait before it
+//! can call the inner service, and only `linger` waits after a request with a body; these two box
+//! their futures. The others have futures of their own.
 
 pub mod caller;
 pub mod compression;
@@ -23,7 +23,7 @@ use axum::response::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-/// What our layers wrap and what they are: a service that always has a response.
+/// A service that always responds, which is what our layers wrap.
 pub trait Inner: Service<Request, Response = Response, Error = Infallible> {}
 
 impl<S: Service<Request, Response = Response, Error = Infallible>> Inner for S {}
@@ -44,14 +44,14 @@ impl Route {
     }
 }
 
-/// What a layer does with a response.
+/// What a layer does with the response of the inner service.
 pub trait OnResponse {
-    /// Turns the inner response into the layer's.
+    /// Returns the response of the layer.
     fn on_response(self, response: Response) -> Response;
 }
 
 pin_project! {
-    /// The future of a layer that has work left once the response is there.
+    /// The future of a layer that works on the response of the inner service.
     pub struct Responding<F, W> {
         #[pin]
         inner: F,
