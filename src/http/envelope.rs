@@ -2,22 +2,21 @@
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
-use axum::response::IntoResponse;
 use tower::ServiceBuilder;
-use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
 use super::App;
 use super::layers::caller::CallerLayer;
+use super::layers::compression::GzipLayer;
 use super::layers::linger::LingerLayer;
 use super::layers::observe::ObserveLayer;
+use super::layers::panics::PanicsLayer;
 use super::layers::problems::ProblemsLayer;
 use super::layers::request_id::{self, NewIds};
 use super::layers::time_limit::TimeLimitLayer;
 use super::layers::uploads::UploadsLayer;
-use super::layers::{compression, panics};
 
 /// Whether routes need an API key, once there is one.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,15 +41,12 @@ pub fn enclose(routes: Router<App>, app: &App, access: Access) -> Router<App> {
                 header::X_CONTENT_TYPE_OPTIONS,
                 HeaderValue::from_static("nosniff"),
             ))
-            .map_request(compression::remove_unusable)
-            .map_response(compression::weaken_etag)
-            .layer(compression::layer())
+            .layer(GzipLayer)
             .layer(ObserveLayer)
             .layer(ProblemsLayer)
             .layer(LingerLayer::new(&app.config))
             .layer(TimeLimitLayer::new(&app.config))
-            .map_response(IntoResponse::into_response)
-            .layer(CatchPanicLayer::custom(panics::response))
+            .layer(PanicsLayer)
             .option_layer(guard)
             .layer(UploadsLayer(app.clone())),
     )

@@ -3,18 +3,79 @@
 //! Event streams are not JSON and are never held back. Small responses are sent as they are: a job
 //! that is polled fits a packet or two, and compressing it would cost more than sending it.
 
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, Response, header};
-use http_body::Body;
-use tower_http::compression::CompressionLayer;
+use futures_util::future::Either;
+use pin_project_lite::pin_project;
+use tower::{Layer, Service};
 use tower_http::compression::predicate::Predicate;
+use tower_http::compression::{Compression, CompressionBody, ResponseFuture};
+
+use super::Inner;
 
 /// Bodies of fewer bytes are sent as they are.
 const SMALLEST: u64 = 8 << 10;
 
-/// The layer that compresses.
-pub fn layer() -> CompressionLayer<LargeJson> {
-    CompressionLayer::new().compress_when(LargeJson)
+/// Compresses large JSON responses for clients that accept gzip.
+///
+/// Other requests bypass tower-http's service. It would wrap the body of every response, which polling
+/// would pay for, and answer 406 to an `Accept-Encoding` that excludes every coding, where RFC 9110 asks
+/// for the plain body.
+#[derive(Clone, Copy)]
+pub struct GzipLayer;
+
+impl<S: Clone> Layer<S> for GzipLayer {
+    type Service = Gzip<S>;
+
+    fn layer(&self, inner: S) -> Gzip<S> {
+        Gzip(Compression::new(inner).compress_when(LargeJson))
+    }
+}
+
+/// The service of [`GzipLayer`].
+#[derive(Clone)]
+pub struct Gzip<S>(Compression<S, LargeJson>);
+
+impl<S: Inner> Service<Request> for Gzip<S> {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Either<S::Future, Gzipping<ResponseFuture<S::Future, LargeJson>>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.get_mut().poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        match accepts_gzip(request.headers()) {
+            true => Either::Right(Gzipping { inner: self.0.call(request) }),
+            false => Either::Left(self.0.get_mut().call(request)),
+        }
+    }
+}
+
+pin_project! {
+    /// The future of a response that may be compressed.
+    pub struct Gzipping<F> {
+        #[pin]
+        inner: F,
+    }
+}
+
+impl<F> Future for Gzipping<F>
+where
+    F: Future<Output = Result<Response<CompressionBody<Body>>, Infallible>>,
+{
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Ok(response) = ready!(self.project().inner.poll(context));
+        Poll::Ready(Ok(weaken_etag(response).map(Body::new)))
+    }
 }
 
 /// Compresses JSON whose length is known and large enough.
@@ -22,7 +83,7 @@ pub fn layer() -> CompressionLayer<LargeJson> {
 pub struct LargeJson;
 
 impl Predicate for LargeJson {
-    fn should_compress<B: Body>(&self, response: &Response<B>) -> bool {
+    fn should_compress<B: http_body::Body>(&self, response: &Response<B>) -> bool {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let json = ["application/json", "application/problem+json"];
         response.body().size_hint().exact().is_some_and(|bytes| bytes >= SMALLEST)
@@ -30,15 +91,7 @@ impl Predicate for LargeJson {
     }
 }
 
-/// Removes an `Accept-Encoding` that does not accept gzip. tower-http would answer 406 to one that
-/// rules out every coding, for work that is done; RFC 9110 asks for the plain body instead.
-pub fn remove_unusable(mut request: Request) -> Request {
-    if request.headers().contains_key(header::ACCEPT_ENCODING) && !accepts_gzip(request.headers()) {
-        request.headers_mut().remove(header::ACCEPT_ENCODING);
-    }
-    request
-}
-
+/// Whether a request accepts gzip.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let (mut gzip, mut any) = (None, None);
@@ -58,7 +111,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 
 /// A strong `ETag` stands for the bytes that were sent, so compressed ones have a weak one. It
 /// matches in `If-None-Match` all the same.
-pub fn weaken_etag<B>(mut response: Response<B>) -> Response<B> {
+fn weaken_etag<B>(mut response: Response<B>) -> Response<B> {
     if !response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
