@@ -16,7 +16,9 @@ pub struct Progress {
     pub phase: String,
     /// The share of the job that is done.
     pub fraction: f64,
+    /// The current epoch, in phases with epochs.
     pub epoch: Option<u64>,
+    /// The number of epochs, in phases with epochs.
     pub epochs: Option<u64>,
     /// The best value of the bound so far, in the paper's units.
     pub bound: Option<f64>,

@@ -29,10 +29,13 @@ pub struct LogSummary {
     pub n_actions: usize,
     /// p.
     pub dim: usize,
+    /// The kind and range of the outcomes.
     pub outcome: Outcome,
     /// The digest of the log, as `sha256:` and hexadecimal digits.
     pub digest: String,
+    /// What the log supports.
     pub capabilities: Capabilities,
+    /// The health report.
     pub health: Health,
 }
 

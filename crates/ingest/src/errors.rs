@@ -21,7 +21,9 @@ pub fn shortened(mut text: String) -> String {
 /// The first rejected rows, one error each, in the order of the file, and how many there are in all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowErrors {
+    /// The errors of the first rejected rows.
     pub first: Vec<RowError>,
+    /// The number of rejected rows.
     pub total: u64,
 }
 
@@ -61,7 +63,12 @@ pub enum IngestError {
     Rows(RowErrors),
     /// An option is not valid, alone or for these rows.
     #[error("{field}: {message}")]
-    Option { field: &'static str, message: String },
+    Option {
+        /// The name of the option.
+        field: &'static str,
+        /// What is wrong and what to do.
+        message: String,
+    },
     /// The file as a whole is not valid in its format.
     #[error("{0}")]
     Unreadable(String),

@@ -266,7 +266,9 @@ impl std::str::FromStr for Format {
 /// How the bytes of a log are to be read or written: the format and what belongs to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileFormat {
+    /// The file format.
     pub format: Format,
+    /// The compression.
     pub encoding: Encoding,
     /// The number of dimensions into which named features are hashed. Formats without named features
     /// ignore it.

@@ -15,10 +15,13 @@ const MAX_Z: f64 = 5.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Fit {
+    /// The expected value.
     pub expected: f64,
+    /// The value in the log.
     pub observed: f64,
     /// (observed − expected) in standard errors; null if the log is too short to estimate them.
     pub z: Option<f64>,
+    /// Whether the observed value is plausible.
     pub ok: bool,
 }
 
@@ -26,7 +29,9 @@ pub struct Fit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Warning {
+    /// The stable code of the warning.
     pub code: WarningCode,
+    /// The warning as a sentence.
     pub message: String,
 }
 
@@ -89,6 +94,7 @@ pub struct Health {
     pub inverse_propensity_mean: Fit,
     /// The action whose count is furthest from Σπ0; null if π0(·|x) is not known.
     pub worst_action_count: Option<ActionFit>,
+    /// What deserves attention.
     pub warnings: Vec<Warning>,
     /// The share of decisions that were dropped before they were logged, if the log's format has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -113,7 +119,9 @@ impl Health {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActionFit {
+    /// The action.
     pub action: u64,
+    /// The expected and the observed count.
     #[serde(flatten)]
     pub fit: Fit,
 }

@@ -78,6 +78,7 @@ use row::{FormatError, Visit};
 /// The limits of an upload.
 #[derive(Debug, Clone)]
 pub struct IngestLimits {
+    /// The maximum number of rows.
     pub rows: u64,
     /// The largest K.
     pub actions: usize,

@@ -24,6 +24,7 @@ type Weights = Vec<[f64; ACTIONS]>;
 
 /// A context and what the deployed policy did with it.
 pub struct Visitor {
+    /// The features of the context.
     pub x: Vec<f32>,
     /// π0(·|x).
     pub propensities: Vec<f64>,

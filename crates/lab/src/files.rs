@@ -11,13 +11,34 @@ use flate2::read::MultiGzDecoder;
 pub enum LoadError {
     /// A file is not there. Says which one, where it was looked for, and where it is published.
     #[error("{dataset}: no {} in {}; {published}", .names.join(" or "), .directory.display())]
-    Missing { dataset: &'static str, names: Vec<String>, directory: PathBuf, published: &'static str },
+    Missing {
+        /// The dataset that was requested.
+        dataset: &'static str,
+        /// The names under which the file was looked for.
+        names: Vec<String>,
+        /// The directory in which it was looked for.
+        directory: PathBuf,
+        /// Where the file is published.
+        published: &'static str,
+    },
     /// A file is there but cannot be read.
     #[error("{}: {error}", .path.display())]
-    Unreadable { path: PathBuf, error: std::io::Error },
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: std::io::Error,
+    },
     /// The content of a file is not what it should be.
     #[error("{}{}: {message}", .path.display(), .line.map_or(String::new(), |line| format!(", line {line}")))]
-    Malformed { path: PathBuf, line: Option<u64>, message: String },
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1; `None` for binary files.
+        line: Option<u64>,
+        /// What is wrong.
+        message: String,
+    },
 }
 
 impl LoadError {

@@ -12,6 +12,7 @@ use crate::error::{EngineError, Result};
 pub struct Check {
     /// The field of the certificate that was checked, or the name of the check.
     pub name: String,
+    /// Whether the check passed.
     pub ok: bool,
     /// Why the check could not be made, if it could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,6 +43,7 @@ pub enum CheckCode {
 pub struct Verification {
     /// Whether every check is ok.
     pub valid: bool,
+    /// The checks, in the order in which they were made.
     pub checks: Vec<Check>,
 }
 

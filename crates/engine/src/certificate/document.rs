@@ -11,13 +11,17 @@ use super::{Certificate, Signature};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = IssuedCertificate))]
 pub struct Document {
+    /// The certificate as the engine computed it.
     #[serde(flatten)]
     pub certificate: Certificate,
+    /// The job that issued the certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Issued))]
     pub issued: Option<Issued>,
+    /// The ledger entry of the look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerPlace>,
+    /// The signature of the whole document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
 }
@@ -27,17 +31,22 @@ pub struct Document {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Issued {
+    /// The id of the job.
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub job_id: String,
+    /// The id of the dataset.
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub dataset_id: String,
     /// The learned policy (kind `learn`).
     #[cfg_attr(feature = "schema", schema(format = "uuid", required))]
     pub policy_id: Option<String>,
+    /// When the job was created.
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub created_at: String,
+    /// When the job was started.
     #[cfg_attr(feature = "schema", schema(format = "date-time", required))]
     pub started_at: Option<String>,
+    /// When the job ended.
     #[cfg_attr(feature = "schema", schema(format = "date-time", required))]
     pub finished_at: Option<String>,
 }
@@ -63,6 +72,7 @@ pub struct LedgerPlace {
     pub spent: f64,
     /// The probability, at least, that all looks up to this one hold together: 1 − `spent`.
     pub family_wise_confidence: f64,
+    /// The family of the look, if it belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<FamilyPlace>,
     /// The entry in words.

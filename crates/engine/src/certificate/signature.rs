@@ -46,7 +46,10 @@ pub struct PublicKey(ed25519_dalek::VerifyingKey);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignatureState {
     /// The document was signed by this trusted key.
-    Valid { key_id: String },
+    Valid {
+        /// The name of the key.
+        key_id: String,
+    },
     /// The document has no signature.
     Unsigned,
     /// The signature is not valid, for this reason.

@@ -28,8 +28,9 @@ pub struct Columns {
     pub outcome: Outcome,
 }
 
-/// How far a row's π0(·|x) may sum from 1, and how far it may disagree with the logged propensity.
+/// How far the sum of a row's π0(·|x) may be from 1.
 const SUM_TOLERANCE: f64 = 1e-3;
+/// The largest relative difference between two values of one propensity that counts as rounding.
 pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
 
 impl Columns {

@@ -51,7 +51,9 @@ pub struct LogShape {
     pub n_actions: usize,
     /// p, the number of features; 0 if the log has none.
     pub dim: usize,
+    /// The kind and range of the outcomes.
     pub outcome: Outcome,
+    /// What the log supports.
     pub capabilities: Capabilities,
 }
 

@@ -17,8 +17,11 @@ pub enum OutcomeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Outcome {
+    /// Whether the outcome is a cost or a reward.
     pub kind: OutcomeKind,
+    /// The smallest possible outcome.
     pub min: f64,
+    /// The largest possible outcome.
     pub max: f64,
 }
 

@@ -13,9 +13,11 @@ pub type FileWriter = LogWriter<Compressed<Box<dyn Write>>>;
 
 /// The file that a log is written to. The path `-` is standard output.
 pub struct OutputFile<'a> {
+    /// The path of the file.
     pub path: &'a Path,
     /// Format and compression; `FileFormat::of_file` takes them from the path.
     pub format: FileFormat,
+    /// The columns of the log.
     pub layout: &'a WriteLayout,
 }
 

@@ -29,6 +29,7 @@ pub struct WriteLayout {
     pub dim: usize,
     /// K.
     pub n_actions: usize,
+    /// Whether the outcome is a cost or a reward.
     pub outcome: OutcomeKind,
     /// Whether rows have a `context_id`; they must if contexts are logged repeatedly.
     pub context_ids: bool,
@@ -49,6 +50,7 @@ impl WriteLayout {
 pub struct LoggedRow<'a> {
     /// p numbers.
     pub x: &'a [f32],
+    /// The logged action.
     pub action: u32,
     /// π0(·|x): K numbers. The propensity is that of the action.
     pub propensities: &'a [f64],

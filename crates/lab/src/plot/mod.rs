@@ -82,11 +82,17 @@ pub struct Style {
 /// The shape that marks a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
+    /// No marker.
     None,
+    /// A circle.
     Circle,
+    /// A square.
     Square,
+    /// A diamond.
     Diamond,
+    /// A triangle that points up.
     Up,
+    /// A triangle that points down.
     Down,
 }
 
