@@ -50,7 +50,7 @@ pub struct Control<'a> {
     cancel: &'a AtomicBool,
     report: &'a (dyn Fn(Progress) + Sync),
     deadline: Option<Instant>,
-    /// The part of the job's fraction that the current phase covers.
+    /// The part of the job's progress that the current phase covers.
     span: (f64, f64),
 }
 
@@ -60,7 +60,7 @@ impl<'a> Control<'a> {
         Control { cancel, report, deadline: None, span: (0.0, 1.0) }
     }
 
-    /// The same control, with learning to end once `budget` has passed from now.
+    /// The same control, but learning ends once `budget` has passed.
     pub fn with_budget(&self, budget: Option<Duration>) -> Control<'a> {
         Control { deadline: budget.map(|b| Instant::now() + b), ..*self }
     }

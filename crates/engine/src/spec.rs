@@ -37,7 +37,7 @@ fn default_fraction(contexts: u64) -> f64 {
     if contexts >= 10_000 { 0.6 } else { 0.4 }
 }
 
-/// With fewer contexts `auto` does not split, because neither side would have enough of them.
+/// With fewer contexts, `auto` does not split, because neither side would have enough of them.
 pub const MIN_SPLIT: u64 = 20;
 
 type Checked<T> = Result<T, SpecError>;
@@ -280,7 +280,7 @@ impl SpecRequest {
     }
 }
 
-/// What a bound needs of the log, as defined with the bound.
+/// What the bound needs from the log.
 fn needs(bound: BoundKind) -> Needs {
     match bound {
         BoundKind::LondonSandler => bound::london_sandler::NEEDS,

@@ -3,7 +3,7 @@
 /// The columns of a log. All rows of a log share one layout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogLayout {
-    /// p, the number of features; 0 without features.
+    /// p, the number of features; 0 if rows have no features.
     pub dim: usize,
     /// K, if the rows have π0(·|x).
     pub full: Option<usize>,
@@ -18,15 +18,15 @@ pub struct LogLayout {
 /// A batch of valid rows as columns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogRows {
-    /// Rows × p.
+    /// The features: rows × p.
     pub x: Vec<f32>,
     /// The logged action of each row.
     pub actions: Vec<u32>,
-    /// In [-1, 0].
+    /// The cost of each row, in [-1, 0].
     pub costs: Vec<f64>,
     /// π0(a|x) of the logged action of each row.
     pub propensities: Vec<f64>,
-    /// Rows × K.
+    /// π0(·|x): rows × K; empty if it is not known.
     pub full: Vec<f64>,
     /// The `context_id` of each row; empty if the layout has none.
     pub context_ids: Vec<String>,

@@ -1,12 +1,12 @@
-//! Whether a log is good enough to learn and certify from, and whether its propensities can be right
-//! (docs/math.md#health).
+//! The health report: whether a log is good enough to learn and certify from, and whether its propensities
+//! are plausible (docs/math.md#health).
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::LogRows;
 use crate::row::Notes;
 
-/// With a probability from this on the logging policy had practically no choice.
+/// At this probability or above, the logging policy had practically no choice.
 const NEAR_DETERMINISTIC: f64 = 0.99;
 /// Deviations of more standard errors than this are not chance (1 in 1.7 million).
 const MAX_Z: f64 = 5.0;
@@ -21,7 +21,8 @@ pub struct Fit {
     pub observed: f64,
     /// (observed − expected) in standard errors; null if the log is too short to estimate them.
     pub z: Option<f64>,
-    /// Whether the observed value is plausible.
+    /// Whether the observed value is within 5 standard errors of the expected one, or differs only by
+    /// rounding.
     pub ok: bool,
 }
 
@@ -94,7 +95,7 @@ pub struct Health {
     pub inverse_propensity_mean: Fit,
     /// The action whose count is furthest from Σπ0; null if π0(·|x) is not known.
     pub worst_action_count: Option<ActionFit>,
-    /// What deserves attention.
+    /// What deserves attention, one entry each.
     pub warnings: Vec<Warning>,
     /// The share of decisions that were dropped before they were logged, if the log's format has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,7 +103,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Adds what only the files of the rows could tell: this file, and those of the earlier version.
+    /// Adds what comes from the files and not from the rows: from this file, and from those of the earlier
+    /// version.
     pub(crate) fn add_notes(&mut self, notes: Notes, earlier: Option<Health>) {
         let (before, pdrop) = earlier.map_or_else(Default::default, |health| (health.warnings, health.pdrop));
         let of_files = before.into_iter().filter(|warning| warning.code.is_of_file());
@@ -126,7 +128,7 @@ pub struct ActionFit {
     pub fit: Fit,
 }
 
-/// Computes the health of rows as they pass.
+/// Computes the health of a log while its rows are read.
 #[derive(Default)]
 pub struct HealthBuilder {
     rows: u64,
@@ -202,8 +204,8 @@ impl HealthBuilder {
         health
     }
 
-    /// If the squares of the weights overflow, the largest weight outweighs all others: the size is 1, or little
-    /// more.
+    /// If the squares of the weights overflow, the largest weight outweighs all others: the size is 1 or
+    /// slightly more.
     fn effective_sample_size(&self) -> f64 {
         let size = self.weight * self.weight / self.weight_squared.max(f64::MIN_POSITIVE);
         if self.weight_squared.is_finite() && size.is_finite() { size } else { 1.0 }

@@ -1,4 +1,5 @@
-//! Where checked rows go. The store writes them to a blob; [`crate::MemorySink`] keeps them in memory.
+//! The destination of checked rows. The store writes them to a blob; [`crate::MemorySink`] keeps them in
+//! memory.
 
 use crate::batch::{LogLayout, LogRows};
 use crate::digest::LogDigest;
@@ -10,8 +11,8 @@ pub struct SinkFailed;
 
 /// Keeps the rows of one log, batch by batch.
 ///
-/// A sink also computes the digest of the rows, because the store does both on a thread of its own,
-/// next to the thread that checks the rows.
+/// A sink also computes the digest of the rows, because the store does both on its own thread, in parallel
+/// with the checks.
 pub trait Sink {
     /// Takes the next batch. `before` is the digest of the rows that precede the first batch.
     ///

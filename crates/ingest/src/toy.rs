@@ -58,7 +58,7 @@ impl Toy {
         Visitor { x: x.iter().map(|&v| v as f32).collect(), propensities, interactions }
     }
 
-    /// The deployed policy, which makes the log.
+    /// The deployed policy, which is the logging policy.
     pub fn policy(&self) -> PolicyParams {
         let row =
             |(t, n): (&[f64; ACTIONS], &[f64; ACTIONS])| (0..ACTIONS).map(|a| belief(t[a], n[a])).collect();

@@ -37,7 +37,7 @@ pub struct Issued {
     /// The id of the dataset.
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub dataset_id: String,
-    /// The learned policy (kind `learn`).
+    /// The id of the learned policy (kind `learn`).
     #[cfg_attr(feature = "schema", schema(format = "uuid", required))]
     pub policy_id: Option<String>,
     /// When the job was created.
@@ -75,7 +75,7 @@ pub struct LedgerPlace {
     /// The family of the look, if it belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<FamilyPlace>,
-    /// The entry in words.
+    /// The entry as a sentence.
     pub statement: String,
 }
 
@@ -95,11 +95,12 @@ pub struct SharedLook {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SharedWhy {
-    /// The same certificate, recomputed.
+    /// Both looks issued the same certificate.
     Repeat,
-    /// The same event, which holds at every number of rows at once.
+    /// Both looks rest on the same event, which holds at every number of rows at once.
     Anytime,
-    /// The same question about the same rows, and one of the two jobs showed its bound without a certificate.
+    /// Both looks ask the same question about the same rows, and one of the two jobs showed its bound without
+    /// a certificate.
     Asked,
 }
 
@@ -117,7 +118,7 @@ pub struct FamilyPlace {
 }
 
 impl LedgerPlace {
-    /// Sets `statement` to the entry in words.
+    /// Sets `statement` to the entry as a sentence.
     pub(crate) fn worded(mut self) -> Self {
         self.statement = super::statement::ledger(&self);
         self

@@ -11,7 +11,7 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Why a certificate with this guaranteed improvement decides as it does.
+/// The reasons for the decision of a certificate with this guaranteed improvement.
 pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64) -> Vec<Reason> {
     let reason = |code: ReasonCode, message: String| Reason { code, message };
     let min = spec.min_improvement;
@@ -123,7 +123,7 @@ pub fn attestations(spec: &JobSpec) -> Vec<String> {
     all
 }
 
-/// What holds outside of a claim's event, as `delta_accounting` says it.
+/// What holds outside of a claim's event, as a sentence for `delta_accounting`.
 pub fn what_holds(about: About, quantity: BoundedQuantity) -> String {
     let policy = match about {
         About::Candidate(label) => label,

@@ -19,7 +19,7 @@ impl<'a> Guarded<'a> {
     /// Reads the log once and takes a fingerprint of every chunk.
     ///
     /// # Errors
-    /// If the log cannot be read, has another number of rows than it should, or the job is canceled.
+    /// If the log cannot be read, has an unexpected number of rows, or the job is canceled.
     pub fn new(log: &'a dyn LogSource, control: &Control) -> Result<Self> {
         let print = |index: usize| {
             control.check()?;
@@ -93,8 +93,8 @@ impl Print {
     }
 }
 
-/// Detects faults of disks and memory, and mistakes. It is no protection against attackers: whoever can change
-/// the memory of a running process needs no collision.
+/// Detects disk faults, memory faults and mistakes. It does not protect against attackers: anyone who can
+/// change the memory of a running process needs no collision.
 fn fingerprint(chunk: &Chunk) -> u64 {
     let mut print = Print([1, 2, 3, 4]);
     print.add_all([chunk.contexts(), chunk.rows(), chunk.x.len()].into_iter().map(|n| n as u64));

@@ -163,8 +163,8 @@ impl PolicyParams {
         }
     }
 
-    /// The Gaussian N(μ, σ²I) that this policy stands for as a prior: its own for LIG and mixed logit,
-    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), none for the uniform policy.
+    /// The Gaussian N(μ, σ²I) of this policy when it is used as a prior: its own for LIG and mixed logit,
+    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), and None for the uniform policy.
     pub fn gaussian(&self, softmax_scale: f64) -> Option<(Array2<f64>, f64)> {
         let mean = self.mean_matrix()?;
         Some(match self {
@@ -203,8 +203,8 @@ impl PolicyParams {
         }
     }
 
-    /// By which factor the difference of the two resolutions may understate the error of the finer one, q in
-    /// docs/math.md#slack.
+    /// The factor by which the difference between the two resolutions may understate the error of the finer
+    /// one, q in docs/math.md#slack.
     pub fn quadrature_safety(&self) -> f64 {
         match self.kind() {
             PolicyKind::Lig => 2.0,

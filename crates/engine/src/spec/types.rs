@@ -11,7 +11,7 @@ use crate::log::Split;
 pub enum JobKind {
     /// Learn a policy from the log and certify it.
     Learn,
-    /// Certify candidates that exist already.
+    /// Certify candidates that already exist.
     Evaluate,
 }
 
@@ -22,15 +22,15 @@ pub enum JobKind {
 pub enum BoundKind {
     /// `learn`: a split and the betting bound (docs/math.md#auto). `evaluate`: the betting bound.
     Auto,
-    /// docs/math.md#london-sandler
+    /// London–Sandler's bound (docs/math.md#london-sandler).
     LondonSandler,
-    /// docs/math.md#catoni
+    /// Catoni's bound (docs/math.md#catoni).
     Catoni,
-    /// docs/math.md#cbb
+    /// The conditional Bernstein bound (docs/math.md#cbb).
     Cbb,
     /// The betting bound on the risk, without a control variate.
     LogSmoothing,
-    /// docs/math.md#betting
+    /// The betting bound (docs/math.md#betting).
     Betting,
 }
 
@@ -53,9 +53,9 @@ impl BoundKind {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyClass {
-    /// docs/math.md#lig
+    /// Argmax of linear scores with independent Gaussian weights (docs/math.md#lig).
     Lig,
-    /// docs/math.md#mixed-logit
+    /// Softmax averaged over Gaussian weights (docs/math.md#mixed-logit).
     MixedLogit,
 }
 
@@ -254,8 +254,8 @@ pub struct SpecRequest {
     pub seed: Option<u64>,
 }
 
-/// A job's spec with every default filled in. `SpecRequest::resolve` makes it, and only a resolved spec
-/// is stored and run.
+/// A job's spec with every default filled in. `SpecRequest::resolve` returns it, and only resolved specs are
+/// stored and run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSpec {

@@ -1,8 +1,8 @@
 //! The learn side of a split, docs/math.md#split and docs/math.md#auto. Anything is allowed here, because the
-//! bound never sees these rows: score functions are trained and compared out of sample, the best one becomes a
-//! nearly greedy LIG policy and a cost model, and λ for the certify side is chosen from the variance of z. On
-//! the certify side nothing is left to minimize over, so the certificate pays ln(1/δ) where a grid would pay
-//! ln(N/δ).
+//! bound never sees these rows: score functions are trained and compared out of sample, the best one becomes
+//! a nearly greedy LIG policy and a cost model, and λ for the certify side is chosen from the variance of z.
+//! On the certify side nothing is left to minimize over, so the certificate pays ln(1/δ) instead of the
+//! ln(N/δ) of a grid.
 
 mod calibrate;
 mod material;
@@ -34,7 +34,7 @@ pub struct PartOne {
     pub improvement: Choice,
     /// λ, τ and control variate for the risk (κ = 0).
     pub risk: Choice,
-    /// What was chosen and why.
+    /// What was chosen and why, one sentence each.
     pub choices: Vec<String>,
     /// The number of networks that were trained.
     pub trainings: u64,

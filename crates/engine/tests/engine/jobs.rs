@@ -361,7 +361,7 @@ fn progress_grows_and_cancellation_ends_the_job() {
     assert_eq!(ended.unwrap_err(), EngineError::Cancelled);
 }
 
-/// Extreme but valid inputs: each gives a certificate, and none deploys without evidence.
+/// Extreme but valid inputs: each gives a certificate that does not deploy without evidence.
 #[test]
 fn degenerate_logs_get_certificates() {
     let edit = |n: usize, f: &dyn Fn(&mut Columns)| {

@@ -107,7 +107,7 @@ pub fn contexts(rows: usize, m: usize, most: usize) -> Result<usize, String> {
     Ok(rows / m)
 }
 
-/// The size of a log, for people.
+/// The size of a log as readable text.
 pub fn counts(rows: usize, contexts: usize, layout: &WriteLayout) -> String {
     let (k, p) = (layout.n_actions, layout.dim);
     format!("{rows} rows, {contexts} contexts, {k} actions, {p} features")
