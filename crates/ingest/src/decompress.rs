@@ -72,7 +72,7 @@ impl Decoded {
         let taken = self.taken.load(Ordering::Relaxed);
         if self.given > RATIO_FROM && self.given / self.ratio > taken {
             return Err(format!(
-                "The body is more than {} times larger after decompression, which exceeds the limit; send it without a content encoding.",
+                "The decompressed body is more than {} times as large as the compressed one; send it without a content encoding.",
                 self.ratio
             ));
         }

@@ -119,7 +119,7 @@ impl Growth<'_> {
         }
         if decoded > RATIO_FROM && decoded / decoded_ratio > self.length {
             return Err(expands(format!(
-                "The file is more than {decoded_ratio} times larger after decompression, which exceeds the limit; write it without compression."
+                "The decompressed file is more than {decoded_ratio} times as large as the compressed one; write it without compression."
             )));
         }
         Ok(())

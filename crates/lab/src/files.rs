@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 /// Why a dataset could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A file is not there. Says which one, where it was looked for, and where it is published.
+    /// A file is missing. The message says where it was looked for and where it is published.
     #[error("{dataset}: no {} in {}; {published}", .names.join(" or "), .directory.display())]
     Missing {
         /// The dataset that was requested.
@@ -21,7 +21,7 @@ pub enum LoadError {
         /// Where the file is published.
         published: &'static str,
     },
-    /// A file is there but cannot be read.
+    /// A file exists but cannot be read.
     #[error("{}: {error}", .path.display())]
     Unreadable {
         /// The file.
@@ -29,7 +29,7 @@ pub enum LoadError {
         /// The error of the operating system.
         error: std::io::Error,
     },
-    /// The content of a file is not what it should be.
+    /// The content of a file is malformed.
     #[error("{}{}: {message}", .path.display(), .line.map_or(String::new(), |line| format!(", line {line}")))]
     Malformed {
         /// The file.
@@ -72,7 +72,7 @@ impl LoadError {
     }
 }
 
-/// Where a dataset's files are looked for, and what to say if they are not there.
+/// Where a dataset's files are looked for, and what to report if they are missing.
 pub struct Shelf<'a> {
     /// The dataset's name.
     pub dataset: &'static str,

@@ -88,7 +88,7 @@ impl Line {
         }
     }
 
-    /// The learner of the related work, if the line is one.
+    /// The line's learner, if it comes from the related work.
     pub fn related(self) -> Option<Principle> {
         match self {
             Line::CrmSvp => Some(Principle::SampleVariance),

@@ -23,8 +23,8 @@ pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64) -> Vec<Reas
         Decision::Keep if improvement > 1.0 => reason(
             ReasonCode::GuaranteeImpossible,
             format!(
-                "the bound guarantees an improvement of {improvement:.6}, more than any policy can gain: the \
-                 logged propensities cannot be those that were played"
+                "the bound guarantees an improvement of {improvement:.6}, which is more than any policy \
+                 can gain; the logged propensities must be wrong"
             ),
         ),
         Decision::Keep if improvement > 0.0 => reason(
@@ -168,7 +168,7 @@ pub(super) fn ledger(place: &LedgerPlace) -> String {
     };
     format!(
         "Look {look} at these rows.{free}{family} All looks so far hold together with probability at least \
-         {}%, provided that none was requested because of what another had shown.",
+         {}%, provided that no look was requested because of what another look showed.",
         percent(place.family_wise_confidence)
     )
 }

@@ -126,11 +126,11 @@ fn looks_without_names_share_nothing() {
 
 /// The rule for looks that were shown without a certificate, case by case.
 #[test]
-fn the_same_question_is_free_if_one_of_the_two_was_shown_only() {
+fn the_same_question_is_free_if_one_look_has_no_certificate() {
     struct Case {
         new_certified: bool,
         earlier_certified: bool,
-        /// Of the new look and of the earlier one.
+        /// Whether the events of the new and of the earlier look hold at every number of rows.
         every_n: (bool, bool),
         same_version: bool,
         prior_is_fixed: bool,

@@ -1,6 +1,6 @@
 //! Optional stopping: a team appends rows and certifies again until it likes the result. Looks that the
-//! service counts as free must all hold together. Bounds that hold at one look only must be seen to fail when
-//! used in the same way; otherwise this test would have no power.
+//! service counts as free must all hold together. Bounds that hold at one look only must fail when used in
+//! the same way; otherwise this test would have no power.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,7 @@ pub struct Figure {
     pub name: String,
     /// The title.
     pub title: String,
-    /// A line or two on what is drawn and how to read it.
+    /// One or two lines that say what is drawn and how to read it.
     pub caption: Vec<String>,
     /// The number of panels side by side; further panels go to the next row.
     pub columns: usize,

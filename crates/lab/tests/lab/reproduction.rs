@@ -196,7 +196,7 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
     let output = reproduce(&data.0, &out.0, &["--seeds", "2"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stderr.is_empty(), "a progress bar where there is no terminal");
+    assert!(output.stderr.is_empty(), "a progress bar without a terminal");
     let rows = rows::read(&out.0.join("results.csv")).unwrap();
     check_completeness(&rows);
     rows.iter().for_each(check_row);
@@ -209,7 +209,7 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
         assert!(printed.contains(&claim.numbers), "{} is not printed: {}", claim.text, claim.numbers);
     }
 
-    // Running a part of it again gives the same numbers, except for the time.
+    // Running a part of the experiments again gives the same numbers, except for the time.
     let again = Folder::new("again");
     let output = reproduce(&data.0, &again.0, &["--figures", "2", "--alphas", "1.0"]);
     assert!(output.status.success());

@@ -40,7 +40,7 @@ impl Folder {
 }
 
 #[test]
-fn fashion_mnist_is_a_log_of_its_images() {
+fn fashion_mnist_becomes_a_log() {
     let folder = Folder::new();
     let policy = folder.path("policy.json");
     let args = [

@@ -28,7 +28,7 @@ fn plausible(bound: &dyn Bound, tau: f64, u: &[f64]) -> Vec<f64> {
         ("london_sandler" | "catoni", _) => vec![-u(0) / tau],
         // R̂ − ξ, B and V.
         ("cbb", count) => (0..count).map(|s| if s == 0 { -u(0) } else { u(s) / tau }).collect(),
-        // Means of ln(1 − λz), 1 − λz being at least 0.1.
+        // Means of ln(1 − λz), with 1 − λz at least 0.1.
         (_, count) => (0..count).map(|s| 3.0 * u(s) - 2.3).collect(),
     }
 }
@@ -53,7 +53,7 @@ proptest! {
 
     /// The two forms of Catoni's bound: the kl⁻¹ form is the minimum of the λ form.
     #[test]
-    fn catoni_is_the_least_over_lambda(
+    fn catoni_is_the_minimum_over_lambda(
         n in 10u64..100_000, tau in 0.01..1.0f64, u in 0.0..1.0f64, kl in 0.0..100.0f64, lambda in 0.001..5.0f64,
     ) {
         let catoni = Catoni { sample: once_each(n), tau, delta: 0.05 };
