@@ -12,13 +12,13 @@ use super::error::{EngineError, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Progress {
-    /// `preparing`, `learning`, `certifying`, `done`.
+    /// The phase: `preparing`, `learning`, `certifying` or `done`.
     pub phase: String,
     /// The share of the job that is done.
     pub fraction: f64,
-    /// The current epoch, in phases with epochs.
+    /// The current epoch; null in phases without epochs.
     pub epoch: Option<u64>,
-    /// The number of epochs, in phases with epochs.
+    /// The number of epochs; null in phases without epochs.
     pub epochs: Option<u64>,
     /// The best value of the bound so far, in the paper's units.
     pub bound: Option<f64>,

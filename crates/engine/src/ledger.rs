@@ -2,8 +2,8 @@
 //! has no look left (docs/math.md#looks; the argument in full is in docs/trust.md, "Looking many times").
 //!
 //! Nothing here does I/O. A store fetches the [`EarlierLook`]s that may matter, asks [`enter`] or
-//! [`check_family`], and writes what it is told. All databases give the same answers, because the rules are
-//! only here.
+//! [`check_family`], and writes the result. All databases give the same answers, because the rules are only
+//! here.
 
 mod event;
 #[cfg(test)]

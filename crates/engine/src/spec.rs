@@ -10,18 +10,18 @@ use super::policy::PolicyKind;
 
 pub use types::*;
 
-/// What resolution must know about a stored policy.
+/// What [`SpecRequest::resolve`] must know about a stored policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyShape {
     /// The policy's kind.
     pub kind: PolicyKind,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
-    /// p.
+    /// p, the number of features.
     pub dim: usize,
 }
 
-/// What resolution must know about the log and the policies that a request may name.
+/// What [`SpecRequest::resolve`] must know about the log and the policies that a request may name.
 pub struct SpecContext<'a> {
     /// The log.
     pub shape: &'a LogShape,

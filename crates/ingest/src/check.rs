@@ -25,9 +25,9 @@ pub struct LogSummary {
     pub rows: u64,
     /// The number of contexts.
     pub contexts: u64,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
-    /// p.
+    /// p, the number of features.
     pub dim: usize,
     /// The kind and range of the outcomes.
     pub outcome: Outcome,

@@ -40,7 +40,7 @@ pub enum Format {
 type Read = fn(&mut Decoded, &ReadContext, &mut Visit) -> Result<Notes, FormatError>;
 type Start = fn(&WriteLayout, &mut dyn Write) -> io::Result<Box<dyn RowEncoder>>;
 
-/// What the registry knows about a format.
+/// The registry entry of a format.
 struct Entry {
     /// The name in options. It is also the variant's name in JSON.
     name: &'static str,

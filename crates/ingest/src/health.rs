@@ -83,7 +83,7 @@ pub struct Health {
     pub min_propensity: f64,
     /// The largest 1/π0(a|x).
     pub max_weight: f64,
-    /// (Σw)²/Σw² of w = 1/π0(a|x): how many rows the log is worth for a uniform policy.
+    /// (Σw)²/Σw² of w = 1/π0(a|x): how many rows of a uniform log this log is worth.
     pub effective_sample_size: f64,
     /// The share of rows in which an action had a propensity of at least 0.99.
     pub near_deterministic_share: f64,

@@ -1,8 +1,8 @@
 //! Reads and writes all log formats: bytes to rows (one file per format), rows to checked batches
 //! (`check.rs`), batches to a [`Sink`].
 //!
-//! Everything here is synchronous and knows neither the store nor HTTP: the service, the command line and
-//! other callers bring a reader and a sink. Every row is checked even after one was rejected, so that the
+//! Everything here is synchronous and independent of the store and of HTTP: the service, the command line and
+//! other callers provide a reader and a sink. Every row is checked even after one was rejected, so that the
 //! caller gets all errors at once. After the first rejection, nothing is kept.
 //!
 //! Reading a log into memory:

@@ -105,7 +105,7 @@ impl From<std::io::Error> for FormatError {
 pub struct ReadContext {
     pub limits: IngestLimits,
     pub hashing: Hashing,
-    /// K.
+    /// K, the number of actions.
     pub actions: Option<usize>,
     /// Whether rows have π0(·|x); known in advance only if there are rows of an earlier version.
     pub full: Option<bool>,

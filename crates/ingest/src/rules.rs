@@ -127,7 +127,7 @@ pub fn wrong_id(field: &str) -> RowFault {
     RowFault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes"))
 }
 
-/// The layout of a log whose first row is this.
+/// The layout of a log that starts with this row.
 pub fn layout_of(row: &RawRow) -> LogLayout {
     LogLayout {
         dim: row.x.as_ref().map_or(0, NumberList::len),

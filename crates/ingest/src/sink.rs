@@ -4,7 +4,7 @@
 use crate::batch::{LogLayout, LogRows};
 use crate::digest::LogDigest;
 
-/// A sink could not keep the rows. The sink itself knows why: ask it after [`crate::read`] has returned
+/// A sink could not keep the rows. Ask the sink for the cause after [`crate::read`] returned
 /// [`crate::IngestError::Sink`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinkFailed;

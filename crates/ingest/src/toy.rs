@@ -26,7 +26,7 @@ type Weights = Vec<[f64; ACTIONS]>;
 pub struct Visitor {
     /// The features of the context.
     pub x: Vec<f32>,
-    /// π0(·|x).
+    /// π0(·|x), the propensities of all actions.
     pub propensities: Vec<f64>,
     /// Each action with its reward, 0 or 1.
     pub interactions: Vec<(u32, f64)>,

@@ -17,9 +17,9 @@ use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 /// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and use it for all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversion {
-    /// α.
+    /// α, the inverse temperature of the logging policy.
     pub alpha: f64,
-    /// m.
+    /// m, the number of interactions per context.
     pub interactions: usize,
     /// The seed of the order, of training and of the draws.
     pub seed: u64,

@@ -282,7 +282,7 @@ impl<'a> Truth<'a> {
         -self.logging.iter().sum::<f64>() / self.logging.len() as f64
     }
 
-    /// R(π0) − R(π) and its standard error, which is that of the paired differences.
+    /// R(π0) − R(π) and its standard error, computed from the paired differences.
     fn improvement(&self, policy: &PolicyParams) -> Result<(f64, f64)> {
         let n = self.logging.len() as f64;
         let gains: Vec<f64> =

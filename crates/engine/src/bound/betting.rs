@@ -74,7 +74,7 @@ pub struct Betting {
     pub sample: Sample,
     /// κ: 1 bounds R(π) − R(π0), 0 bounds R(π).
     pub kappa: u8,
-    /// δ.
+    /// δ, the probability, at most, that the bound is violated.
     pub delta: f64,
     /// The grid that is minimized over; its length is N.
     pub choices: Vec<Choice>,

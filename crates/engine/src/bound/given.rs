@@ -87,7 +87,7 @@ struct Center<'a> {
 /// What is subtracted from the cost of an interaction.
 #[derive(Clone, Copy)]
 enum Subtracted<'a> {
-    /// ξ.
+    /// ξ, the same for all actions.
     Constant(f64),
     /// s times ĉ(x, ·).
     Shrunk { shrink: f64, full: &'a [f64], model: &'a [f64] },

@@ -21,7 +21,7 @@ pub use london_sandler::LondonSandler;
 /// A context as a bound sees it.
 #[derive(Clone, Copy)]
 pub struct Seen<'a> {
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
     /// The context's interactions.
     pub context: Context<'a>,

@@ -90,7 +90,7 @@ impl AutoPolicy {
 pub struct PriorEvidence {
     /// μ0, one row per feature.
     pub mean: Vec<Vec<f64>>,
-    /// σ0.
+    /// σ0, the standard deviation.
     pub scale: f64,
 }
 

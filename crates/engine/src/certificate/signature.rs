@@ -26,11 +26,11 @@ const EXACT: u64 = 1 << 53;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
-    /// `ed25519`.
+    /// The signature algorithm, `ed25519`.
     pub algorithm: String,
     /// The name of the key; `GET /v1/certificates/key` serves the key.
     pub key_id: String,
-    /// 64 bytes in base64.
+    /// The signature: 64 bytes in base64.
     pub value: String,
 }
 

@@ -108,7 +108,7 @@ pub struct BaselineRisk {
     pub kind: BaselineKind,
     /// The mean logged cost, or the caller's number if the kind is `known`.
     pub estimate: f64,
-    /// None if the improvement is bounded directly, without a separate bound on R(π0).
+    /// The lower bound on R(π0); null if the improvement is bounded directly, without a separate bound on R(π0).
     pub lower_bound: Option<f64>,
 }
 
@@ -155,11 +155,11 @@ pub struct BoundRecord {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BoundedQuantity {
-    /// R(π).
+    /// R(π), the policy's risk.
     Risk,
-    /// R(π) − R(π0).
+    /// R(π) − R(π0), minus the improvement.
     Improvement,
-    /// R(π0).
+    /// R(π0), the risk of the logging policy.
     BaselineRisk,
 }
 
@@ -309,7 +309,7 @@ pub struct Certificate {
     pub guaranteed_improvement: f64,
     /// The improvement that the spec requires for `deploy`.
     pub min_improvement: f64,
-    /// 1 − δ.
+    /// The probability, at least, that everything the certificate states is true: 1 − δ.
     pub confidence: f64,
     /// A bound on the numerical error, already taken off the guaranteed numbers.
     pub numerical_slack: f64,
@@ -317,11 +317,11 @@ pub struct Certificate {
     pub baseline_risk: BaselineRisk,
     /// The results in the units of the dataset's outcome.
     pub user_units: UserUnits,
-    /// Empty for kind `learn`.
+    /// The results of each candidate; empty for kind `learn`.
     pub candidates: Vec<CandidateResult>,
-    /// One entry per claim.
+    /// The claims that the certificate makes, one entry each.
     pub bounds: Vec<BoundRecord>,
-    /// One entry per event; the shares sum to δ.
+    /// The events with their shares of δ; the shares sum to δ.
     pub delta_accounting: Vec<DeltaShare>,
     /// The dataset that the certificate was computed from.
     pub dataset: DatasetRecord,

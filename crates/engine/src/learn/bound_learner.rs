@@ -26,7 +26,7 @@ use crate::spec::{Optimizer, PolicyClass, Preset};
 pub struct Gaussian {
     /// μ, p × K.
     pub mean: Array2<f64>,
-    /// σ.
+    /// σ, the standard deviation.
     pub scale: f64,
 }
 

@@ -116,7 +116,7 @@ pub fn agree(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= AGREEMENT_TOLERANCE * a.max(*b))
 }
 
-/// Whether a logged propensity differs from what `given` says it was by more than rounding.
+/// Whether a logged propensity differs from `given` by more than rounding.
 pub fn disagrees(logged: f64, given: f64) -> bool {
     (given - logged).abs() > AGREEMENT_TOLERANCE * logged
 }

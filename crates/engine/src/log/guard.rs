@@ -1,7 +1,7 @@
 //! A log that must not change while a job runs. All passes of a certificate must read the rows that were
-//! there when the job began and whose digest was checked; otherwise their sums do not belong together. The
-//! same goes for the learning of a split, because its policy is certified as independent of the certify
-//! side. Other learning is not guarded: a bound from a fixed prior holds for any policy.
+//! there when the job began and whose digest was checked; otherwise their sums are inconsistent. The same
+//! holds for the learning of a split, because its policy is certified as independent of the certify side.
+//! Other learning is not guarded: a bound from a fixed prior holds for any policy.
 
 use rayon::prelude::*;
 

@@ -20,7 +20,7 @@ const LANES: usize = 8;
 /// The map from scores to propensities of a LIG policy, at the resolution of certificates.
 #[derive(Debug, Clone, Copy)]
 pub struct Lig {
-    /// σ.
+    /// σ, the standard deviation of the weights.
     pub scale: f64,
     /// The number of nodes, and the range around max(z) that they cover.
     nodes: usize,

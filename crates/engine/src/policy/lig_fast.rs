@@ -15,7 +15,7 @@ type Lane = [f32; NODES];
 /// The map from scores to propensities of a LIG policy, at the resolution of learning.
 #[derive(Debug, Clone, Copy)]
 pub struct LigFast {
-    /// σ.
+    /// σ, the standard deviation of the weights.
     pub scale: f64,
 }
 

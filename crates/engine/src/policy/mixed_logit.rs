@@ -17,7 +17,7 @@ pub(super) type Lane = [f64; LANES];
 /// The map from scores to propensities of a mixed-logit policy.
 #[derive(Debug, Clone)]
 pub struct MixedLogit {
-    /// σ.
+    /// σ, the standard deviation of the weights.
     pub scale: f64,
     /// Standard normal numbers: for each block of draws, one lane per action.
     draws: Vec<Lane>,

@@ -41,9 +41,9 @@ pub struct Network {
 /// A layer of rectifiers.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// p × h.
+    /// The weights, p × h.
     pub weights: Array2<f32>,
-    /// h numbers.
+    /// The bias of each of the h units.
     pub bias: Vec<f32>,
 }
 

@@ -25,9 +25,9 @@ pub use compressed::Compressed;
 /// What all rows of a written log have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteLayout {
-    /// p; 0 for rows without features.
+    /// p, the number of features; 0 for rows without features.
     pub dim: usize,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
     /// Whether the outcome is a cost or a reward.
     pub outcome: OutcomeKind,
@@ -48,7 +48,7 @@ impl WriteLayout {
 /// A row to write: one decision of the logging policy.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedRow<'a> {
-    /// p numbers.
+    /// The features: p numbers.
     pub x: &'a [f32],
     /// The logged action.
     pub action: u32,

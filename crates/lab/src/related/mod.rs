@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// cIPS of a policy and the mean cost on the held-out contexts, by hand.
+    /// cIPS of a policy and the mean cost on the held-out contexts, computed by hand.
     fn held_out(log: &MemoryLog) -> (impl Fn(&PolicyParams) -> f64, f64) {
         let chunk = log.chunk(0).unwrap();
         let kept = |&c: &usize| split(1).side(chunk.ordinals[c]) == Side::Certify;
