@@ -270,7 +270,7 @@ impl SpecRequest {
             }
         }
         if self.independent_of_log != Some(true) {
-            let message = "must be true: your statement, printed on the certificate, that no candidate was \
+            let message = "must be true: with it you attest, on the certificate, that no candidate was \
                            learned from these rows; if one was, use other rows or kind `learn`";
             return Err(SpecError::new(SpecCode::AttestationRequired, "independent_of_log", message));
         }
@@ -342,8 +342,8 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
                 ));
             }
             if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
-                let message = "this bound needs the candidate's probabilities of all actions, but a logged candidate \
-                               has only those of the logged ones; use auto, log_smoothing or betting with \
+                let message = "this bound needs the candidate's probabilities of all actions, but the log has only \
+                               those of the logged actions; use auto, log_smoothing or betting with \
                                xi = 0, or send a policy";
                 return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
             }

@@ -244,7 +244,7 @@ impl Log {
             warn(
                 WarningCode::RowsDroppedUpstream,
                 format!(
-                    "according to pdrop, {:.0} % of the decisions were dropped before they were logged; the rest \
+                    "according to pdrop, {:.0}% of the decisions were dropped before they were logged; the rest \
                      represent all of them only if they were dropped at random",
                     100.0 * pdrop
                 ),

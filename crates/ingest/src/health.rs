@@ -283,7 +283,7 @@ fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
         warn(
             WarningCode::NearDeterministic,
             format!(
-                "in {:.0} % of the rows the logging policy had practically no choice; such rows say little about \
+                "in {:.0}% of the rows the logging policy had practically no choice; such rows say little about \
                  other policies, so log with more exploration",
                 100.0 * health.near_deterministic_share
             ),

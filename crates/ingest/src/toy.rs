@@ -1,5 +1,5 @@
-//! The toy world of `guarantor demo` and `guarantor simulate`: visitors with features, actions with click rates, and a
-//! deployed policy that is good but not the best.
+//! The toy world of `guarantor demo` and `guarantor simulate`: visitors with features, actions with click
+//! rates, and a deployed policy that is good but not the best.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -33,8 +33,8 @@ pub struct Visitor {
 }
 
 impl Toy {
-    /// A world whose deployed policy has the inverse temperature `alpha`: the lower it is, the more the policy
-    /// explores and the more its log can teach. The same seed gives the same world and visitors.
+    /// A world whose deployed policy has the inverse temperature `alpha`: the lower it is, the more the
+    /// policy explores and the more its log can teach. The same seed gives the same world and visitors.
     pub fn new(alpha: f64, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let world = weights(&mut rng, 1.5);

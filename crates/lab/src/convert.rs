@@ -1,6 +1,6 @@
-//! Supervised examples to a bandit log (paper, Experiments): 5 % of the training set, in a seeded order,
-//! train μ0. The softmax policy of αμ0 then logs the other 95 %, with m interactions per context and the
-//! cost −1[a ∈ y].
+//! Supervised examples to a bandit log (paper, Experiments): 5% of the training set, in a seeded order, train
+//! μ0. The softmax policy of αμ0 then logs the other 95%, with m interactions per context and the cost −1[a ∈
+//! y].
 
 use ndarray::{ArcArray2, Array2, ArrayView2, s};
 use rand::{RngExt, SeedableRng};
@@ -52,7 +52,7 @@ pub struct Logger {
     seed: u64,
 }
 
-/// The number of examples that train μ0, as in the paper's table: 5 %, rounded down, but at least one.
+/// The number of examples that train μ0, as in the paper's table: 5%, rounded down, but at least one.
 fn set_aside(examples: usize) -> usize {
     (examples / 20).max(1).min(examples)
 }

@@ -12,8 +12,8 @@ use super::{arff, idx, multilabel};
 pub enum PaperDataset {
     /// FashionMNIST: images of clothing.
     FashionMnist,
-    /// EMNIST, the balanced split. Its files have each image transposed. A linear model does not depend on the
-    /// order of its features, so images stay as they are.
+    /// EMNIST, the balanced split. Its files have each image transposed. A linear model does not depend on
+    /// the order of its features, so images stay as they are.
     EmnistB,
     /// Mediamill: video shots with several labels.
     Mediamill,

@@ -75,8 +75,8 @@ impl Plan {
         self.len() == 0
     }
 
-    /// Runs everything. `begin` is called before each job with the share of the work that is done. `have` gets
-    /// all rows so far after each α of each seed, so that an interrupted run keeps its results.
+    /// Runs everything. `begin` is called before each job with the share of the work that is done. `have`
+    /// gets all rows so far after each α of each seed, so that an interrupted run keeps its results.
     ///
     /// # Errors
     /// If a job fails or `have` does.

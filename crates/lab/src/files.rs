@@ -1,4 +1,5 @@
-//! The files of datasets: found by name and unpacked, with an error that names the file if something is wrong.
+//! The files of datasets: found by name and unpacked, with an error that names the file if something is
+//! wrong.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};

@@ -81,8 +81,8 @@ pub struct Betting {
 }
 
 impl Betting {
-    /// The bound on a grid of constants ξ, each with its grid of λ. ξ below 0 is clipped at `tau`, ξ = 0 is not
-    /// clipped.
+    /// The bound on a grid of constants ξ, each with its grid of λ. ξ below 0 is clipped at `tau`, ξ = 0 is
+    /// not clipped.
     pub fn new(sample: Sample, kappa: u8, xis: &[f64], tau: f64, delta: f64) -> Self {
         let member = |&xi: &f64| {
             let tau = if xi == 0.0 { 0.0 } else { tau };
@@ -102,8 +102,8 @@ impl Betting {
         (self.choices.len() as f64 / self.delta).ln()
     }
 
-    /// The bound at one member of the grid from the statistic S_λ/n_c, with its derivatives with respect to the
-    /// statistic and to KL.
+    /// The bound at one member of the grid from the statistic S_λ/n_c, with its derivatives with respect to
+    /// the statistic and to KL.
     pub fn at(&self, choice: usize, statistic: f64, kl: f64) -> (f64, f64, f64) {
         let (n, lambda) = (self.sample.contexts as f64, self.choices[choice].lambda);
         let exponent = statistic - (kl + self.penalty()) / n;

@@ -108,7 +108,8 @@ pub struct BaselineRisk {
     pub kind: BaselineKind,
     /// The mean logged cost, or the caller's number if the kind is `known`.
     pub estimate: f64,
-    /// The lower bound on R(π0); null if the improvement is bounded directly, without a separate bound on R(π0).
+    /// The lower bound on R(π0); null if the improvement is bounded directly, without a separate bound on
+    /// R(π0).
     pub lower_bound: Option<f64>,
 }
 

@@ -300,8 +300,8 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// Takes a few steps on `chunks` with one member of the grid held, then chooses again. Adds to `work`, which
-    /// counts passes over all rows.
+    /// Takes a few steps on `chunks` with one member of the grid held, then chooses again. Adds to `work`,
+    /// which counts passes over all rows.
     fn round(
         &self,
         state: &mut Lbfgs,
@@ -321,8 +321,8 @@ impl<'a> Learner<'a> {
         Ok((ended, self.choose(chunks, &state.point)?))
     }
 
-    /// The paper's training: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a number of whole chunks,
-    /// in an order shuffled by the seed.
+    /// The paper's training: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a number of whole
+    /// chunks, in an order shuffled by the seed.
     fn paper(&mut self, optimizer: &Optimizer) -> Result<Learned> {
         let epochs = optimizer.epochs.unwrap_or(100);
         let rate = optimizer.learning_rate.unwrap_or(1e-3);

@@ -48,8 +48,8 @@ impl Outcome {
         value >= self.min && value <= self.max
     }
 
-    /// Maps a value in the caller's units to a cost. A value in the range gives a cost in [-1, 0], whatever the
-    /// rounding.
+    /// Maps a value in the caller's units to a cost. A value in the range gives a cost in [-1, 0], whatever
+    /// the rounding.
     pub fn to_cost(&self, value: f64) -> f64 {
         let width = self.max - self.min;
         let cost = match self.kind {

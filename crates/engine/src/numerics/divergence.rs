@@ -1,5 +1,5 @@
-//! Kullback–Leibler divergences, docs/math.md#kl: between Bernoulli distributions, with its inverse, and between
-//! Gaussians.
+//! Kullback–Leibler divergences, docs/math.md#kl: between Bernoulli distributions, with its inverse, and
+//! between Gaussians.
 
 /// kl(q‖p) between Bernoulli(q) and Bernoulli(p). Infinite if an outcome is possible under q and not under p.
 pub fn bernoulli(q: f64, p: f64) -> f64 {

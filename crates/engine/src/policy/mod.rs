@@ -40,9 +40,9 @@ pub trait Policy: Sync {
         out.copy_from_slice(pi);
     }
 
-    /// Writes the gradient of Σ_a h_a π(a|x) with respect to the scores into `d_scores`. Returns the derivative
-    /// with respect to ln σ, which is 0 for a policy without a scale. `pi` and `scratch` must be as
-    /// `propensities` left them for the same context.
+    /// Writes the gradient of Σ_a h_a π(a|x) with respect to the scores into `d_scores`. Returns the
+    /// derivative with respect to ln σ, which is 0 for a policy without a scale. `pi` and `scratch` must be
+    /// as `propensities` left them for the same context.
     fn gradient(
         &self,
         scores: &[f64],

@@ -1,5 +1,5 @@
-//! Platt's calibration, docs/math.md#auto: fits sigmoid(offset + slope·t) to the reward −c by Newton's method,
-//! with a small ridge toward (0, 1) and slope ≥ 0.
+//! Platt's calibration, docs/math.md#auto: fits sigmoid(offset + slope·t) to the reward −c by Newton's
+//! method, with a small ridge toward (0, 1) and slope ≥ 0.
 
 /// A fitted calibration.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -127,7 +127,8 @@ impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
         let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
         let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
-        // On a large log, the hidden layer of the separate family is trained only if its linear fit is better.
+        // On a large log, the hidden layer of the separate family is trained only if its linear fit is
+        // better.
         let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
         let mut wider = vec![(LossFamily::Competing, wide)];
         if separate_wins || self.rows.len() < LARGE {
@@ -245,8 +246,8 @@ impl Learner<'_> {
         norms.iter().sum::<f64>() / norms.len().max(1) as f64
     }
 
-    /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound. Var z is that of the
-    /// greedy policy on contexts that its scores were not trained on.
+    /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound. Var z is that of
+    /// the greedy policy on contexts that its scores were not trained on.
     fn choose_lambdas(
         &self,
         log: &dyn LogSource,
@@ -328,8 +329,8 @@ impl Scorer {
         ScoreCalibration { link: self.link, offset, slope }
     }
 
-    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put side
-    /// by side.
+    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put
+    /// side by side.
     fn merged(&self, rows: &Rows) -> (FeatureMap, Vec<Vec<f64>>) {
         let members: Vec<(&Network, f64)> = (self.parts.iter())
             .flat_map(|(networks, w)| networks.iter().map(move |n| (n, w / networks.len() as f64)))

@@ -99,8 +99,8 @@ impl Coins {
         self.bound(grid.into_iter().map(|choice| choice.lambda))
     }
 
-    /// The bound at the best λ for this n. At one n it is valid, and tighter, because one λ has all of δ. But it
-    /// rests on another event at every n.
+    /// The bound at the best λ for this n. At one n it is valid, and tighter, because one λ has all of δ. But
+    /// it rests on another event at every n.
     fn tuned_to_n(self) -> f64 {
         self.bound(std::iter::once((8.0 * (1.0 / DELTA).ln() / self.n as f64).sqrt()))
     }

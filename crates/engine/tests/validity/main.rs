@@ -179,8 +179,8 @@ fn prefix(columns: &Columns, rows: usize) -> MemoryLog {
     MemoryLog::new(columns).unwrap()
 }
 
-/// Grids do not depend on n, so a log can be appended to and certified again any number of times at the same δ:
-/// the smallest bound over all n is a bound.
+/// Grids do not depend on n, so a log can be appended to and certified again any number of times at the same
+/// δ: the smallest bound over all n is a bound.
 #[test]
 fn certifying_repeatedly_holds() {
     let world = World::no_signal();

@@ -24,8 +24,8 @@ pub struct Objective<'a> {
     pub control: &'a Control<'a>,
 }
 
-/// Σ_i (a·u_i + b·u_i²)/n plus a constant, which lies above cIPS + λ√(V̂/n) and touches it at the point of the
-/// moments.
+/// Σ_i (a·u_i + b·u_i²)/n plus a constant, which lies above cIPS + λ√(V̂/n) and touches it at the point of
+/// the moments.
 #[derive(Clone, Copy)]
 struct Tangent {
     a: f64,

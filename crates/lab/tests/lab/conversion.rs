@@ -29,8 +29,8 @@ fn mean_cost(log: &MemoryLog) -> f64 {
     rows.iter().map(|row| row.2).sum::<f64>() / rows.len() as f64
 }
 
-/// A multi-label dataset of clusters: each example has the label of its cluster, sometimes a second one, rarely
-/// none.
+/// A multi-label dataset of clusters: each example has the label of its cluster, sometimes a second one,
+/// rarely none.
 fn clusters(n: usize, n_actions: usize, dim: usize) -> Supervised {
     let mut state = 12345u64;
     let mut next = move || {
@@ -89,7 +89,8 @@ fn a_conversion_follows_the_paper() {
         .collect();
     assert!(original.windows(2).any(|w| w[0] > w[1]), "the order is shuffled");
 
-    // None of them trained μ0: changing all their labels leaves it unchanged, and changing the others' does not.
+    // None of them trained μ0: changing all their labels leaves it unchanged, and changing the others' does
+    // not.
     let relabeled = |logged: bool| {
         let mut data = data.clone();
         let label = |i: usize| match original.contains(&i) == logged {

@@ -88,7 +88,7 @@ fn check_completeness(rows: &[Row]) {
 
 /// What must hold for every row, whatever the data.
 fn check_row(row: &Row) {
-    assert_eq!(row.contexts, 1900, "95 % of the training set");
+    assert_eq!(row.contexts, 1900, "95% of the training set");
     assert!(row.test_error > 0.0 && row.test_error < 0.05 && row.seconds > 0.0, "{row:?}");
     assert!((-1.0..=0.0).contains(&row.true_risk) && (-1.0..=0.0).contains(&row.logging_risk), "{row:?}");
     assert!(close(row.logging_risk - row.true_risk, row.true_improvement), "{row:?}");

@@ -166,8 +166,8 @@ proptest! {
         prop_assert_eq!(got, value(&unnamed, &policy, &bound, kl));
     }
 
-    /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: betting decreases toward it as τ falls, and
-    /// equals it once no propensity is clipped.
+    /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: betting decreases toward it as τ falls,
+    /// and equals it once no propensity is clipped.
     #[test]
     fn log_smoothing_is_the_limit_of_betting(recipe in recipes(3), taus in (0.01..1.0f64, 0.01..1.0f64)) {
         let log = MemoryLog::new(recipe.columns()).unwrap();
@@ -184,8 +184,8 @@ proptest! {
         prop_assert_eq!(at(1e-12), value(&log, &policy, &Betting::new(sample(&log), 0, &[0.0], 0.5, 0.05), kl));
     }
 
-    /// By Jensen's inequality, a policy's propensities never give a worse bound than its decision rules, at every λ
-    /// and ξ.
+    /// By Jensen's inequality, a policy's propensities never give a worse bound than its decision rules, at
+    /// every λ and ξ.
     #[test]
     fn a_given_policy_is_never_worse_than_its_rules(recipe in recipes(3), tau in 0.05..1.0f64, kappa in 0u8..2) {
         let log = MemoryLog::new(recipe.columns()).unwrap();
