@@ -19,9 +19,9 @@ pub const XI_GRID: [f64; 3] = [0.0, -0.2, -0.5];
 /// A quantity of a policy that is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PolicyQuantity {
-    /// R(π).
+    /// R(π), the policy's risk.
     Risk,
-    /// R(π) − R(π0).
+    /// R(π) − R(π0), minus the improvement.
     Improvement,
 }
 

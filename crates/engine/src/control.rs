@@ -12,11 +12,13 @@ use super::error::{EngineError, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Progress {
-    /// `preparing`, `learning`, `certifying`, `done`.
+    /// The phase: `preparing`, `learning`, `certifying` or `done`.
     pub phase: String,
     /// The share of the job that is done.
     pub fraction: f64,
+    /// The current epoch; null in phases without epochs.
     pub epoch: Option<u64>,
+    /// The number of epochs; null in phases without epochs.
     pub epochs: Option<u64>,
     /// The best value of the bound so far, in the paper's units.
     pub bound: Option<f64>,
@@ -48,7 +50,7 @@ pub struct Control<'a> {
     cancel: &'a AtomicBool,
     report: &'a (dyn Fn(Progress) + Sync),
     deadline: Option<Instant>,
-    /// The part of the job's fraction that the current phase covers.
+    /// The part of the job's progress that the current phase covers.
     span: (f64, f64),
 }
 
@@ -58,7 +60,7 @@ impl<'a> Control<'a> {
         Control { cancel, report, deadline: None, span: (0.0, 1.0) }
     }
 
-    /// The same control, with learning to end once `budget` has passed from now.
+    /// The same control, but learning ends once `budget` has passed.
     pub fn with_budget(&self, budget: Option<Duration>) -> Control<'a> {
         Control { deadline: budget.map(|b| Instant::now() + b), ..*self }
     }

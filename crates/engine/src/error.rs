@@ -7,7 +7,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpecCode {
-    /// A value is out of range or of the wrong form.
+    /// A value is out of range or malformed.
     InvalidValue,
     /// A policy's parameters are ragged, empty or not finite.
     InvalidPolicy,
@@ -19,19 +19,19 @@ pub enum SpecCode {
     BoundCannotLearnHere,
     /// Learning needs features.
     LearningNeedsFeatures,
-    /// The prior is the logging policy, and the dataset has none.
+    /// The prior is `logging_policy`, but the dataset has no logging policy.
     PriorNeedsLoggingPolicy,
     /// A policy must be named.
     PolicyRequired,
-    /// The policy that is named does not exist.
+    /// The named policy does not exist.
     UnknownPolicy,
     /// The policy was learned from the rows that it would be certified on.
     PolicyLearnedHere,
-    /// The policy has other actions or features than the dataset.
+    /// The policy's number of actions or features differs from the dataset's.
     PolicyShapeMismatch,
     /// The dataset has no candidate of this name.
     UnknownCandidate,
-    /// An evaluation without candidates.
+    /// An `evaluate` job has no candidates.
     CandidatesRequired,
     /// The caller must attest that candidates are independent of the log.
     AttestationRequired,
@@ -45,7 +45,7 @@ pub enum SpecCode {
 #[derive(Debug, Clone, PartialEq, Serialize, thiserror::Error)]
 #[error("{field}: {message}")]
 pub struct SpecError {
-    /// What kind of error it is.
+    /// The kind of error.
     pub code: SpecCode,
     /// The field of the spec, dotted.
     pub field: String,

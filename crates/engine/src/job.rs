@@ -22,6 +22,7 @@ use super::split::{self, MaterialLog, PartOne, Target};
 /// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
+    /// The certificate.
     pub certificate: Certificate,
     /// What the certificate was computed from besides the log.
     pub evidence: Evidence,

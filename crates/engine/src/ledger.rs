@@ -2,8 +2,8 @@
 //! has no look left (docs/math.md#looks; the argument in full is in docs/trust.md, "Looking many times").
 //!
 //! Nothing here does I/O. A store fetches the [`EarlierLook`]s that may matter, asks [`enter`] or
-//! [`check_family`], and writes what it is told. Every database gets the same answers, because none of them
-//! has rules of its own.
+//! [`check_family`], and writes the result. All databases give the same answers, because the rules are only
+//! here.
 
 mod event;
 #[cfg(test)]
@@ -40,11 +40,11 @@ pub struct LedgerSummary {
     pub spent: f64,
 }
 
-/// A look that is in the ledger already.
+/// A look that is already in the ledger.
 ///
 /// A store passes at least those that share the digest, the event, the question or the family of the new
-/// look. That lookup is not a rule, only an index: a look that shares none of these changes no answer, so
-/// passing more looks, or all of them, gives the same result.
+/// look. The lookup is only an index, not a rule: other looks do not change any answer, so passing more
+/// looks, or all of them, gives the same result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EarlierLook {
     /// Its number.
@@ -149,7 +149,7 @@ fn asks_at_every_n(spec: &JobSpec, rows: Option<RowCounts>) -> bool {
     holds_at_every_n(spec) && rows.is_some_and(RowCounts::each_context_once)
 }
 
-/// The earliest look for which `why` has an answer.
+/// The earliest look for which `why` returns a reason.
 fn earliest(earlier: &[EarlierLook], why: impl Fn(&EarlierLook) -> Option<SharedWhy>) -> Option<SharedLook> {
     let shared = earlier.iter().filter_map(|e| Some(SharedLook { look: e.look, why: why(e)? }));
     shared.min_by_key(|shared| shared.look)
@@ -164,7 +164,7 @@ pub fn shared_look(new: &NewLook, earlier: &[EarlierLook]) -> Option<SharedLook>
         .or_else(|| earliest(earlier, |e| new.asks_the_same(e)))
 }
 
-/// How many looks of a family are taken: the free ones need none.
+/// How many looks of a family are taken. Free looks do not count.
 fn taken(family: &Family, earlier: &[EarlierLook]) -> u64 {
     earlier.iter().filter(|e| e.family.as_ref() == Some(family) && e.cost > 0.0).count() as u64
 }
@@ -205,7 +205,7 @@ pub fn entry(
     place.worded()
 }
 
-/// The probability, at least, that looks which cost `spent` in all hold together, by the union bound.
+/// The probability, at least, that looks with a total cost of `spent` hold together, by the union bound.
 pub fn family_wise_confidence(spent: f64) -> f64 {
     (1.0 - spent).clamp(0.0, 1.0)
 }
@@ -223,8 +223,8 @@ pub struct NoLookLeft {
 
 /// Checks that the family of a new job, if it has one, has a look left.
 ///
-/// Every unfinished job of the family holds a look until it ends, so no job can end and find none left. A
-/// job that is certain to be free needs none. `asked` is the name of the job's question; `earlier` must
+/// Every unfinished job of the family holds a look until it ends, so every job that ends has a look. A job
+/// that is certain to be free needs no look. `asked` is the name of the job's question; `earlier` must
 /// contain the looks of the family and those with the same question; `unfinished` are the families of the
 /// dataset's queued and running jobs.
 ///

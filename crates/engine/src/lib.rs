@@ -1,5 +1,5 @@
-//! The compute core: logs as arrays, policies, estimators, bounds, learning, certificates.
-//! It is synchronous and deterministic, does no I/O and does not know its callers.
+//! The compute core: logs as arrays, policies, estimators, bounds, learning, certificates. It is synchronous
+//! and deterministic, does no I/O and is independent of its callers.
 //!
 //! `job` is the entry point. `certify` computes certificates, `verify` recomputes them, and `certificate`
 //! has their fields and wording. No module depends on another in a cycle (`tests/engine/modules.rs`).

@@ -39,7 +39,7 @@ pub trait Statistics: Sync {
     /// Adds a context's terms under each of `played` to the `count()` numbers of each of `out`.
     ///
     /// # Errors
-    /// If the statistics need more of the policy than `played` has.
+    /// If the statistics need propensities that `played` does not have.
     fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>])
     -> Result<()>;
 }
@@ -100,7 +100,7 @@ struct Block {
 /// Measures `statistics` of `subject` on `log`, each divided by the number of contexts.
 ///
 /// # Errors
-/// If the log cannot be read or has another number of rows than it should, or a number is not finite.
+/// If the log cannot be read or has an unexpected number of rows, or a number is not finite.
 pub fn measure(
     log: &dyn LogSource,
     subject: Subject,
@@ -163,7 +163,7 @@ fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: 
     Ok(measured)
 }
 
-/// The subject with what evaluating it takes.
+/// The subject, prepared for evaluation.
 #[derive(Clone, Copy)]
 enum Player<'a> {
     /// Parameters, and their map from scores to propensities.

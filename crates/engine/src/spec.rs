@@ -10,18 +10,18 @@ use super::policy::PolicyKind;
 
 pub use types::*;
 
-/// What resolution must know about a stored policy.
+/// What [`SpecRequest::resolve`] must know about a stored policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyShape {
     /// The policy's kind.
     pub kind: PolicyKind,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
-    /// p.
+    /// p, the number of features.
     pub dim: usize,
 }
 
-/// What resolution must know about the log and the policies that a request may name.
+/// What [`SpecRequest::resolve`] must know about the log and the policies that a request may name.
 pub struct SpecContext<'a> {
     /// The log.
     pub shape: &'a LogShape,
@@ -37,7 +37,7 @@ fn default_fraction(contexts: u64) -> f64 {
     if contexts >= 10_000 { 0.6 } else { 0.4 }
 }
 
-/// With fewer contexts `auto` does not split, because neither side would have enough of them.
+/// With fewer contexts, `auto` does not split, because neither side would have enough of them.
 pub const MIN_SPLIT: u64 = 20;
 
 type Checked<T> = Result<T, SpecError>;
@@ -270,7 +270,7 @@ impl SpecRequest {
             }
         }
         if self.independent_of_log != Some(true) {
-            let message = "must be true: your statement, printed on the certificate, that no candidate was \
+            let message = "must be true: with it you attest, on the certificate, that no candidate was \
                            learned from these rows; if one was, use other rows or kind `learn`";
             return Err(SpecError::new(SpecCode::AttestationRequired, "independent_of_log", message));
         }
@@ -280,7 +280,7 @@ impl SpecRequest {
     }
 }
 
-/// What a bound needs of the log, as defined with the bound.
+/// What the bound needs from the log.
 fn needs(bound: BoundKind) -> Needs {
     match bound {
         BoundKind::LondonSandler => bound::london_sandler::NEEDS,
@@ -342,8 +342,8 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
                 ));
             }
             if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
-                let message = "this bound needs the candidate's probabilities of all actions, but a logged candidate \
-                               has only those of the logged ones; use auto, log_smoothing or betting with \
+                let message = "this bound needs the candidate's probabilities of all actions, but the log has only \
+                               those of the logged actions; use auto, log_smoothing or betting with \
                                xi = 0, or send a policy";
                 return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
             }

@@ -34,7 +34,7 @@ pub struct Terms {
     /// ξ, the constant control variate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xi: Option<f64>,
-    /// The largest −ĉ of the cost model; present if a cost model takes the place of ξ.
+    /// The largest −ĉ of the cost model; present if a cost model is used instead of ξ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_model_max: Option<f64>,
     /// τ, the clipping level.

@@ -17,7 +17,7 @@ const TOLERANCE: f64 = 1e-9;
 pub enum Wording {
     /// Nothing: every sentence must be the one that this release writes.
     Compared,
-    /// A signature, or the digest in the ledger: sentences that another release wrote differently are
+    /// A signature, or the digest in the ledger: sentences that another release worded differently are
     /// accepted.
     Vouched,
 }
@@ -67,8 +67,8 @@ pub fn verify(
     Ok(Verification::of(checks))
 }
 
-/// The verification of a certificate whose method this release cannot recompute; None if it can. It
-/// spares the caller reading the log.
+/// The verification of a certificate whose method this release cannot recompute; None if it can. With it,
+/// callers can avoid reading the log.
 pub fn verify_unsupported(certificate: &Certificate) -> Option<Verification> {
     let unsupported = check_method(certificate)?;
     Some(Verification::of(vec![check_digest(certificate), unsupported]))
@@ -89,13 +89,13 @@ fn recompute(
             if better == *certified {
                 return Ok(again);
             }
-            let message = "the evidence names another policy than the bounds choose";
+            let message = "the evidence names a different policy than the bounds choose";
             Err(EngineError::Numerical(message.into()))
         }
     }
 }
 
-/// Replaces the sentences of `again` by those of `issued`. What they say is also there in numbers and
+/// Replaces the sentences of `again` by those of `issued`. Their content is also present as numbers and
 /// codes, which are compared.
 fn adopt_wording(again: &mut Certificate, issued: &Certificate) {
     again.statement.clone_from(&issued.statement);
@@ -125,7 +125,7 @@ fn compare(issued: &Certificate, again: &Certificate, checks: &mut Vec<Check>) -
     Ok(())
 }
 
-/// Where and how two values differ. Numbers may differ by rounding.
+/// Describes where and how two values differ. Numbers may differ by rounding.
 fn difference(path: &str, got: &Value, want: &Value) -> Option<String> {
     match (got, want) {
         (Value::Number(g), Value::Number(w)) => {

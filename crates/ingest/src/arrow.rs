@@ -38,7 +38,7 @@ pub fn check_schema(schema: &Schema) -> Result<(), String> {
     if !names.contains("action") {
         return Err(format!("the column action is missing; the columns are {FIELDS} and candidate.NAME"));
     }
-    // An empty batch goes through the checks of all types and nothing else.
+    // An empty batch passes through the type checks and nothing else.
     columns_of(&RecordBatch::new_empty(schema.clone().into())).map(drop)
 }
 
@@ -136,7 +136,7 @@ fn members(name: &str, array: &ArrayRef) -> Result<Vec<(String, Numbers)>, Strin
     let named = members.fields().iter().zip(members.columns());
     let member = |(field, values): (&arrow_schema::FieldRef, &ArrayRef)| {
         let mut numbers = Numbers::of(&format!("candidates.{}", field.name()), values)?;
-        // The members of a struct that is null are null, too.
+        // The members of a null struct are also null.
         numbers.nulls = NullBuffer::union(numbers.nulls.as_ref(), members.nulls());
         Ok((field.name().clone(), numbers))
     };
@@ -184,7 +184,7 @@ fn is_there(nulls: &Option<NullBuffer>, i: usize) -> bool {
     nulls.as_ref().is_none_or(|nulls| i < nulls.len() && nulls.is_valid(i))
 }
 
-/// Ids: strings, or integers in decimal. They are kept in their type; a text is made when a row is read.
+/// Ids: strings, or integers in decimal. They keep their type and become text when a row is read.
 enum Texts {
     Plain(ArrayRef),
     /// `Integers` would make ids beyond i64 equal.
@@ -289,7 +289,7 @@ impl Lists {
             }
             _ => return Err(wrong()),
         };
-        // Only those values of a slice that its rows refer to.
+        // Only the values that the rows of a slice refer to.
         let first = offsets.first().copied().unwrap_or(0);
         let last = offsets.last().copied().unwrap_or(0);
         let values = values.slice(first, last - first);

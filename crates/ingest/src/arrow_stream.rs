@@ -17,7 +17,7 @@ use crate::row::{FormatError, Notes, ReadContext, Visit};
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
 const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
-/// The description of a batch with thousands of columns has some hundred kilobytes.
+/// The description of a batch with thousands of columns takes a few hundred kilobytes.
 const MAX_METADATA: usize = 16 << 20;
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
@@ -112,9 +112,7 @@ fn check_message(
         _ => {}
     }
     if *dictionaries > most as u64 {
-        return Err(unreadable(format!(
-            "the stream's dictionaries have more than {most} bytes, which is the maximum"
-        )));
+        return Err(unreadable(format!("the stream's dictionaries exceed the maximum of {most} bytes")));
     }
     check_buffers(message, body)?;
     Ok(body)

@@ -25,24 +25,27 @@ pub struct LogSummary {
     pub rows: u64,
     /// The number of contexts.
     pub contexts: u64,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
-    /// p.
+    /// p, the number of features.
     pub dim: usize,
+    /// The kind and range of the outcomes.
     pub outcome: Outcome,
     /// The digest of the log, as `sha256:` and hexadecimal digits.
     pub digest: String,
+    /// What the log supports.
     pub capabilities: Capabilities,
+    /// The health report.
     pub health: Health,
 }
 
-/// Checks the rows of one log, one after the other, and passes valid ones to a sink in batches.
+/// Checks the rows of one log one by one, and passes valid rows to a sink in batches.
 pub struct Checker {
     rules: Rules,
     /// The layout of the first valid row; all others must have the same.
     layout: Option<LogLayout>,
     batch: LogRows,
-    /// The numbers that the batch's rows have in the file.
+    /// The row numbers of the batch's rows in the file.
     numbers: Vec<u64>,
     batch_rows: usize,
     rows: u64,
@@ -114,8 +117,8 @@ impl Checker {
         Ok(())
     }
 
-    /// Continues from the digest of the remembered rows, and from those parts of their health that only
-    /// their files could tell.
+    /// Continues from the digest of the remembered rows, and from the parts of their health that come from
+    /// their files.
     pub fn follow(&mut self, digest: LogDigest, health: Option<Health>) {
         self.digest = digest;
         self.earlier = health;
@@ -152,7 +155,7 @@ impl Checker {
         if self.numbers.len() >= self.batch_rows.max(1) { self.flush(sink) } else { Ok(()) }
     }
 
-    /// Completes the sink and returns what was read, or everything that is wrong.
+    /// Completes the sink and returns the summary, or all errors.
     pub(crate) fn finish(mut self, sink: &mut dyn Sink, notes: Notes) -> Result<LogSummary, IngestError> {
         self.flush(sink)?;
         if !self.errors.is_empty() {
@@ -163,8 +166,7 @@ impl Checker {
         let n_actions = match self.rules.known_actions(layout.full).or(notes.actions) {
             Some(k) => k,
             None if self.largest_action == 0 => {
-                let message =
-                    "is needed: only action 0 was logged, so the rows do not say how many actions there are";
+                let message = "is required: only action 0 was logged, so the number of actions cannot be inferred from the rows";
                 return Err(IngestError::Option { field: "n_actions", message: message.into() });
             }
             None => self.largest_action as usize + 1,
@@ -288,7 +290,7 @@ impl Checker {
     }
 }
 
-/// Compares the logged propensity with the logging policy's, which it fills in if none was logged.
+/// Compares the logged propensity with the logging policy's, or fills it in if it was not logged.
 fn fill_in(action: u32, logged: &mut f64, given: f64) -> Result<(), RowFault> {
     if logged.is_nan() {
         *logged = given;
@@ -297,7 +299,7 @@ fn fill_in(action: u32, logged: &mut f64, given: f64) -> Result<(), RowFault> {
         let message = format!("the logging policy gives action {action} probability 0 here");
         Err(RowFault::new("action", message))
     } else if disagrees(*logged, given) {
-        Err(RowFault::new("propensity", format!("is {logged}, but the logging policy says {given}")))
+        Err(RowFault::new("propensity", format!("is {logged}, but the logging policy gives {given}")))
     } else {
         Ok(())
     }

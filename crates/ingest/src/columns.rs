@@ -13,7 +13,7 @@ pub struct ColumnsBuilder {
 }
 
 impl ColumnsBuilder {
-    /// A builder with room for the features of `rows` rows, `dim` each.
+    /// A builder with capacity for `rows` rows of `dim` features.
     pub fn with_capacity(rows: u64, dim: usize) -> Self {
         let rows = usize::try_from(rows).unwrap_or(0);
         let x = Vec::with_capacity(rows.saturating_mul(dim));

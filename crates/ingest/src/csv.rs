@@ -1,5 +1,5 @@
-//! CSV: a header that names the columns, then one row per record. Row numbers are line numbers, the
-//! header's line being 1; empty lines are skipped. An empty cell is a field that is left out.
+//! CSV: a header that names the columns, then one row per record. Row numbers are line numbers, and the
+//! header is in line 1; empty lines are skipped. An empty cell is a missing field.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -48,7 +48,7 @@ struct Header {
 }
 
 impl Header {
-    /// The error names the column and lists what columns there can be.
+    /// The error names the column and lists the valid columns.
     fn of(cells: Cells) -> Result<Header, String> {
         let mut names = HashSet::new();
         let mut columns = Vec::with_capacity(cells.len());
@@ -152,7 +152,7 @@ fn check_sequence(letter: &str, found: &BTreeSet<usize>) -> Result<(), String> {
     }
 }
 
-/// The numbers if all are present, or `None` if none is.
+/// The numbers if all are present, or `None` if all are missing.
 fn whole(cells: Vec<Option<f64>>, field: &str) -> Result<Option<Vec<f64>>, RowFault> {
     if cells.iter().all(Option::is_none) {
         return Ok(None);
@@ -165,7 +165,8 @@ fn whole(cells: Vec<Option<f64>>, field: &str) -> Result<Option<Vec<f64>>, RowFa
     cells.into_iter().enumerate().map(given).collect::<Result<_, _>>().map(Some)
 }
 
-/// A number of digits, a point and an exponent. Nothing else is accepted, whatever the library accepts.
+/// A number made of digits, a point and an exponent. Nothing else is accepted, even if the library would
+/// accept it.
 fn number(cell: &[u8], field: impl FnOnce() -> String) -> Result<f64, RowFault> {
     let plain = cell.iter().all(|b| matches!(b, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
     let value = std::str::from_utf8(cell).ok().filter(|_| plain).and_then(|text| text.parse().ok());

@@ -1,5 +1,5 @@
-//! Decompression of gzip and zstd on the fly, with a limit on what may come out. A body that expands too
-//! much is rejected while it expands.
+//! Streaming decompression of gzip and zstd, with a limit on the decompressed size. A body that expands too
+//! much is rejected while it is being decompressed.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use crate::errors::IngestError;
 /// zstd's window, 8 MiB: the maximum for HTTP (RFC 9659), and enough for all levels up to 19.
 const WINDOW_LOG: u32 = 23;
 
-/// The decompressed size from which on its ratio to the compressed size is checked.
+/// The ratio of decompressed to compressed size is checked from this decompressed size on.
 const RATIO_FROM: u64 = 16 << 20;
 
-/// The decompressed bytes. If a limit stops them, the reason is in `rejection`, because the readers of
-/// formats turn the I/O errors that they get into texts.
+/// The decompressed bytes. If a limit stops them, the reason is in `rejection`, because format readers turn
+/// I/O errors into text.
 pub struct Decoded {
     source: Box<dyn Read + Send>,
     encoding: Encoding,
@@ -34,7 +34,7 @@ pub struct Decoded {
 pub struct Rejection(Arc<OnceLock<String>>);
 
 impl Rejection {
-    /// Fails if a limit was exceeded, whatever else was wrong.
+    /// Fails if a limit was exceeded, whatever other error occurred.
     pub fn check(&self) -> Result<(), IngestError> {
         self.0.get().map_or(Ok(()), |message| Err(IngestError::Expands(message.clone())))
     }
@@ -67,15 +67,12 @@ impl Decoded {
 
     fn check(&self) -> Result<(), String> {
         if self.given > self.most {
-            return Err(format!(
-                "The body has more than {} bytes after decompression, which is the limit.",
-                self.most
-            ));
+            return Err(format!("The body exceeds the limit of {} bytes after decompression.", self.most));
         }
         let taken = self.taken.load(Ordering::Relaxed);
         if self.given > RATIO_FROM && self.given / self.ratio > taken {
             return Err(format!(
-                "The body grows to more than {} times its size when it is decompressed; send it without a content encoding.",
+                "The decompressed body is more than {} times as large as the compressed one; send it without a content encoding.",
                 self.ratio
             ));
         }

@@ -1,9 +1,9 @@
 //! DSJSON, Vowpal Wabbit's decision-service JSON: one decision per line, as VW's joiner and Azure
 //! Personalizer write them. Row numbers are line numbers.
 //!
-//! `a` lists the actions from 1, the chosen one first, and `p[i]` is the probability of `a[i]`, so a
-//! line has all of π0(·|x). Numbers are taken as they are; nothing is rounded or rescaled. A line whose
-//! meaning is unclear is rejected with advice; nothing is guessed.
+//! `a` lists the actions from 1, the chosen one first, and `p[i]` is the probability of `a[i]`, so a line has
+//! all of π0(·|x). Numbers are taken as they are; nothing is rounded or rescaled. A line whose meaning is
+//! unclear is rejected with advice instead of being guessed at.
 
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess};
@@ -18,7 +18,7 @@ use crate::json::{self, JsonObject, duplicate, set};
 use crate::lines::each_line;
 use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
 
-/// Reads all lines, and returns what is worth knowing about them besides the rows.
+/// Reads all lines, and returns notes about the file besides its rows.
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut log = Log {
         outcome: context.outcome,
@@ -58,7 +58,7 @@ pub fn field_name(field: &str) -> &str {
 struct Event {
     hashing: Hashing,
     cost: Option<f64>,
-    /// Before the joiner changed it, if it did.
+    /// The cost before the joiner changed it, if it did.
     original_cost: Option<f64>,
     probability: Option<f64>,
     action: Option<i64>,
@@ -71,9 +71,9 @@ struct Event {
     skip: Option<bool>,
     deferred: Option<bool>,
     observations: Option<Vec<Observation>>,
-    /// It is a reward whose decision is in another line or file.
+    /// Whether this is a reward whose decision is in another line or file.
     dangling: bool,
-    /// A member that makes this another kind of event.
+    /// The fault of a member that shows that this is another kind of event.
     other_kind: Option<RowFault>,
 }
 
@@ -179,8 +179,8 @@ impl Log {
         }))
     }
 
-    /// Dropping lines at one rate leaves a smaller log of the same decisions; dropping them at several
-    /// rates leaves a log of other decisions.
+    /// If all lines are dropped at one rate, the log is a smaller sample of the same decisions. With several
+    /// rates, it is a biased sample.
     fn pdrop(&self, here: f64) -> Result<f64, RowFault> {
         if !(0.0..1.0).contains(&here) {
             return Err(RowFault::new("pdrop", format!("{here} is not in [0, 1)")));
@@ -244,7 +244,7 @@ impl Log {
             warn(
                 WarningCode::RowsDroppedUpstream,
                 format!(
-                    "pdrop says that {:.0} % of the decisions were dropped before they were logged; the rest \
+                    "according to pdrop, {:.0}% of the decisions were dropped before they were logged; the rest \
                      represent all of them only if they were dropped at random",
                     100.0 * pdrop
                 ),

@@ -25,9 +25,9 @@ pub struct EventContext {
     pub x: Vec<f64>,
     /// How many actions `_multi` describes, if it is present.
     pub actions: Option<usize>,
-    /// Whether any of them has features of its own.
+    /// Whether any of them has features.
     pub action_features: bool,
-    /// Whether the event has several decisions.
+    /// Whether the event contains several decisions.
     pub slots: bool,
 }
 

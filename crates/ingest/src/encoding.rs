@@ -12,7 +12,7 @@ pub enum Encoding {
     Zstd,
 }
 
-/// What the registry knows about an encoding.
+/// The registry entry of an encoding.
 struct Entry {
     /// The names in `Content-Encoding`, the usual one first.
     names: &'static [&'static str],

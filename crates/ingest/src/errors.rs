@@ -4,9 +4,9 @@ use guarantor_engine::error::RowError;
 
 use crate::sink::SinkFailed;
 
-/// How many rejected rows are listed.
+/// The maximum number of rejected rows that are listed.
 const LISTED: usize = 20;
-/// The length of a text that may quote what was sent.
+/// The maximum length of a text that may quote the input.
 const MAX_BYTES: usize = 400;
 
 /// The beginning of a text that goes into a response: a name or a value in it may be megabytes long.
@@ -18,10 +18,12 @@ pub fn shortened(mut text: String) -> String {
     text
 }
 
-/// The first rejected rows, one error each, in the order of the file, and how many there are in all.
+/// The first rejected rows, one error each, in the order of the file, and their total number.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RowErrors {
+    /// The errors of the first rejected rows.
     pub first: Vec<RowError>,
+    /// The number of rejected rows.
     pub total: u64,
 }
 
@@ -46,7 +48,7 @@ impl RowErrors {
 }
 
 impl IngestError {
-    /// Whether the same body would be rejected again at any other time.
+    /// Whether the body itself is at fault, so that sending it again would fail in the same way.
     pub fn is_of_the_body(&self) -> bool {
         use IngestError::{Expands, Option, Rows, TooLarge, Unreadable};
         matches!(self, Rows(_) | Option { .. } | Unreadable(_) | TooLarge(_) | Expands(_))
@@ -61,7 +63,12 @@ pub enum IngestError {
     Rows(RowErrors),
     /// An option is not valid, alone or for these rows.
     #[error("{field}: {message}")]
-    Option { field: &'static str, message: String },
+    Option {
+        /// The name of the option.
+        field: &'static str,
+        /// What is wrong and what to do.
+        message: String,
+    },
     /// The file as a whole is not valid in its format.
     #[error("{0}")]
     Unreadable(String),
@@ -74,7 +81,7 @@ pub enum IngestError {
     /// A temporary file could not be read or written.
     #[error("temporary file: {0}")]
     Io(#[from] std::io::Error),
-    /// The sink could not keep the rows. It knows why.
+    /// The sink could not keep the rows; ask the sink for the cause.
     #[error("the rows could not be stored")]
     Sink,
 }

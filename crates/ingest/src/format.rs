@@ -40,13 +40,13 @@ pub enum Format {
 type Read = fn(&mut Decoded, &ReadContext, &mut Visit) -> Result<Notes, FormatError>;
 type Start = fn(&WriteLayout, &mut dyn Write) -> io::Result<Box<dyn RowEncoder>>;
 
-/// What the registry knows about a format.
+/// The registry entry of a format.
 struct Entry {
     /// The name in options. It is also the variant's name in JSON.
     name: &'static str,
     /// Other names that the command line accepts.
     aliases: &'static [&'static str],
-    /// The name for people.
+    /// The display name.
     title: &'static str,
     /// The extensions of file names, without their dots.
     extensions: &'static [&'static str],
@@ -56,18 +56,18 @@ struct Entry {
     implied: bool,
     /// If features have names and are hashed: the dimensions that the format adds to the hashed ones.
     hashed: Option<usize>,
-    /// What rows carry unless the caller says otherwise.
+    /// The default kind of outcome.
     outcome: OutcomeKind,
     /// Translates the name of a row's field to the name that it has in the file.
     field_name: fn(&str) -> &str,
     read: Read,
-    /// Says why a log like this cannot be written so that it reads back as itself, if it cannot.
+    /// Fails if a log with this layout cannot be written and read back unchanged.
     can_write: fn(&WriteLayout) -> Result<(), String>,
     /// Starts a file.
     write: Start,
 }
 
-/// An entry from which the others differ.
+/// Defaults for the entries below.
 const NDJSON: Entry = Entry {
     name: "ndjson",
     aliases: &[],
@@ -158,7 +158,7 @@ impl Format {
         self.entry().aliases
     }
 
-    /// The name for people, such as "Arrow stream".
+    /// The display name, such as "Arrow stream".
     pub fn title(self) -> &'static str {
         self.entry().title
     }
@@ -194,11 +194,10 @@ impl Format {
         self.entry().hashed.is_some()
     }
 
-    /// The outcome of the rows, of which the caller may leave out any part. The rest is the format's
-    /// default.
+    /// The outcome of the rows. Any part that the caller leaves out has the format's default.
     ///
     /// # Errors
-    /// The range is not finite or is empty. The error is that range.
+    /// The range is empty or not finite. The error contains that range.
     pub fn outcome(
         self,
         kind: Option<OutcomeKind>,
@@ -213,10 +212,10 @@ impl Format {
         Outcome::new(default.kind, min, max).ok_or((min, max))
     }
 
-    /// Checks that a log like this can be written so that it reads back as itself.
+    /// Checks that a log with this layout can be written and read back unchanged.
     ///
     /// # Errors
-    /// Why it cannot be, and what to do.
+    /// Why it cannot be, and what to use instead.
     pub fn can_write(self, layout: &WriteLayout) -> Result<(), String> {
         (self.entry().can_write)(layout)
     }
@@ -263,10 +262,13 @@ impl std::str::FromStr for Format {
     }
 }
 
-/// How the bytes of a log are to be read or written: the format and what belongs to it.
+/// How the bytes of a log are read or written: the format, the compression and the number of hashed
+/// dimensions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileFormat {
+    /// The file format.
     pub format: Format,
+    /// The compression.
     pub encoding: Encoding,
     /// The number of dimensions into which named features are hashed. Formats without named features
     /// ignore it.
@@ -281,11 +283,10 @@ impl From<Format> for FileFormat {
 }
 
 impl FileFormat {
-    /// The format and the compression of a file: those that its name implies, if `named` does not name
-    /// another format.
+    /// The format and the compression of a file, as its name implies; `named` overrides the format.
     ///
     /// # Errors
-    /// Neither says which format. The message says what file names imply one.
+    /// Neither determines a format. The message lists the extensions that do.
     pub fn of_file(path: &std::path::Path, named: Option<Format>) -> Result<FileFormat, String> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (encoding, stem) = Encoding::of_file_name(&name);
@@ -302,7 +303,7 @@ impl FileFormat {
         Ok(FileFormat { encoding, ..format.into() })
     }
 
-    /// The same with another compression.
+    /// The same format with another compression.
     pub fn with_encoding(self, encoding: Encoding) -> Self {
         FileFormat { encoding, ..self }
     }
@@ -313,7 +314,7 @@ impl FileFormat {
         self.format.hashes_features().then_some(FileFormat { hash_dims, ..self })
     }
 
-    /// The same with as many dimensions for hashed features as give rows of `dim` features in all.
+    /// The same with the number of hashed dimensions that gives rows of `dim` features.
     pub fn for_dim(self, dim: usize) -> Self {
         match self.format.entry().hashed {
             Some(added) => FileFormat { hash_dims: dim.saturating_sub(added), ..self },

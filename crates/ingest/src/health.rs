@@ -1,12 +1,12 @@
-//! Whether a log is good enough to learn and certify from, and whether its propensities can be right
-//! (docs/math.md#health).
+//! The health report: whether a log is good enough to learn and certify from, and whether its propensities
+//! are plausible (docs/math.md#health).
 
 use serde::{Deserialize, Serialize};
 
 use crate::batch::LogRows;
 use crate::row::Notes;
 
-/// With a probability from this on the logging policy had practically no choice.
+/// At this probability or above, the logging policy had practically no choice.
 const NEAR_DETERMINISTIC: f64 = 0.99;
 /// Deviations of more standard errors than this are not chance (1 in 1.7 million).
 const MAX_Z: f64 = 5.0;
@@ -15,10 +15,14 @@ const MAX_Z: f64 = 5.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Fit {
+    /// The expected value.
     pub expected: f64,
+    /// The value in the log.
     pub observed: f64,
     /// (observed − expected) in standard errors; null if the log is too short to estimate them.
     pub z: Option<f64>,
+    /// Whether the observed value is within 5 standard errors of the expected one, or differs only by
+    /// rounding.
     pub ok: bool,
 }
 
@@ -26,7 +30,9 @@ pub struct Fit {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Warning {
+    /// The stable code of the warning.
     pub code: WarningCode,
+    /// The warning as a sentence.
     pub message: String,
 }
 
@@ -77,7 +83,7 @@ pub struct Health {
     pub min_propensity: f64,
     /// The largest 1/π0(a|x).
     pub max_weight: f64,
-    /// (Σw)²/Σw² of w = 1/π0(a|x): how many rows the log is worth for a uniform policy.
+    /// (Σw)²/Σw² of w = 1/π0(a|x): how many rows of a uniform log this log is worth.
     pub effective_sample_size: f64,
     /// The share of rows in which an action had a propensity of at least 0.99.
     pub near_deterministic_share: f64,
@@ -89,6 +95,7 @@ pub struct Health {
     pub inverse_propensity_mean: Fit,
     /// The action whose count is furthest from Σπ0; null if π0(·|x) is not known.
     pub worst_action_count: Option<ActionFit>,
+    /// What deserves attention, one entry each.
     pub warnings: Vec<Warning>,
     /// The share of decisions that were dropped before they were logged, if the log's format has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +103,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Adds what only the files of the rows could tell: this file, and those of the earlier version.
+    /// Adds what comes from the files and not from the rows: from this file, and from those of the earlier
+    /// version.
     pub(crate) fn add_notes(&mut self, notes: Notes, earlier: Option<Health>) {
         let (before, pdrop) = earlier.map_or_else(Default::default, |health| (health.warnings, health.pdrop));
         let of_files = before.into_iter().filter(|warning| warning.code.is_of_file());
@@ -113,12 +121,14 @@ impl Health {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ActionFit {
+    /// The action.
     pub action: u64,
+    /// The expected and the observed count.
     #[serde(flatten)]
     pub fit: Fit,
 }
 
-/// Computes the health of rows as they pass.
+/// Computes the health of a log while its rows are read.
 #[derive(Default)]
 pub struct HealthBuilder {
     rows: u64,
@@ -194,8 +204,8 @@ impl HealthBuilder {
         health
     }
 
-    /// If the squares of the weights overflow, the largest weight outweighs all others: the size is 1, or little
-    /// more.
+    /// If the squares of the weights overflow, the largest weight outweighs all others: the size is 1 or
+    /// slightly more.
     fn effective_sample_size(&self) -> f64 {
         let size = self.weight * self.weight / self.weight_squared.max(f64::MIN_POSITIVE);
         if self.weight_squared.is_finite() && size.is_finite() { size } else { 1.0 }
@@ -273,7 +283,7 @@ fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
         warn(
             WarningCode::NearDeterministic,
             format!(
-                "in {:.0} % of the rows the logging policy had practically no choice; such rows say little about \
+                "in {:.0}% of the rows the logging policy had practically no choice; such rows say little about \
                  other policies, so log with more exploration",
                 100.0 * health.near_deterministic_share
             ),

@@ -1,5 +1,5 @@
-//! Which events and contexts were seen, and with what features and propensities. This takes about 32 bytes
-//! per event, and 48 + 8·K bytes per context, or 48 without π0(·|x).
+//! Which events and contexts were seen, with their features and propensities. This takes about 32 bytes per
+//! event, and 48 + 8·K bytes per context, or 48 without π0(·|x).
 
 use guarantor_engine::log::agree;
 
@@ -35,7 +35,7 @@ pub struct Identities {
     context_places: Places,
     /// The features of each context.
     x: Vec<Mark>,
-    /// π0(·|x) of each context's first row, one after the other. A mark would not do, because later rows may
+    /// π0(·|x) of each context's first row, one after the other. A mark is not enough, because later rows may
     /// differ by rounding.
     full: Vec<f64>,
 }
@@ -101,7 +101,7 @@ impl Identities {
         Ok(())
     }
 
-    /// The approximate memory that this takes.
+    /// The approximate memory use in bytes.
     pub fn bytes(&self) -> u64 {
         let (events, contexts) = (self.events.count() as u64, self.contexts.count() as u64);
         EVENT_BYTES * events + CONTEXT_BYTES * contexts + 8 * self.full.len() as u64

@@ -10,7 +10,7 @@ use crate::row::RowFault;
 
 /// Something that is read from a JSON object, member by member.
 pub trait JsonObject {
-    /// What is expected in place of the object, for messages.
+    /// What the line should be, for error messages.
     const EXPECTED: &'static str;
 
     /// Reads the value of a member, which is the next value of `map`.

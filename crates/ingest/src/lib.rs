@@ -1,9 +1,9 @@
-//! Every log format in and out: bytes to rows (one file per format), rows to checked batches
+//! Reads and writes all log formats: bytes to rows (one file per format), rows to checked batches
 //! (`check.rs`), batches to a [`Sink`].
 //!
-//! Everything here is synchronous and knows neither the store nor HTTP: the service, the command line
-//! and other callers bring a reader and a sink. Every row is checked even after one was rejected, so
-//! that the caller learns everything that is wrong at once. From the first rejection on nothing is kept.
+//! Everything here is synchronous and independent of the store and of HTTP: the service, the command line and
+//! other callers provide a reader and a sink. Every row is checked even after one was rejected, so that the
+//! caller gets all errors at once. After the first rejection, nothing is kept.
 //!
 //! Reading a log into memory:
 //!
@@ -78,23 +78,24 @@ use row::{FormatError, Visit};
 /// The limits of an upload.
 #[derive(Debug, Clone)]
 pub struct IngestLimits {
+    /// The maximum number of rows.
     pub rows: u64,
-    /// The largest K.
+    /// The maximum number of actions, K.
     pub actions: usize,
-    /// The largest p.
+    /// The maximum number of features, p.
     pub dim: usize,
-    /// The length of a line, or of a record of CSV.
+    /// The maximum length of a line, or of a CSV record.
     pub line_bytes: usize,
-    /// The memory for what is kept to compare ids: see `identity.rs`.
+    /// The maximum memory for comparing ids, in bytes; see `identity.rs`.
     pub identity_bytes: u64,
-    /// The size of one message of an Arrow stream, which is held in memory as a whole.
+    /// The maximum size of one message of an Arrow stream, which is held in memory as a whole.
     pub message_bytes: usize,
-    /// The size of a compressed log after decompression, in bytes.
+    /// The maximum size of a compressed log after decompression, in bytes.
     pub decoded_bytes: u64,
-    /// The same in multiples of its compressed size.
+    /// The maximum ratio of decompressed to compressed size.
     pub decoded_ratio: u64,
-    /// The directory of temporary files, which formats need that cannot be read in one pass. The system's
-    /// temporary directory if it is `None`.
+    /// The directory for temporary files, which are used for formats that cannot be read in one pass; if
+    /// `None`, the system's temporary directory.
     pub spool: Option<PathBuf>,
 }
 
@@ -117,8 +118,8 @@ impl Default for IngestLimits {
 /// Reads `reader` to its end through `checker` into `sink`.
 ///
 /// # Errors
-/// Everything that is wrong with the rows, or the first thing that is wrong with the file as a whole.
-/// The sink has then kept nothing, or must be dropped.
+/// All errors of the rows, or the first error of the file as a whole. After an error, the sink has kept
+/// nothing or must be dropped.
 pub fn read(
     file: FileFormat,
     reader: impl Read + Send + 'static,
@@ -141,7 +142,7 @@ pub fn read(
     checker.finish(sink, notes).map_err(|error| file.format.name_fields(error))
 }
 
-/// Checks that the reader has read everything: bytes that nothing has looked at are not part of a log.
+/// Checks that the reader has read everything: unread bytes are not part of a log.
 fn end_of(source: &mut impl Read) -> Result<(), FormatError> {
     match source.read(&mut [0]) {
         Ok(0) => Ok(()),

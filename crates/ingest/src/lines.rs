@@ -1,5 +1,5 @@
-//! The lines of a body, read in blocks of whole lines: one after the other, or parsed on several threads
-//! and visited in order. Row numbers are line numbers; empty lines are skipped.
+//! The lines of a body, read in blocks of whole lines: one by one, or parsed on several threads and visited
+//! in order. Row numbers are line numbers; empty lines are skipped.
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -8,12 +8,12 @@ use std::thread::{Scope, available_parallelism};
 use crate::IngestLimits;
 use crate::row::{FormatError, RawRow, RowFault, Visit};
 
-/// A block is small enough to stay in a core's cache, and large enough that passing it to a thread costs
-/// next to nothing.
+/// A block is small enough to stay in a core's cache, and large enough that the cost of passing it to a
+/// thread is negligible.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Blocks on their way through each thread.
+/// The maximum number of blocks in flight per thread.
 const IN_FLIGHT: usize = 2;
-/// More do not help: then the thread that visits the rows is the slower one.
+/// More threads do not help, because the thread that visits the rows becomes the bottleneck.
 const MAX_THREADS: usize = 4;
 
 /// Reads a row from a line, which includes its line break.
@@ -121,7 +121,7 @@ impl Lane {
 
 /// This happens only if the thread panicked, and then the scope ends with the same panic.
 fn vanished() -> io::Error {
-    io::Error::other("a parser thread has ended unexpectedly")
+    io::Error::other("a parser thread ended unexpectedly")
 }
 
 /// Whole lines; the last line of a body may have no line break.

@@ -76,7 +76,8 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// The candidates by name. A duplicate name is an error, because neither of its propensities is the right one.
+/// The candidates by name. A duplicate name is an error, because it is unclear which of its propensities is
+/// right.
 struct Members(BTreeMap<String, f64>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -109,7 +110,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Compares the two readers, which must agree to the last bit; whether the fast one can read the line.
+    /// Compares the two readers, which must agree to the last bit; returns whether the fast one can read the
+    /// line.
     fn agree(line: &str) -> bool {
         let fast = plain::parse(line.as_bytes());
         if let Some(fast) = &fast {

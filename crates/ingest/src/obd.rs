@@ -4,9 +4,9 @@
 //! x is the user's categories, hashed (`user_feature_0=…` and so on, see `hashing.rs`), then the
 //! position as three numbers of which one is 1. Affinities are not used.
 //!
-//! The file is read twice. Only at its end is it known whether all items were equally likely in every
-//! row, so that each row's π0(·|x) is known: single rows of logs that are not uniform can well have the
-//! propensity 1/K.
+//! The file is read twice. Only at its end is it known whether all items were equally likely in every row, so
+//! that each row's π0(·|x) is known: in a log that is not uniform, single rows may also have the propensity
+//! 1/K.
 
 use std::collections::HashSet;
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! The sizes that a Parquet file claims, checked before it is decoded: the library allocates memory and
-//! recurses as the file says, and a malicious file must not bring the process down. The index and the
-//! headers of the pages are walked with limits (`thrift.rs`).
+//! recurses as the file says, and a malicious file must not crash the process. The index and the headers of
+//! the pages are walked with limits (`thrift.rs`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -26,7 +26,7 @@ const MAX_LZ4_PAGE: u64 = 4 << 20;
 const ENCODINGS: [i64; 6] = [0, 2, 3, 5, 8, 9];
 /// Numbers in a list column of a row group. A single row may claim all of them, and is read as a whole.
 const MAX_LISTED: i64 = 1 << 27;
-/// The decompressed size from which on its ratio to the size of the file is checked.
+/// The ratio of decompressed size to file size is checked from this decompressed size on.
 const RATIO_FROM: u64 = 16 << 20;
 
 fn damaged(what: &str) -> FormatError {
@@ -114,12 +114,12 @@ impl Growth<'_> {
         let IngestLimits { decoded_bytes, decoded_ratio, .. } = *self.limits;
         if decoded > decoded_bytes {
             return Err(expands(format!(
-                "The file has more than {decoded_bytes} bytes after decompression, which is the limit."
+                "The file exceeds the limit of {decoded_bytes} bytes after decompression."
             )));
         }
         if decoded > RATIO_FROM && decoded / decoded_ratio > self.length {
             return Err(expands(format!(
-                "The file grows to more than {decoded_ratio} times its size when it is decompressed; write it without compression."
+                "The decompressed file is more than {decoded_ratio} times as large as the compressed one; write it without compression."
             )));
         }
         Ok(())

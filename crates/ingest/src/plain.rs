@@ -1,13 +1,12 @@
-//! A fast reader for rows of NDJSON as nearly all programs write them. For anything unusual (escapes,
-//! null, unknown or duplicate fields, anything wrong) it returns `None` and leaves the row to serde, so
-//! that the meaning of a row and the messages of errors are decided in one place. Numbers are the same
-//! to the last bit.
+//! A fast reader for NDJSON rows in their usual form. For anything unusual (escapes, null, unknown or
+//! duplicate fields, anything wrong) it returns `None` and leaves the row to serde, so that the meaning of a
+//! row and the messages of errors are decided in one place. Numbers are the same to the last bit.
 
 use std::collections::BTreeMap;
 
 use crate::row::RawRow;
 
-/// The row of a line, if the line is an ordinary one.
+/// The row of a line, if the line has the usual form.
 pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
     let mut json = Cursor { rest: line };
     let mut row = RawRow::default();

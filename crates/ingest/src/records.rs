@@ -10,7 +10,7 @@ use crate::row::RowFault;
 /// The byte order mark that some programs write before UTF-8. It is not part of the first cell.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Reads records one after the other.
+/// Reads records one by one.
 pub struct Records<R> {
     source: BufReader<R>,
     most: usize,
@@ -50,7 +50,7 @@ enum At {
     Start,
     Plain,
     Quoted,
-    /// After a quote inside quotes: the end of the cell, or the first of two quotes that stand for one.
+    /// After a quote inside quotes: the end of the cell, or the first of two quotes that represent one.
     Closed,
 }
 
@@ -96,7 +96,8 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Reads a line, or as much of it as is allowed and skips the rest; whether it was read completely.
+    /// Reads a line, or as much of it as is allowed and skips the rest; returns whether it was read
+    /// completely.
     fn read_line(&mut self) -> io::Result<bool> {
         self.buffer.clear();
         let most = self.most as u64 + 1;

@@ -1,4 +1,4 @@
-//! A row as a format delivers it: fields that are present or not, of the right types, unchecked.
+//! A row as a format delivers it: optional fields of the right types, not yet checked.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ impl NumberList<'_> {
         }
     }
 
-    /// `+ 0.0` turns −0 into 0: they are one number and must have one representation.
+    /// `+ 0.0` turns −0 into 0: they are the same number and must have the same representation.
     pub fn narrow_into(&self, to: &mut Vec<f32>) {
         match self {
             NumberList::Single(numbers) => to.extend(numbers.iter().map(|value| value + 0.0)),
@@ -105,7 +105,7 @@ impl From<std::io::Error> for FormatError {
 pub struct ReadContext {
     pub limits: IngestLimits,
     pub hashing: Hashing,
-    /// K.
+    /// K, the number of actions.
     pub actions: Option<usize>,
     /// Whether rows have π0(·|x); known in advance only if there are rows of an earlier version.
     pub full: Option<bool>,
@@ -117,7 +117,7 @@ pub struct ReadContext {
 /// What the reader of a format learned about a log besides its rows.
 #[derive(Default)]
 pub struct Notes {
-    /// K, if the file says it although the rows need not.
+    /// K, if the file states it.
     pub actions: Option<usize>,
     pub warnings: Vec<Warning>,
     /// The share of decisions that were dropped before they were logged.

@@ -18,17 +18,17 @@ const MAX_CANDIDATES: usize = 1000;
 pub struct Rules {
     n_actions: Option<usize>,
     pub(crate) outcome: Outcome,
-    /// The policy that made the log.
+    /// The logging policy.
     pub(crate) policy: Option<PolicyParams>,
     pub(crate) limits: IngestLimits,
 }
 
 impl Rules {
-    /// Rules for a log with `n_actions` actions, if the caller knows their number, made by `policy`, if
-    /// the caller has it.
+    /// Rules for a log with `n_actions` actions, if the caller knows their number, logged by `policy`, if the
+    /// caller has it.
     ///
     /// # Errors
-    /// `n_actions` is out of range, or the policy has another number of actions.
+    /// `n_actions` is out of range, or the policy has a different number of actions.
     pub fn new(
         n_actions: Option<usize>,
         outcome: Outcome,
@@ -48,7 +48,8 @@ impl Rules {
         Ok(Rules { n_actions, outcome, policy, limits })
     }
 
-    /// K, if something else than the logged actions says it. `full` is the number of propensities in a row.
+    /// K, if it is known from something other than the logged actions. `full` is the number of propensities
+    /// in a row.
     pub(crate) fn known_actions(&self, full: Option<usize>) -> Option<usize> {
         let policy = || self.policy.as_ref().map(PolicyParams::n_actions);
         self.n_actions.or_else(policy).or(full)
@@ -126,7 +127,7 @@ pub fn wrong_id(field: &str) -> RowFault {
     RowFault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes"))
 }
 
-/// The layout of a log whose first row is this.
+/// The layout of a log that starts with this row.
 pub fn layout_of(row: &RawRow) -> LogLayout {
     LogLayout {
         dim: row.x.as_ref().map_or(0, NumberList::len),
@@ -209,7 +210,7 @@ fn outcome(row: &RawRow, rules: &Rules) -> Result<f64, RowFault> {
     if !rules.outcome.contains(value) {
         let (min, max) = (rules.outcome.min, rules.outcome.max);
         let message = format!(
-            "{value} is not in [{min}, {max}]; set outcome_min and outcome_max if the range is another"
+            "{value} is not in [{min}, {max}]; if the range is different, set outcome_min and outcome_max"
         );
         return Err(RowFault::new(field, message));
     }

@@ -1,17 +1,18 @@
-//! Where checked rows go. The store writes them to a blob; [`crate::MemorySink`] keeps them in memory.
+//! The destination of checked rows. The store writes them to a blob; [`crate::MemorySink`] keeps them in
+//! memory.
 
 use crate::batch::{LogLayout, LogRows};
 use crate::digest::LogDigest;
 
-/// A sink could not keep the rows. The sink itself knows why: ask it after [`crate::read`] has returned
+/// A sink could not keep the rows. Ask the sink for the cause after [`crate::read`] returned
 /// [`crate::IngestError::Sink`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinkFailed;
 
 /// Keeps the rows of one log, batch by batch.
 ///
-/// A sink also computes the digest of the rows, because the store does both on a thread of its own,
-/// next to the thread that checks the rows.
+/// A sink also computes the digest of the rows, because the store does both on its own thread, in parallel
+/// with the checks.
 pub trait Sink {
     /// Takes the next batch. `before` is the digest of the rows that precede the first batch.
     ///

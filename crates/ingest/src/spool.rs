@@ -7,7 +7,7 @@ use crate::IngestLimits;
 use crate::errors::IngestError;
 use crate::row::FormatError;
 
-/// Copies `source` to a temporary file without a name, so that nothing is left of it whatever happens.
+/// Copies `source` to a temporary file without a name, which disappears even if the process dies.
 pub fn spool(mut source: impl Read, limits: &IngestLimits) -> Result<File, FormatError> {
     let ours = |error: io::Error| FormatError::Stopped(IngestError::Io(error));
     let file = match &limits.spool {

@@ -6,7 +6,7 @@ const MAX_VALUES: u32 = 4_000_000;
 const MAX_DEPTH: u32 = 32;
 const MAX_COLUMNS: u64 = 100_000;
 
-/// What the header of a page says.
+/// The content of a page header.
 pub struct PageHeader {
     /// The length of the header itself.
     pub header: u64,

@@ -1,5 +1,5 @@
-//! The toy world of `guarantor demo` and `guarantor simulate`: visitors with features, actions with click rates, and a
-//! deployed policy that is good but not the best.
+//! The toy world of `guarantor demo` and `guarantor simulate`: visitors with features, actions with click
+//! rates, and a deployed policy that is good but not the best.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,16 +24,17 @@ type Weights = Vec<[f64; ACTIONS]>;
 
 /// A context and what the deployed policy did with it.
 pub struct Visitor {
+    /// The features of the context.
     pub x: Vec<f32>,
-    /// π0(·|x).
+    /// π0(·|x), the propensities of all actions.
     pub propensities: Vec<f64>,
     /// Each action with its reward, 0 or 1.
     pub interactions: Vec<(u32, f64)>,
 }
 
 impl Toy {
-    /// A world whose deployed policy has the inverse temperature `alpha`: the lower it is, the more the policy
-    /// explores and the more its log can teach. The same seed gives the same world and visitors.
+    /// A world whose deployed policy has the inverse temperature `alpha`: the lower it is, the more the
+    /// policy explores and the more its log can teach. The same seed gives the same world and visitors.
     pub fn new(alpha: f64, seed: u64) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let world = weights(&mut rng, 1.5);
@@ -57,7 +58,7 @@ impl Toy {
         Visitor { x: x.iter().map(|&v| v as f32).collect(), propensities, interactions }
     }
 
-    /// The deployed policy, which makes the log.
+    /// The deployed policy, which is the logging policy.
     pub fn policy(&self) -> PolicyParams {
         let row =
             |(t, n): (&[f64; ACTIONS], &[f64; ACTIONS])| (0..ACTIONS).map(|a| belief(t[a], n[a])).collect();

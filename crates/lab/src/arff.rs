@@ -1,6 +1,6 @@
-//! NUS-WIDE as the Mulan library publishes it, in a small part of ARFF: `@attribute` lines, `@data`, then
-//! one example per line with the image's name, p numbers, and K labels of 0 or 1, separated by commas. Any
-//! other line is an error that names the line.
+//! NUS-WIDE as the Mulan library publishes it, in a small part of ARFF: `@attribute` lines, `@data`, then one
+//! example per line with the image's name, p numbers, and K labels of 0 or 1, separated by commas. Any other
+//! line is rejected with an error that names it.
 
 use std::path::Path;
 

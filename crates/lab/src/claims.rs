@@ -288,7 +288,8 @@ impl Kept {
     }
 }
 
-/// How many promises were not kept, by the same rule for all, and a text with this number and the worst case.
+/// How many promises were not kept, and a text with this number and the worst case. The rule is the same for
+/// all.
 fn not_kept(promises: &[Kept]) -> (usize, String) {
     let broken = promises.iter().filter(|kept| kept.errors() > SAMPLING_ERRORS).count();
     let above = promises.iter().filter(|kept| kept.excess() > 0.0).count();

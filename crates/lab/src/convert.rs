@@ -1,6 +1,6 @@
-//! Supervised examples to a bandit log (paper, Experiments): 5 % of the training set, in a seeded order,
-//! train μ0. The softmax policy of αμ0 then logs the other 95 %, with m interactions per context and the
-//! cost −1[a ∈ y].
+//! Supervised examples to a bandit log (paper, Experiments): 5% of the training set, in a seeded order, train
+//! μ0. The softmax policy of αμ0 then logs the other 95%, with m interactions per context and the cost −1[a ∈
+//! y].
 
 use ndarray::{ArcArray2, Array2, ArrayView2, s};
 use rand::{RngExt, SeedableRng};
@@ -17,9 +17,9 @@ use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 /// A conversion in one step. To compare inverse temperatures, train one [`Logger`] and use it for all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conversion {
-    /// α.
+    /// α, the inverse temperature of the logging policy.
     pub alpha: f64,
-    /// m.
+    /// m, the number of interactions per context.
     pub interactions: usize,
     /// The seed of the order, of training and of the draws.
     pub seed: u64,
@@ -52,7 +52,7 @@ pub struct Logger {
     seed: u64,
 }
 
-/// The number of examples that train μ0, as in the paper's table: 5 %, rounded down, but at least one.
+/// The number of examples that train μ0, as in the paper's table: 5%, rounded down, but at least one.
 fn set_aside(examples: usize) -> usize {
     (examples / 20).max(1).min(examples)
 }

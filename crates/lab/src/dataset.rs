@@ -12,8 +12,8 @@ use super::{arff, idx, multilabel};
 pub enum PaperDataset {
     /// FashionMNIST: images of clothing.
     FashionMnist,
-    /// EMNIST, the balanced split. Its files have each image transposed. A linear model does not depend on the
-    /// order of its features, so images stay as they are.
+    /// EMNIST, the balanced split. Its files have each image transposed. A linear model does not depend on
+    /// the order of its features, so images stay as they are.
     EmnistB,
     /// Mediamill: video shots with several labels.
     Mediamill,
@@ -32,7 +32,7 @@ impl PaperDataset {
         }
     }
 
-    /// K.
+    /// K, the number of actions.
     pub fn n_actions(self) -> usize {
         match self {
             PaperDataset::FashionMnist => 10,
@@ -42,7 +42,7 @@ impl PaperDataset {
         }
     }
 
-    /// p.
+    /// p, the number of features.
     pub fn dim(self) -> usize {
         match self {
             PaperDataset::FashionMnist | PaperDataset::EmnistB => 784,
@@ -166,7 +166,7 @@ impl Examples {
 pub struct Supervised {
     /// The dataset's name.
     pub name: String,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
     /// The training set.
     pub train: Examples,

@@ -75,8 +75,8 @@ impl Plan {
         self.len() == 0
     }
 
-    /// Runs everything. `begin` is called before each job with the share of the work that is done. `have` gets
-    /// all rows so far after each α of each seed, so that an interrupted run keeps its results.
+    /// Runs everything. `begin` is called before each job with the share of the work that is done. `have`
+    /// gets all rows so far after each α of each seed, so that an interrupted run keeps its results.
     ///
     /// # Errors
     /// If a job fails or `have` does.
@@ -282,7 +282,7 @@ impl<'a> Truth<'a> {
         -self.logging.iter().sum::<f64>() / self.logging.len() as f64
     }
 
-    /// R(π0) − R(π) and its standard error, which is that of the paired differences.
+    /// R(π0) − R(π) and its standard error, computed from the paired differences.
     fn improvement(&self, policy: &PolicyParams) -> Result<(f64, f64)> {
         let n = self.logging.len() as f64;
         let gains: Vec<f64> =

@@ -1,4 +1,5 @@
-//! The files of datasets: found by name and unpacked, with an error that names the file if something is wrong.
+//! The files of datasets: found by name and unpacked, with an error that names the file if something is
+//! wrong.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,15 +10,36 @@ use flate2::read::MultiGzDecoder;
 /// Why a dataset could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// A file is not there. Says which one, where it was looked for, and where it is published.
+    /// A file is missing. The message says where it was looked for and where it is published.
     #[error("{dataset}: no {} in {}; {published}", .names.join(" or "), .directory.display())]
-    Missing { dataset: &'static str, names: Vec<String>, directory: PathBuf, published: &'static str },
-    /// A file is there but cannot be read.
+    Missing {
+        /// The dataset that was requested.
+        dataset: &'static str,
+        /// The names under which the file was looked for.
+        names: Vec<String>,
+        /// The directory in which it was looked for.
+        directory: PathBuf,
+        /// Where the file is published.
+        published: &'static str,
+    },
+    /// A file exists but cannot be read.
     #[error("{}: {error}", .path.display())]
-    Unreadable { path: PathBuf, error: std::io::Error },
-    /// The content of a file is not what it should be.
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        error: std::io::Error,
+    },
+    /// The content of a file is malformed.
     #[error("{}{}: {message}", .path.display(), .line.map_or(String::new(), |line| format!(", line {line}")))]
-    Malformed { path: PathBuf, line: Option<u64>, message: String },
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1; `None` for binary files.
+        line: Option<u64>,
+        /// What is wrong.
+        message: String,
+    },
 }
 
 impl LoadError {
@@ -51,7 +73,7 @@ impl LoadError {
     }
 }
 
-/// Where a dataset's files are looked for, and what to say if they are not there.
+/// Where a dataset's files are looked for, and what to report if they are missing.
 pub struct Shelf<'a> {
     /// The dataset's name.
     pub dataset: &'static str,

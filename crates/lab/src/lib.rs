@@ -1,7 +1,8 @@
 //! The paper's experiments: its datasets, the conversion of supervised examples into logs, and the figures.
 //!
 //! ```text
-//! load(PaperDataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶ Bandit
+//! load(PaperDataset, dir) ──▶ Supervised ──▶ Logger::train(&Supervised, seed) ──▶ Logger::log(α, m) ──▶
+//! Bandit
 //!                             └── true_risk(policy, &supervised.test)
 //! Plan::run(&Supervised) ──▶ rows ──▶ table, claims ──▶ report; pictures ──▶ plot
 //! ```

@@ -61,8 +61,8 @@ impl Line {
         }
     }
 
-    /// Color and marker. The colors are Okabe and Ito's, which color-blind readers can distinguish; the markers
-    /// differ too.
+    /// Color and marker. The colors are Okabe and Ito's, which color-blind readers can distinguish; the
+    /// markers differ too.
     pub fn style(self) -> Style {
         let (color, marker) = match self {
             Line::LsMixedLogit => ((204, 121, 167), Marker::Down),
@@ -88,7 +88,7 @@ impl Line {
         }
     }
 
-    /// The learner of the related work, if the line is one.
+    /// The line's learner, if it comes from the related work.
     pub fn related(self) -> Option<Principle> {
         match self {
             Line::CrmSvp => Some(Principle::SampleVariance),
@@ -97,8 +97,8 @@ impl Line {
         }
     }
 
-    /// The job as a client would send it to the service. What it leaves out takes the service's defaults, except
-    /// that mixed logit has its own optimizer budget.
+    /// The job as a client would send it to the service. What it leaves out takes the service's defaults,
+    /// except that mixed logit has its own optimizer budget.
     pub fn request(self, promise: Promise, logging_risk: f64, seed: u64) -> SpecRequest {
         let (bound, xi) = match self {
             Line::LsMixedLogit | Line::LsLig => (BoundKind::LondonSandler, None),

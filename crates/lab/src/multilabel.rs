@@ -3,8 +3,8 @@
 //!
 //! There are two dialects, distinguished by the first line. Files of the Extreme Classification Repository
 //! begin with `n p K` and count features from 0. Files in svmlight format (LIBSVM's pages) have no such line
-//! and count features from 1. Labels count from 0 in both. Indices ascend within a line. Nothing is guessed:
-//! a line that does not fit is an error that names the line.
+//! and count features from 1. Labels count from 0 in both. Indices ascend within a line. A line that does not
+//! fit is rejected with an error that names it.
 
 use std::path::Path;
 

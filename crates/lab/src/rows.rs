@@ -41,8 +41,8 @@ pub struct Row {
     pub true_improvement: f64,
     /// Standard error of `true_improvement` on the test set.
     pub test_error: f64,
-    /// The true improvement on the contexts of the bound, computed from their labels. Only if learning did not
-    /// use those contexts.
+    /// The true improvement on the contexts of the bound, computed from their labels. Only if learning did
+    /// not use those contexts.
     pub own_improvement: Option<f64>,
     /// Standard error of `own_improvement`.
     pub own_error: Option<f64>,

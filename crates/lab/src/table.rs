@@ -11,15 +11,15 @@ pub struct TableQuantity {
     pub of: fn(&Row) -> f64,
 }
 
-/// GR*.
+/// The guaranteed risk, GR*.
 pub const PROMISED_RISK: TableQuantity =
     TableQuantity { name: "guaranteed risk GR*", of: |r| r.promised_risk };
-/// R(π*).
+/// The true risk, R(π*).
 pub const TRUE_RISK: TableQuantity = TableQuantity { name: "true risk R(π*)", of: |r| r.true_risk };
-/// GI*.
+/// The guaranteed improvement, GI*.
 pub const PROMISED: TableQuantity =
     TableQuantity { name: "guaranteed improvement GI*", of: |r| r.promised_improvement };
-/// R(π0) − R(π*).
+/// The true improvement, R(π0) − R(π*).
 pub const TRUE: TableQuantity = TableQuantity { name: "true improvement", of: |r| r.true_improvement };
 const OVER_LOGGED: TableQuantity =
     TableQuantity { name: "GI* over the mean logged cost", of: |r| r.logged_risk - r.promised_risk };

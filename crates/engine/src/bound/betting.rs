@@ -3,9 +3,9 @@
 //!   R(π_Q) − κR(π0) ≤ (1 − exp((S_λ − KL − ln(N/δ))/n_c))/λ,  S_λ = Σ_i Σ_a π_Q(a|x_i) ln(1 − λz_i(a)),
 //!   z_i(a) = 1[a = a_i](c_i − ξ)/max(π0(a_i|x_i), τ) + ξ·min(π0(a|x_i)/τ, 1) − κc_i
 //!
-//! κ = 0 bounds the risk, and κ = 1 bounds minus the improvement. N counts everything that is minimized
-//! over on these rows. ξ = 0 with τ → 0 is logarithmic smoothing (Sakhi et al., NeurIPS 2024); it needs
-//! the logged action's propensity only. ξ < 0 needs π0(·|x). Clipping with ξ = 0 only loses, so members of
+//! κ = 0 bounds the risk, and κ = 1 bounds minus the improvement. N counts everything that is minimized over
+//! on these rows. ξ = 0 with τ → 0 is logarithmic smoothing (Sakhi et al., NeurIPS 2024); it needs the logged
+//! action's propensity only. ξ < 0 needs π0(·|x). With ξ = 0, clipping only loosens the bound, so members of
 //! the grid with ξ = 0 use τ = 0.
 
 use super::{Bound, BoundValue, Needs, Sample, Seen, clipped, impossible, smallest};
@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::log::Context;
 use crate::terms::Terms;
 
-/// Nothing if ξ = 0; `spec` requires π0(·|x) if the job names a ξ below 0.
+/// Nothing if ξ = 0. If the job sets a ξ below 0, `spec` requires π0(·|x).
 pub const NEEDS: Needs =
     Needs { full_propensities: false, single_interactions: false, instead: "ξ = 0, or log `propensities`" };
 
@@ -74,15 +74,15 @@ pub struct Betting {
     pub sample: Sample,
     /// κ: 1 bounds R(π) − R(π0), 0 bounds R(π).
     pub kappa: u8,
-    /// δ.
+    /// δ, the probability, at most, that the bound is violated.
     pub delta: f64,
     /// The grid that is minimized over; its length is N.
     pub choices: Vec<Choice>,
 }
 
 impl Betting {
-    /// The bound on a grid of constants ξ, each with its grid of λ. ξ below 0 is clipped at `tau`, ξ = 0 is not
-    /// clipped.
+    /// The bound on a grid of constants ξ, each with its grid of λ. ξ below 0 is clipped at `tau`, ξ = 0 is
+    /// not clipped.
     pub fn new(sample: Sample, kappa: u8, xis: &[f64], tau: f64, delta: f64) -> Self {
         let member = |&xi: &f64| {
             let tau = if xi == 0.0 { 0.0 } else { tau };
@@ -102,8 +102,8 @@ impl Betting {
         (self.choices.len() as f64 / self.delta).ln()
     }
 
-    /// The bound at one member of the grid from the statistic S_λ/n_c, with its derivatives with respect to the
-    /// statistic and to KL.
+    /// The bound at one member of the grid from the statistic S_λ/n_c, with its derivatives with respect to
+    /// the statistic and to KL.
     pub fn at(&self, choice: usize, statistic: f64, kl: f64) -> (f64, f64, f64) {
         let (n, lambda) = (self.sample.contexts as f64, self.choices[choice].lambda);
         let exponent = statistic - (kl + self.penalty()) / n;

@@ -83,13 +83,13 @@ impl Cbb {
         (root, 0.25 / (contexts * root))
     }
 
-    /// The KL part of what is minimized over λ: its value and its derivative with respect to KL.
+    /// The term in λ that depends on KL: its value and its derivative with respect to KL.
     fn lambda_term(&self, lambda: f64, kl: f64) -> (f64, f64) {
         let scale = lambda * self.sample.rows as f64;
         ((kl + (2.0 * POINTS as f64 / self.delta).ln()) / scale, 1.0 / scale)
     }
 
-    /// The other part of what is minimized over λ.
+    /// The term in λ that depends on the second moments.
     fn moment_term(&self, lambda: f64, moments: &[f64]) -> f64 {
         let weights = self.multiplicities.iter().map(|&m| self.moment_weight(lambda, m));
         weights.zip(moments).map(|(w, v)| w * v).sum()
@@ -130,7 +130,7 @@ impl Bound for Cbb {
         let k = h.len() / self.statistics();
         let m = self.multiplicity(seen);
         let place = self.multiplicities.binary_search(&m);
-        let place = place.map_err(|_| impossible(&format!("no context is known to be logged {m} times")))?;
+        let place = place.map_err(|_| impossible(&format!("no context is listed as logged {m} times")))?;
         add_cips(seen, self.tau, self.xi, &mut h[..k]);
         self.add_bias_and_moment(seen, 1.0, 0.0, &mut h[k..2 * k])?;
         self.add_bias_and_moment(seen, 0.0, 1.0, &mut h[(2 + place) * k..(3 + place) * k])

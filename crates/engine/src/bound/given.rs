@@ -47,7 +47,7 @@ impl GivenBetting {
         let context = &seen.context;
         let mut last: Option<(f64, f64, Center)> = None;
         for (choice, out) in self.betting.choices.iter().zip(out) {
-            // Members with the same ξ and τ follow one another, and their expectation is the same.
+            // Members with the same ξ and τ are adjacent and have the same expectation.
             let center = match (last, choice.control) {
                 (Some((xi, tau, center)), ControlVariate::Constant(same))
                     if (xi, tau) == (same, choice.tau) =>
@@ -87,7 +87,7 @@ struct Center<'a> {
 /// What is subtracted from the cost of an interaction.
 #[derive(Clone, Copy)]
 enum Subtracted<'a> {
-    /// ξ.
+    /// ξ, the same for all actions.
     Constant(f64),
     /// s times ĉ(x, ·).
     Shrunk { shrink: f64, full: &'a [f64], model: &'a [f64] },

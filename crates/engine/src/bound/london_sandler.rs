@@ -22,7 +22,7 @@ pub struct LondonSandler {
     pub sample: Sample,
     /// τ, the clipping level.
     pub tau: f64,
-    /// δ.
+    /// δ, the probability, at most, that the bound is violated.
     pub delta: f64,
 }
 

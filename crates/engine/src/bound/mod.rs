@@ -1,6 +1,6 @@
-//! The bounds, one file each, behind the trait [`Bound`]. Each is a smooth function of a few statistics
-//! that are linear in the policy, and of KL(Q‖P). It holds with probability at least 1 − δ for all
-//! posteriors Q at once. The learner knows none of them by name.
+//! The bounds, one file each, behind the trait [`Bound`]. Each is a smooth function of a few statistics that
+//! are linear in the policy, and of KL(Q‖P). It holds with probability at least 1 − δ for all posteriors Q at
+//! once. The learner works with any of them.
 
 pub mod betting;
 pub mod catoni;
@@ -21,7 +21,7 @@ pub use london_sandler::LondonSandler;
 /// A context as a bound sees it.
 #[derive(Clone, Copy)]
 pub struct Seen<'a> {
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
     /// The context's interactions.
     pub context: Context<'a>,
@@ -76,8 +76,8 @@ pub trait Bound: Sync {
     /// Adds h^{(s)}(a) of one context to `h[s·K + a]`, averaging interactions by their weights.
     ///
     /// # Errors
-    /// If the context does not have what the bound needs. Job specs are checked before, so this is a
-    /// fault in the program and not in the request.
+    /// If the context does not have what the bound needs. Job specs are checked beforehand, so this is a bug
+    /// in the program, not an error in the request.
     fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()>;
 
     /// The bound from the statistics and KL.
@@ -117,7 +117,7 @@ fn smallest(values: &[f64]) -> usize {
     best
 }
 
-/// A bound was given something that the check of the spec rules out.
+/// The error for input that the check of the spec rules out.
 fn impossible(what: &str) -> EngineError {
     EngineError::Numerical(format!("the bound cannot be computed: {what}"))
 }

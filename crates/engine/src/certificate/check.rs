@@ -1,4 +1,4 @@
-//! Checks of a certificate that need nothing but the document itself, and the form of their results.
+//! Checks of a certificate that need only the document itself, and the types of their results.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,8 +12,9 @@ use crate::error::{EngineError, Result};
 pub struct Check {
     /// The field of the certificate that was checked, or the name of the check.
     pub name: String,
+    /// Whether the check passed.
     pub ok: bool,
-    /// Why the check could not be made, if it could not.
+    /// Why the check could not be made; absent if it was made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<CheckCode>,
     /// What was found, as a sentence.
@@ -40,8 +41,9 @@ pub enum CheckCode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Verification {
-    /// Whether every check is ok.
+    /// Whether every check passed.
     pub valid: bool,
+    /// The checks, in the order in which they were made.
     pub checks: Vec<Check>,
 }
 
@@ -58,7 +60,8 @@ pub fn check_digest(certificate: &Certificate) -> Check {
     match certificate.content_digest() {
         Ok(digest) if digest == *stated => Check::new("digest", true, "the document is as it was issued"),
         Ok(digest) => {
-            let detail = format!("the document's digest is {digest}, but it states {stated}");
+            let detail =
+                format!("the document states the digest {stated}, but its content has the digest {digest}");
             Check::new("digest", false, detail)
         }
         Err(error) => Check::new("digest", false, format!("the document has no digest: {error}")),
@@ -72,11 +75,11 @@ pub fn check_method(certificate: &Certificate) -> Option<Check> {
         return None;
     }
     let who = match release_of_method(method) {
-        Some(release) => format!("release {release} can"),
+        Some(release) => format!("release {release} can recompute it"),
         None => "a newer release is needed".into(),
     };
     let detail = format!(
-        "the certificate was computed by method {method}, and this release recomputes method {METHOD} only; {who}"
+        "the certificate was computed by method {method}, but this release can recompute only method {METHOD}; {who}"
     );
     let code = Some(CheckCode::MethodNotSupported);
     Some(Check { name: "recomputation".into(), ok: false, code, detail })

@@ -11,13 +11,17 @@ use super::{Certificate, Signature};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = IssuedCertificate))]
 pub struct Document {
+    /// The certificate as the engine computed it.
     #[serde(flatten)]
     pub certificate: Certificate,
+    /// The job that issued the certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(value_type = Issued))]
     pub issued: Option<Issued>,
+    /// The ledger entry of the look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerPlace>,
+    /// The signature of the whole document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
 }
@@ -27,17 +31,22 @@ pub struct Document {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Issued {
+    /// The id of the job.
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub job_id: String,
+    /// The id of the dataset.
     #[cfg_attr(feature = "schema", schema(format = "uuid"))]
     pub dataset_id: String,
-    /// The learned policy (kind `learn`).
+    /// The id of the learned policy (kind `learn`).
     #[cfg_attr(feature = "schema", schema(format = "uuid", required))]
     pub policy_id: Option<String>,
+    /// When the job was created.
     #[cfg_attr(feature = "schema", schema(format = "date-time"))]
     pub created_at: String,
+    /// When the job was started.
     #[cfg_attr(feature = "schema", schema(format = "date-time", required))]
     pub started_at: Option<String>,
+    /// When the job ended.
     #[cfg_attr(feature = "schema", schema(format = "date-time", required))]
     pub finished_at: Option<String>,
 }
@@ -63,9 +72,10 @@ pub struct LedgerPlace {
     pub spent: f64,
     /// The probability, at least, that all looks up to this one hold together: 1 − `spent`.
     pub family_wise_confidence: f64,
+    /// The family of the look, if it belongs to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<FamilyPlace>,
-    /// The entry in words.
+    /// The entry as a sentence.
     pub statement: String,
 }
 
@@ -85,11 +95,12 @@ pub struct SharedLook {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SharedWhy {
-    /// The same certificate, recomputed.
+    /// Both looks issued the same certificate.
     Repeat,
-    /// The same event, which holds at every number of rows at once.
+    /// Both looks rest on the same event, which holds at every number of rows at once.
     Anytime,
-    /// The same question about the same rows, and one of the two jobs showed its bound without a certificate.
+    /// Both looks ask the same question about the same rows, and one of the two jobs showed its bound without
+    /// a certificate.
     Asked,
 }
 
@@ -107,7 +118,7 @@ pub struct FamilyPlace {
 }
 
 impl LedgerPlace {
-    /// Sets `statement` to the entry in words.
+    /// Sets `statement` to the entry as a sentence.
     pub(crate) fn worded(mut self) -> Self {
         self.statement = super::statement::ledger(&self);
         self

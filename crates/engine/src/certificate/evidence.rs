@@ -90,7 +90,7 @@ impl AutoPolicy {
 pub struct PriorEvidence {
     /// μ0, one row per feature.
     pub mean: Vec<Vec<f64>>,
-    /// σ0.
+    /// σ0, the standard deviation.
     pub scale: f64,
 }
 
@@ -109,8 +109,8 @@ pub struct DirectEvidence {
     pub risk_lambda: f64,
 }
 
-/// The stored form. `policy` is the certified policy; of the two policies of `auto`, only the other
-/// one is stored again, under `direct.policy` or `refined`.
+/// The stored form. `policy` is the certified policy; for `auto`, the other policy is stored under
+/// `direct.policy` or `refined`.
 #[derive(Serialize, Deserialize)]
 struct StoredEvidence<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -182,14 +182,14 @@ impl TryFrom<StoredEvidence<'_>> for Evidence {
                 let (certified, direct, refined) = match (other, refined) {
                     (None, Some(refined)) => (AutoPolicy::Direct, policy, refined),
                     (Some(direct), None) => (AutoPolicy::Refined, direct, policy),
-                    _ => return Err("evidence of `auto` must hold exactly two policies"),
+                    _ => return Err("evidence of `auto` must contain exactly two policies"),
                 };
                 let policy = direct.into_owned();
                 let direct = DirectEvidence { policy, calibration, tau, improvement_lambda, risk_lambda };
                 let (refined, prior) = (refined.into_owned(), prior.into_owned());
                 Ok(Evidence::Auto { policies: AutoEvidence { direct, refined, prior }, certified })
             }
-            _ => Err("evidence must hold a policy with its prior, or nothing"),
+            _ => Err("evidence must contain a policy with its prior, or be empty"),
         }
     }
 }

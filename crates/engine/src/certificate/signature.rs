@@ -26,11 +26,11 @@ const EXACT: u64 = 1 << 53;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Signature {
-    /// `ed25519`.
+    /// The signature algorithm, `ed25519`.
     pub algorithm: String,
     /// The name of the key; `GET /v1/certificates/key` serves the key.
     pub key_id: String,
-    /// 64 bytes in base64.
+    /// The signature: 64 bytes in base64.
     pub value: String,
 }
 
@@ -46,7 +46,10 @@ pub struct PublicKey(ed25519_dalek::VerifyingKey);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SignatureState {
     /// The document was signed by this trusted key.
-    Valid { key_id: String },
+    Valid {
+        /// The name of the key.
+        key_id: String,
+    },
     /// The document has no signature.
     Unsigned,
     /// The signature is not valid, for this reason.

@@ -11,7 +11,7 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Why a certificate with this guaranteed improvement decides as it does.
+/// The reasons for the decision of a certificate with this guaranteed improvement.
 pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64) -> Vec<Reason> {
     let reason = |code: ReasonCode, message: String| Reason { code, message };
     let min = spec.min_improvement;
@@ -23,8 +23,8 @@ pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64) -> Vec<Reas
         Decision::Keep if improvement > 1.0 => reason(
             ReasonCode::GuaranteeImpossible,
             format!(
-                "the bound guarantees an improvement of {improvement:.6}, more than any policy can gain: the \
-                 logged propensities cannot be those that were played"
+                "the bound guarantees an improvement of {improvement:.6}, which is more than any policy \
+                 can gain; the logged propensities must be wrong"
             ),
         ),
         Decision::Keep if improvement > 0.0 => reason(
@@ -123,7 +123,7 @@ pub fn attestations(spec: &JobSpec) -> Vec<String> {
     all
 }
 
-/// What holds outside of a claim's event, as `delta_accounting` says it.
+/// What holds outside of a claim's event, as a sentence for `delta_accounting`.
 pub fn what_holds(about: About, quantity: BoundedQuantity) -> String {
     let policy = match about {
         About::Candidate(label) => label,
@@ -168,7 +168,7 @@ pub(super) fn ledger(place: &LedgerPlace) -> String {
     };
     format!(
         "Look {look} at these rows.{free}{family} All looks so far hold together with probability at least \
-         {}%, provided that none was requested because of what another had shown.",
+         {}%, provided that no look was requested because of what another look showed.",
         percent(place.family_wise_confidence)
     )
 }

@@ -64,6 +64,7 @@ impl Decision {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reason {
+    /// The stable code of the reason.
     pub code: ReasonCode,
     /// The reason as a sentence.
     pub message: String,
@@ -103,10 +104,12 @@ impl ReasonCode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct BaselineRisk {
+    /// Where the baseline comes from.
     pub kind: BaselineKind,
     /// The mean logged cost, or the caller's number if the kind is `known`.
     pub estimate: f64,
-    /// None if the improvement is bounded directly, without a separate bound on R(π0).
+    /// The lower bound on R(π0); null if the improvement is bounded directly, without a separate bound on
+    /// R(π0).
     pub lower_bound: Option<f64>,
 }
 
@@ -114,10 +117,12 @@ pub struct BaselineRisk {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct UserUnits {
+    /// The kind and range of the outcome.
     pub outcome: Outcome,
     /// The worst expected outcome of the certified policy: an upper bound on a cost, a lower bound on a
     /// reward.
     pub guaranteed_outcome: f64,
+    /// Lower bound on the improvement in expected outcome.
     pub guaranteed_improvement: f64,
     /// The baseline's expected outcome.
     pub baseline_outcome: f64,
@@ -130,14 +135,17 @@ pub struct UserUnits {
 pub struct BoundRecord {
     /// Names the claim's event in `delta_accounting`.
     pub event: String,
+    /// The quantity that is bounded.
     pub quantity: BoundedQuantity,
     /// The candidate that the claim is about, `learned`, or `logging_policy`.
     pub subject: String,
     /// The name of the bound.
     pub bound: String,
+    /// The bound on the quantity.
     pub value: f64,
     /// The claim's share of δ.
     pub delta: f64,
+    /// The terms that the value was computed from.
     pub terms: Terms,
     /// Whether the certificate's results rest on this claim.
     pub used: bool,
@@ -148,11 +156,11 @@ pub struct BoundRecord {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BoundedQuantity {
-    /// R(π).
+    /// R(π), the policy's risk.
     Risk,
-    /// R(π) − R(π0).
+    /// R(π) − R(π0), minus the improvement.
     Improvement,
-    /// R(π0).
+    /// R(π0), the risk of the logging policy.
     BaselineRisk,
 }
 
@@ -208,6 +216,7 @@ impl About<'_> {
 pub struct DeltaShare {
     /// The name of the event.
     pub event: String,
+    /// The part of δ that the event gets.
     pub share: f64,
     /// What holds outside of the event, as a sentence.
     pub what: String,
@@ -222,8 +231,11 @@ pub struct CandidateResult {
     /// Digest of the policy's parameters; absent if the log carries the candidate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_digest: Option<String>,
+    /// What the certificate recommends for this candidate.
     pub decision: Decision,
+    /// Upper bound on the candidate's risk in the paper's units, slack included.
     pub guaranteed_risk: f64,
+    /// Lower bound on the candidate's improvement R(π0) − R(π), slack included.
     pub guaranteed_improvement: f64,
     /// The importance-weighted estimate of the risk, without a guarantee.
     pub estimated_risk: f64,
@@ -233,11 +245,17 @@ pub struct CandidateResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct DatasetRecord {
+    /// The version of the dataset.
     pub version: u64,
+    /// The digest of the dataset's rows.
     pub digest: String,
+    /// The number of rows.
     pub rows: u64,
+    /// The number of contexts.
     pub contexts: u64,
+    /// The number of actions.
     pub n_actions: usize,
+    /// The number of features; 0 if the dataset has none.
     pub dim: usize,
 }
 
@@ -245,9 +263,13 @@ pub struct DatasetRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PolicyRecord {
+    /// The form of the policy.
     pub kind: PolicyKind,
+    /// The digest of the policy's parameters.
     pub digest: String,
+    /// The number of actions.
     pub n_actions: usize,
+    /// The number of features of a context.
     pub dim: usize,
 }
 
@@ -255,8 +277,11 @@ pub struct PolicyRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LearningRecord {
+    /// Why learning ended.
     pub termination: TerminationReason,
+    /// The number of passes over all rows; for `auto`, plus the number of networks that were trained.
     pub iterations: u64,
+    /// The split of the contexts, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
     /// What `auto` chose and why, one sentence each.
@@ -267,6 +292,7 @@ pub struct LearningRecord {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Certificate {
+    /// The name and version of the document format.
     pub format: String,
     /// The version of the statistical method; absent in certificates of method 1. Certificates of
     /// another method keep their digest and signature, but this release cannot recompute them.
@@ -274,7 +300,9 @@ pub struct Certificate {
     pub method: u32,
     /// The result as a sentence.
     pub statement: String,
+    /// What the certificate recommends.
     pub decision: Decision,
+    /// Why the certificate decided as it did.
     pub reasons: Vec<Reason>,
     /// Upper bound on the policy's risk in the paper's units, slack included.
     pub guaranteed_risk: f64,
@@ -282,18 +310,21 @@ pub struct Certificate {
     pub guaranteed_improvement: f64,
     /// The improvement that the spec requires for `deploy`.
     pub min_improvement: f64,
-    /// 1 − δ.
+    /// The probability, at least, that everything the certificate states is true: 1 − δ.
     pub confidence: f64,
     /// A bound on the numerical error, already taken off the guaranteed numbers.
     pub numerical_slack: f64,
+    /// The risk of the logging policy.
     pub baseline_risk: BaselineRisk,
+    /// The results in the units of the dataset's outcome.
     pub user_units: UserUnits,
-    /// Empty for kind `learn`.
+    /// The results of each candidate; empty for kind `learn`.
     pub candidates: Vec<CandidateResult>,
-    /// One entry per claim.
+    /// The claims that the certificate makes, one entry each.
     pub bounds: Vec<BoundRecord>,
-    /// One entry per event; the shares sum to δ.
+    /// The events with their shares of δ; the shares sum to δ.
     pub delta_accounting: Vec<DeltaShare>,
+    /// The dataset that the certificate was computed from.
     pub dataset: DatasetRecord,
     /// The learned policy (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -304,14 +335,18 @@ pub struct Certificate {
     /// Digest of the cost model, if one was used as control variate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_model_digest: Option<String>,
+    /// How the policy was learned (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<LearningRecord>,
     /// The conditions of the guarantee that the service cannot check in full.
     pub assumptions: Vec<String>,
     /// What the caller stated and the guarantee depends on.
     pub attestations: Vec<String>,
+    /// The version of the engine that computed the certificate.
     pub engine_version: String,
+    /// The seed of all random choices.
     pub seed: u64,
+    /// The job's spec, with every default filled in.
     pub spec: JobSpec,
     /// SHA-256 of the canonical form of all other fields.
     pub digest: String,

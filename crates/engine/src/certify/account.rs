@@ -1,4 +1,4 @@
-//! The claims of a certificate in the making, with their shares of δ, and what they guarantee.
+//! The claims of a certificate that is being computed, with their shares of δ, and what they guarantee.
 
 use super::shares::Shares;
 use crate::baseline;
@@ -34,7 +34,7 @@ pub struct PolicyClaims {
     pub guarantee: Guarantee,
 }
 
-/// The claims of a certificate in the making.
+/// The claims of a certificate that is being computed.
 pub struct Account {
     pub records: Vec<BoundRecord>,
     pub shares: Vec<DeltaShare>,

@@ -1,4 +1,4 @@
-//! The decision, and the certificate put together from an account.
+//! The decision, and the assembly of a certificate from an account.
 
 use super::account::{Account, Guarantee};
 use crate::certificate::{
@@ -13,7 +13,7 @@ use crate::policy::PolicyParams;
 use crate::spec::JobSpec;
 
 /// Decides `deploy` only if the guaranteed improvement, slack included, exceeds the required one. NaN
-/// compares false, so it keeps.
+/// compares false, so the decision is `keep`.
 pub fn decide(spec: &JobSpec, guarantee: &Guarantee) -> Decision {
     let sound = guarantee.improvement.is_finite() && guarantee.risk.is_finite();
     // R(π0) − R(π) is at most 1, so a larger guarantee shows that an assumption does not hold.
@@ -42,7 +42,7 @@ fn policy_record(policy: &PolicyParams) -> Result<PolicyRecord> {
     })
 }
 
-/// What a certificate says about the policies that it is about.
+/// The policies of a certificate and their results.
 #[derive(Default)]
 pub struct Subjects<'a> {
     /// The results of each candidate (kind `evaluate`).
@@ -54,7 +54,7 @@ pub struct Subjects<'a> {
     pub learning: Option<LearningRecord>,
 }
 
-/// Puts the certificate together.
+/// Assembles the certificate.
 pub fn assemble(
     spec: &JobSpec,
     inputs: &Inputs,

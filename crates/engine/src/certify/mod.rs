@@ -88,7 +88,7 @@ pub fn certify_auto(
     Ok((assemble(spec, inputs, account, guarantee, subjects)?, certified))
 }
 
-/// The evidence is that of another kind of job than the spec describes.
+/// The error for evidence that belongs to a different kind of job than the spec describes.
 fn other_evidence() -> EngineError {
     EngineError::Log("the evidence does not belong to a job with this spec".into())
 }

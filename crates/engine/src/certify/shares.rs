@@ -26,8 +26,8 @@ pub const REFINED: Shares = Shares { improvement: 0.1, risk: 0.05, risk_alone: 0
 /// A candidate.
 pub const GIVEN: Shares = Shares { improvement: 0.8, risk: 0.2, risk_alone: 1.0 };
 
-/// The part of δ that is left for claims about policies: half of it, if the baseline needs a bound of its
-/// own.
+/// The part of δ that is left for claims about policies: half of it if the baseline needs its own bound,
+/// otherwise all of it.
 pub fn policy_delta(spec: &JobSpec) -> f64 {
     if spec.baseline.kind == BaselineKind::Certified && !spec.bounds_improvement() {
         0.5 * spec.delta

@@ -1,5 +1,5 @@
 //! Minimizes any bound over Gaussians Q = N(μ, σ²I) from a prior P = N(μ0, σ0²I), docs/math.md#learning. It
-//! knows no bound by name.
+//! works with any bound.
 //!
 //! The variables are u = (μ − μ0)/σ0 and v = √(2d)·ln(σ/σ0), in which KL ≈ (‖u‖² + v²)/2. The member of the
 //! bound's grid (λ, ξ) is held during a run of steps and chosen again between runs.
@@ -26,7 +26,7 @@ use crate::spec::{Optimizer, PolicyClass, Preset};
 pub struct Gaussian {
     /// μ, p × K.
     pub mean: Array2<f64>,
-    /// σ.
+    /// σ, the standard deviation.
     pub scale: f64,
 }
 
@@ -48,7 +48,7 @@ impl Gaussian {
     }
 }
 
-/// What is minimized, over what.
+/// A bound, and the policies to minimize it over.
 pub struct LearningProblem<'a> {
     /// The rows of the bound.
     pub log: &'a dyn LogSource,
@@ -67,7 +67,7 @@ pub struct LearningProblem<'a> {
 pub struct Learned {
     /// Q.
     pub gaussian: Gaussian,
-    /// The bound as computed during learning, in f32. The certificate computes it again in f64.
+    /// The bound as computed during learning, in f32. The certificate recomputes it in f64.
     pub value: f64,
     /// Why learning stopped.
     pub termination: TerminationReason,
@@ -75,7 +75,7 @@ pub struct Learned {
     pub iterations: u64,
 }
 
-/// A problem with what all passes share.
+/// A learning problem with the data that all passes share.
 pub struct Learner<'a> {
     problem: &'a LearningProblem<'a>,
     norms: Vec<Vec<f64>>,
@@ -300,8 +300,8 @@ impl<'a> Learner<'a> {
         }
     }
 
-    /// Takes a few steps on `chunks` with one member of the grid held, then chooses again. Adds to `work`, which
-    /// counts passes over all rows.
+    /// Takes a few steps on `chunks` with one member of the grid held, then chooses again. Adds to `work`,
+    /// which counts passes over all rows.
     fn round(
         &self,
         state: &mut Lbfgs,
@@ -321,8 +321,8 @@ impl<'a> Learner<'a> {
         Ok((ended, self.choose(chunks, &state.point)?))
     }
 
-    /// The paper's training: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a number of whole chunks,
-    /// in an order shuffled by the seed.
+    /// The paper's training: Adam at 1e-3 on minibatches, 100 epochs. A minibatch is a number of whole
+    /// chunks, in an order shuffled by the seed.
     fn paper(&mut self, optimizer: &Optimizer) -> Result<Learned> {
         let epochs = optimizer.epochs.unwrap_or(100);
         let rate = optimizer.learning_rate.unwrap_or(1e-3);

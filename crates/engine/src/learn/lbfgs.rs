@@ -63,7 +63,7 @@ impl Lbfgs {
     /// Takes up to `steps` steps, and stops when a step decreases the value by less than `tolerance`.
     ///
     /// # Errors
-    /// If the function cannot be evaluated for another reason than a number that is not finite.
+    /// If the function cannot be evaluated for a reason other than a number that is not finite.
     pub fn run(&mut self, steps: usize, tolerance: f64, evaluate: Evaluate) -> Result<RunEnd> {
         for _ in 0..steps {
             let before = self.value;

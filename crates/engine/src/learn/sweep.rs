@@ -17,7 +17,7 @@ use crate::policy::Scratch;
 pub struct Work {
     /// For the policy.
     pub scratch: Scratch,
-    /// π(·|x).
+    /// π(·|x), the policy's propensities.
     pub pi: Vec<f64>,
     /// The coefficients of π(·|x) in the loss.
     pub h: Vec<f64>,

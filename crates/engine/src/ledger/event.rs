@@ -2,10 +2,10 @@
 //! that looking again after an append is free (docs/math.md#looks; the argument in full is in
 //! docs/trust.md, "Looking many times").
 //!
-//! A betting bound rests on one event: for none of its (λ, ξ) does a certain mean of supermartingales,
-//! started at 1, ever exceed N/δ. The prior or the candidates, the grid, τ and δ fix that event; the rows
-//! have no part in it. Two certificates on the same rows and their continuation that share all of these
-//! share the event, and therefore its δ.
+//! A betting bound rests on one event: for no (λ, ξ) of its grid does a certain mean of supermartingales,
+//! started at 1, ever exceed N/δ. The prior or the candidates, the grid, τ and δ determine that event; it
+//! does not depend on the rows. Two certificates on the same rows and their continuation that share all of
+//! these share the event, and therefore its δ.
 
 use serde::Serialize;
 
@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::log::Outcome;
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, PriorKind};
 
-/// Everything that fixes the event of an anytime certificate.
+/// Everything that determines the event of an anytime certificate.
 #[derive(Serialize)]
 struct Event<'a> {
     spec: JobSpec,

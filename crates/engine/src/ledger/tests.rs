@@ -35,7 +35,7 @@ fn learning(bound: BoundKind, prior: PriorKind) -> JobSpec {
     JobSpec { kind: JobKind::Learn, prior, candidates: Vec::new(), ..spec(bound) }
 }
 
-/// A certified look with its own digest and event, which shares neither.
+/// A certified look whose digest and event no other look has.
 fn earlier(look: u64) -> EarlierLook {
     EarlierLook {
         look,
@@ -117,7 +117,7 @@ fn the_same_event_is_free_on_more_rows() {
 }
 
 #[test]
-fn looks_without_a_name_are_not_alike() {
+fn looks_without_names_share_nothing() {
     let unnamed = EarlierLook { digest: None, event: None, asked: None, ..earlier(1) };
     let shown = NewLook { digest: None, ..new_look() };
     assert_eq!(shared_look(&new_look(), std::slice::from_ref(&unnamed)), None);
@@ -126,11 +126,11 @@ fn looks_without_a_name_are_not_alike() {
 
 /// The rule for looks that were shown without a certificate, case by case.
 #[test]
-fn the_same_question_is_free_if_one_of_the_two_was_shown_only() {
+fn the_same_question_is_free_if_one_look_has_no_certificate() {
     struct Case {
         new_certified: bool,
         earlier_certified: bool,
-        /// Of the new look and of the earlier one.
+        /// Whether the events of the new and of the earlier look hold at every number of rows.
         every_n: (bool, bool),
         same_version: bool,
         prior_is_fixed: bool,
@@ -162,7 +162,7 @@ fn the_same_question_is_free_if_one_of_the_two_was_shown_only() {
         case((shown, answered), (one, one), true, true, Some(Asked)),
         case((shown, answered), (all, all), false, true, Some(Anytime)),
         case((shown, answered), (one, one), true, false, None),
-        // Two certificates have digests and events of their own.
+        // Two certificates are compared by their digests and events.
         case((answered, answered), (one, one), true, true, None),
         case((answered, answered), (all, all), true, true, None),
     ];
@@ -231,7 +231,7 @@ fn which_events_hold_at_every_number_of_rows() {
 }
 
 #[test]
-fn a_family_counts_its_costly_looks_and_no_others() {
+fn a_family_counts_only_looks_that_cost_delta() {
     let family = Family { delta: 0.06, looks: 3 };
     let of = |look, family, cost| EarlierLook { family: Some(family), cost, ..earlier(look) };
     let before = [
@@ -246,7 +246,7 @@ fn a_family_counts_its_costly_looks_and_no_others() {
     let place = enter(&new, summary, &before).family.unwrap();
     assert_eq!((place.delta, place.looks, place.taken), (0.06, 3, 2));
     let free = NewLook { digest: Some("digest 1".into()), ..new };
-    assert_eq!(enter(&free, summary, &before).family.unwrap().taken, 1, "a free look takes none");
+    assert_eq!(enter(&free, summary, &before).family.unwrap().taken, 1, "a free look does not count");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_job_that_will_be_free_needs_no_look() {
         check_family(job, &asked(job).unwrap(), rows, std::slice::from_ref(before), []).is_ok()
     };
     assert!(check(&job, ONCE, &before));
-    assert!(!check(&job, REPEATED, &before), "a repeated context ends it");
+    assert!(!check(&job, REPEATED, &before), "not with repeated contexts");
     assert!(!check(&job, None, &before));
     assert!(!check(&JobSpec { tau: 0.2, ..job.clone() }, ONCE, &before), "another question");
     assert!(!check(&job, ONCE, &EarlierLook { every_n: false, ..before.clone() }));
@@ -382,7 +382,7 @@ impl Model {
         assert!(place.cost == 0.0 || place.cost == spec.delta, "{place:?}");
         assert_eq!(place.cost == 0.0, place.shares.is_some());
         assert_eq!((place.spent_before, place.spent), (self.summary.spent, self.summary.spent + place.cost));
-        assert!(place.spent >= self.summary.spent, "what was spent stays spent");
+        assert!(place.spent >= self.summary.spent, "the total spent never decreases");
         if let Some(shared) = place.shares {
             let (_, other) = &self.looks[shared.look as usize - 1];
             assert_eq!(other, &truth, "a free look names an earlier look that rests on the same event");

@@ -28,8 +28,9 @@ pub struct Columns {
     pub outcome: Outcome,
 }
 
-/// How far a row's π0(·|x) may sum from 1, and how far it may disagree with the logged propensity.
+/// How far the sum of a row's π0(·|x) may be from 1.
 const SUM_TOLERANCE: f64 = 1e-3;
+/// The largest relative difference between two values of one propensity that counts as rounding.
 pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
 
 impl Columns {
@@ -115,7 +116,7 @@ pub fn agree(a: &[f64], b: &[f64]) -> bool {
     a.iter().zip(b).all(|(a, b)| (a - b).abs() <= AGREEMENT_TOLERANCE * a.max(*b))
 }
 
-/// Whether a logged propensity differs from what `given` says it was by more than rounding.
+/// Whether a logged propensity differs from `given` by more than rounding.
 pub fn disagrees(logged: f64, given: f64) -> bool {
     (given - logged).abs() > AGREEMENT_TOLERANCE * logged
 }

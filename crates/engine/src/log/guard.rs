@@ -1,7 +1,7 @@
 //! A log that must not change while a job runs. All passes of a certificate must read the rows that were
-//! there when the job began and whose digest was checked; otherwise their sums do not belong together. The
-//! same goes for the learning of a split, because its policy is certified as independent of the certify
-//! side. Other learning is not guarded: a bound from a fixed prior holds for any policy.
+//! there when the job began and whose digest was checked; otherwise their sums are inconsistent. The same
+//! holds for the learning of a split, because its policy is certified as independent of the certify side.
+//! Other learning is not guarded: a bound from a fixed prior holds for any policy.
 
 use bytemuck::cast_slice;
 use rayon::prelude::*;
@@ -21,7 +21,7 @@ impl<'a> Guarded<'a> {
     /// Reads the log once and takes a fingerprint of every chunk.
     ///
     /// # Errors
-    /// If the log cannot be read, has another number of rows than it should, or the job is canceled.
+    /// If the log cannot be read, has an unexpected number of rows, or the job is canceled.
     pub fn new(log: &'a dyn LogSource, control: &Control) -> Result<Self> {
         let print = |index: usize| {
             control.check()?;

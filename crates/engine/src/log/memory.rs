@@ -155,7 +155,7 @@ impl MemoryLog {
     /// logged propensities.
     ///
     /// # Errors
-    /// If `logging_policy` fails, or a row's logged propensity is not the one that it gives.
+    /// If `logging_policy` fails, or a row's logged propensity differs from the one that it gives.
     pub fn with_full_propensities(
         mut self,
         logging_policy: impl Fn(ArrayView2<f32>) -> Result<Array2<f64>>,

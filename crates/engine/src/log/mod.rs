@@ -51,7 +51,9 @@ pub struct LogShape {
     pub n_actions: usize,
     /// p, the number of features; 0 if the log has none.
     pub dim: usize,
+    /// The kind and range of the outcomes.
     pub outcome: Outcome,
+    /// What the log supports.
     pub capabilities: Capabilities,
 }
 
@@ -86,7 +88,7 @@ pub struct Context<'a> {
     pub costs: &'a [f64],
     /// π0(a|x) of the logged actions.
     pub propensities: &'a [f64],
-    /// 1/m_i.
+    /// The weight of each interaction, 1/m_i.
     pub weights: &'a [f64],
     /// π0(·|x), one element per action.
     pub full: Option<&'a [f64]>,

@@ -17,8 +17,11 @@ pub enum OutcomeKind {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Outcome {
+    /// Whether the outcome is a cost or a reward.
     pub kind: OutcomeKind,
+    /// The smallest possible outcome.
     pub min: f64,
+    /// The largest possible outcome.
     pub max: f64,
 }
 
@@ -45,8 +48,8 @@ impl Outcome {
         value >= self.min && value <= self.max
     }
 
-    /// Maps a value in the caller's units to a cost. A value in the range gives a cost in [-1, 0], whatever the
-    /// rounding.
+    /// Maps a value in the caller's units to a cost. A value in the range gives a cost in [-1, 0], whatever
+    /// the rounding.
     pub fn to_cost(&self, value: f64) -> f64 {
         let width = self.max - self.min;
         let cost = match self.kind {

@@ -14,6 +14,7 @@ use crate::error::{EngineError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Split {
+    /// The seed of the hash that divides the contexts.
     pub seed: u64,
     /// Share of the contexts on the learn side.
     pub fraction: f64,

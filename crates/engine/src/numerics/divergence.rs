@@ -1,5 +1,5 @@
-//! Kullback–Leibler divergences, docs/math.md#kl: between Bernoulli distributions, with its inverse, and between
-//! Gaussians.
+//! Kullback–Leibler divergences, docs/math.md#kl: between Bernoulli distributions, with its inverse, and
+//! between Gaussians.
 
 /// kl(q‖p) between Bernoulli(q) and Bernoulli(p). Infinite if an outcome is possible under q and not under p.
 pub fn bernoulli(q: f64, p: f64) -> f64 {
@@ -8,7 +8,7 @@ pub fn bernoulli(q: f64, p: f64) -> f64 {
 }
 
 /// kl⁻¹(q, ε) = sup{p ∈ [q, 1] : kl(q‖p) ≤ ε}, for q ∈ [0, 1] and ε ≥ 0. Returns the outer end of the last
-/// bracket, because every use of it is an upper bound. NaN gives 1, the bound that says nothing.
+/// bracket, because every use of it is an upper bound. NaN gives 1, the trivial bound.
 pub fn bernoulli_inverse(q: f64, epsilon: f64) -> f64 {
     if q.is_nan() || q >= 1.0 || epsilon.is_nan() || epsilon == f64::INFINITY {
         return 1.0;

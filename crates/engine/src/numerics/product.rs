@@ -1,5 +1,5 @@
-//! Products of features and parameters. Certificates use f32 features times f64 parameters, accumulated in f64
-//! in the order of the features. Learning uses f32 products of a tall and a narrow matrix.
+//! Products of features and parameters. Certificates use f32 features times f64 parameters, accumulated in
+//! f64 in the order of the features. Learning uses f32 products of a tall and a narrow matrix.
 
 use ndarray::{Array2, ArrayView2};
 
@@ -86,8 +86,8 @@ pub fn pad(mean: ArrayView2<f32>) -> Vec<f32> {
 }
 
 dispatch! {
-    /// out = x · mean: rows × width from rows × p and a padded p × width. The first product of learning. A general
-    /// matrix product would spend time on packing the tall matrix.
+    /// out = x · mean: rows × width from rows × p and a padded p × width. The first product of learning. A
+    /// general matrix product would spend time on packing the tall matrix.
     pub fn narrow_scores(x: &[f32], mean: &[f32], width: usize, out: &mut [f32]) = narrow_scores_body
 }
 

@@ -1,5 +1,5 @@
-//! The standard normal, docs/math.md#lig: Φ and r = Φ′/Φ on the whole real line, and an exponential. They have
-//! no branches, so loops over them become vector instructions.
+//! The standard normal, docs/math.md#lig: Φ and r = Φ′/Φ on the whole real line, and an exponential. They
+//! have no branches, so loops over them become vector instructions.
 //!
 //! Everything is computed from Mills' ratio m(v) = Φ(−v)/Φ′(v), v ≥ 0. As a function of y = (v − 4)/(v + 4),
 //! (v + 4)·m(v) is analytic on [−1, 1]. A polynomial of degree 23 (Chebyshev interpolation at 24 nodes in
@@ -107,8 +107,8 @@ pub fn density(u: f64) -> f64 {
     INV_SQRT_2PI * exp_neg(&[-0.5 * u * u])[0]
 }
 
-/// Φ(u) and r(u) = Φ′(u)/Φ(u). Both have a small relative error for u ≥ −37. Below that, Φ underflows toward 0
-/// while r stays accurate.
+/// Φ(u) and r(u) = Φ′(u)/Φ(u). Both have a small relative error for u ≥ −37. Below that, Φ underflows toward
+/// 0 while r stays accurate.
 #[inline(always)]
 pub fn cdf_and_hazard<const N: usize>(u: &[f64; N]) -> ([f64; N], [f64; N]) {
     let (v, x) = (u.map(f64::abs), u.map(|u| -0.5 * u * u));

@@ -1,5 +1,5 @@
-//! Compensated sums, docs/math.md#slack. Certificates add up to millions of terms in a fixed order. Neumaier's
-//! method keeps the error near one rounding of the result, whatever the number of terms.
+//! Compensated sums, docs/math.md#slack. Certificates add up to millions of terms in a fixed order.
+//! Neumaier's method keeps the error near one rounding of the result, whatever the number of terms.
 
 /// A compensated sum.
 #[derive(Debug, Clone, Copy, Default)]

@@ -19,9 +19,23 @@ pub enum FeatureMap {
     #[default]
     Identity,
     /// φ(x) = (s, 1) with s = clip((x − center)·inverse_scale, ±5).
-    Standardized { center: Vec<f32>, inverse_scale: Vec<f32> },
+    Standardized {
+        /// The number that is subtracted from each feature.
+        center: Vec<f32>,
+        /// The number that each centered feature is multiplied by.
+        inverse_scale: Vec<f32>,
+    },
     /// φ(x) = (max(s·weights + bias, 0), 1) with s as in `standardized`; `weights` has p rows of h numbers.
-    Hidden { center: Vec<f32>, inverse_scale: Vec<f32>, weights: Vec<Vec<f32>>, bias: Vec<f32> },
+    Hidden {
+        /// The number that is subtracted from each feature.
+        center: Vec<f32>,
+        /// The number that each centered feature is multiplied by.
+        inverse_scale: Vec<f32>,
+        /// The weights of the hidden layer: one row per feature, one number per hidden unit.
+        weights: Vec<Vec<f32>>,
+        /// The bias of each hidden unit.
+        bias: Vec<f32>,
+    },
 }
 
 /// Writes clip((x − center)·inverse_scale, ±5) of one context into the first numbers of `out`.

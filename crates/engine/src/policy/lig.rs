@@ -3,9 +3,9 @@
 //!
 //!   π(a|x) = ∫ F(t) r(t − z_a) dt,  F(t) = Π_b Φ(t − z_b),  r = Φ′/Φ
 //!
-//! One grid of t serves every action, so all K propensities cost O(K·S) for S nodes. The integrand is analytic
-//! and decays like a Gaussian, so the trapezoid rule converges geometrically. If ‖φ(x)‖ = 0, the policy is
-//! uniform.
+//! One grid of t serves every action, so all K propensities cost O(K·S) for S nodes. The integrand is
+//! analytic and decays like a Gaussian, so the trapezoid rule converges geometrically. If ‖φ(x)‖ = 0, the
+//! policy is uniform.
 
 use rand::{Rng, RngExt};
 
@@ -20,7 +20,7 @@ const LANES: usize = 8;
 /// The map from scores to propensities of a LIG policy, at the resolution of certificates.
 #[derive(Debug, Clone, Copy)]
 pub struct Lig {
-    /// σ.
+    /// σ, the standard deviation of the weights.
     pub scale: f64,
     /// The number of nodes, and the range around max(z) that they cover.
     nodes: usize,

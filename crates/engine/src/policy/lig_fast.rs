@@ -1,5 +1,5 @@
-//! LIG policies for learning, docs/math.md#lig: the integral of `lig.rs` on 32 nodes in f32, with all nodes of
-//! an action side by side so that they fill vector registers. The error is about 1e-6, which is enough for
+//! LIG policies for learning, docs/math.md#lig: the integral of `lig.rs` on 32 nodes in f32, with all nodes
+//! of an action side by side so that they fill vector registers. The error is about 1e-6, which is enough for
 //! learning. Certificates use `lig.rs`.
 
 #![allow(clippy::excessive_precision)]
@@ -15,7 +15,7 @@ type Lane = [f32; NODES];
 /// The map from scores to propensities of a LIG policy, at the resolution of learning.
 #[derive(Debug, Clone, Copy)]
 pub struct LigFast {
-    /// σ.
+    /// σ, the standard deviation of the weights.
     pub scale: f64,
 }
 

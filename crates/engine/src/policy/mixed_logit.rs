@@ -1,5 +1,5 @@
-//! Mixed-logit policies (London and Sandler; paper, "Why not Mixed Logit Policies?"), docs/math.md#mixed-logit,
-//! kept for comparison.
+//! Mixed-logit policies (London and Sandler; paper, "Why not Mixed Logit Policies?"),
+//! docs/math.md#mixed-logit, kept for comparison.
 //!
 //!   π(a|x) = E_{θ~N(μ,σ²I)}[softmax(φ(x)ᵀθ)_a]
 //!
@@ -17,7 +17,7 @@ pub(super) type Lane = [f64; LANES];
 /// The map from scores to propensities of a mixed-logit policy.
 #[derive(Debug, Clone)]
 pub struct MixedLogit {
-    /// σ.
+    /// σ, the standard deviation of the weights.
     pub scale: f64,
     /// Standard normal numbers: for each block of draws, one lane per action.
     draws: Vec<Lane>,
@@ -235,8 +235,8 @@ mod tests {
         }
     }
 
-    /// Compares with plain Monte Carlo of a million draws, whose error is about 5e-4. 4096 points have an error
-    /// below 2e-3.
+    /// Compares with plain Monte Carlo of a million draws, whose error is about 5e-4. 4096 points have an
+    /// error below 2e-3.
     #[test]
     fn agrees_with_monte_carlo() {
         use rand::SeedableRng;

@@ -34,15 +34,15 @@ pub trait Policy: Sync {
     fn propensities(&self, scores: &[f64], norm: f64, scratch: &mut Scratch, pi: &mut [f64]);
 
     /// Writes the same propensities from a part of the nodes that `propensities` left in `scratch`. The
-    /// difference estimates the integration error. A policy in closed form has none.
+    /// difference estimates the integration error. It is 0 for a policy in closed form.
     fn coarse(&self, norm: f64, scratch: &Scratch, pi: &[f64], out: &mut [f64]) {
         let _ = (norm, scratch);
         out.copy_from_slice(pi);
     }
 
-    /// Writes the gradient of Σ_a h_a π(a|x) with respect to the scores into `d_scores`. Returns the derivative
-    /// with respect to ln σ, which is 0 for a policy without a scale. `pi` and `scratch` must be as
-    /// `propensities` left them for the same context.
+    /// Writes the gradient of Σ_a h_a π(a|x) with respect to the scores into `d_scores`. Returns the
+    /// derivative with respect to ln σ, which is 0 for a policy without a scale. `pi` and `scratch` must be
+    /// as `propensities` left them for the same context.
     fn gradient(
         &self,
         scores: &[f64],

@@ -32,42 +32,42 @@ pub enum PolicyKind {
 pub enum PolicyParams {
     /// π(a|x) ∝ exp(inverse_temperature·φ(x)ᵀmean_a).
     Softmax {
-        /// μ.
+        /// μ, the weights: one row per dimension of φ(x), one number per action.
         mean: Vec<Vec<f64>>,
-        /// α.
+        /// α, the factor on the scores.
         #[serde(default = "one")]
         inverse_temperature: f64,
-        /// φ.
+        /// φ, the transform of contexts; the identity if absent.
         #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
         features: FeatureMap,
     },
     /// The argmax of φ(x)ᵀθ_a with θ_a ~ N(mean_a, scale²I).
     Lig {
-        /// μ.
+        /// μ, the mean of the weights: one row per dimension of φ(x), one number per action.
         mean: Vec<Vec<f64>>,
-        /// σ.
+        /// σ, the standard deviation of the weights.
         #[serde(default = "one")]
         scale: f64,
-        /// φ.
+        /// φ, the transform of contexts; the identity if absent.
         #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
         features: FeatureMap,
     },
     /// The softmax of φ(x)ᵀθ_a averaged over θ_a ~ N(mean_a, scale²I).
     MixedLogit {
-        /// μ.
+        /// μ, the mean of the weights: one row per dimension of φ(x), one number per action.
         mean: Vec<Vec<f64>>,
-        /// σ.
+        /// σ, the standard deviation of the weights.
         #[serde(default = "one")]
         scale: f64,
-        /// φ.
+        /// φ, the transform of contexts; the identity if absent.
         #[serde(default, skip_serializing_if = "FeatureMap::is_identity")]
         features: FeatureMap,
     },
     /// Every action with the same probability.
     Uniform {
-        /// K.
+        /// K, the number of actions.
         n_actions: usize,
-        /// The dimension of contexts.
+        /// p, the number of features of a context.
         dim: usize,
     },
 }
@@ -153,7 +153,7 @@ impl PolicyParams {
         }
     }
 
-    /// φ.
+    /// φ, the transform of contexts.
     pub fn features(&self) -> &FeatureMap {
         match self {
             PolicyParams::Softmax { features, .. }
@@ -163,8 +163,8 @@ impl PolicyParams {
         }
     }
 
-    /// The Gaussian N(μ, σ²I) that this policy stands for as a prior: its own for LIG and mixed logit,
-    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), none for the uniform policy.
+    /// The Gaussian N(μ, σ²I) of this policy when it is used as a prior: its own for LIG and mixed logit,
+    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), and None for the uniform policy.
     pub fn gaussian(&self, softmax_scale: f64) -> Option<(Array2<f64>, f64)> {
         let mean = self.mean_matrix()?;
         Some(match self {
@@ -203,8 +203,8 @@ impl PolicyParams {
         }
     }
 
-    /// By which factor the difference of the two resolutions may understate the error of the finer one, q in
-    /// docs/math.md#slack.
+    /// The factor by which the difference between the two resolutions may understate the error of the finer
+    /// one, q in docs/math.md#slack.
     pub fn quadrature_safety(&self) -> f64 {
         match self.kind() {
             PolicyKind::Lig => 2.0,

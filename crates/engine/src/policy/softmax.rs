@@ -9,7 +9,7 @@ use super::{Policy, Scratch};
 /// The map from scores to propensities of a softmax policy.
 #[derive(Debug, Clone, Copy)]
 pub struct Softmax {
-    /// α.
+    /// α, the inverse temperature.
     pub inverse_temperature: f64,
 }
 

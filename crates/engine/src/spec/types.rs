@@ -11,7 +11,7 @@ use crate::log::Split;
 pub enum JobKind {
     /// Learn a policy from the log and certify it.
     Learn,
-    /// Certify candidates that exist already.
+    /// Certify candidates that already exist.
     Evaluate,
 }
 
@@ -22,15 +22,15 @@ pub enum JobKind {
 pub enum BoundKind {
     /// `learn`: a split and the betting bound (docs/math.md#auto). `evaluate`: the betting bound.
     Auto,
-    /// docs/math.md#london-sandler
+    /// London–Sandler's bound (docs/math.md#london-sandler).
     LondonSandler,
-    /// docs/math.md#catoni
+    /// Catoni's bound (docs/math.md#catoni).
     Catoni,
-    /// docs/math.md#cbb
+    /// The conditional Bernstein bound (docs/math.md#cbb).
     Cbb,
     /// The betting bound on the risk, without a control variate.
     LogSmoothing,
-    /// docs/math.md#betting
+    /// The betting bound (docs/math.md#betting).
     Betting,
 }
 
@@ -53,9 +53,9 @@ impl BoundKind {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyClass {
-    /// docs/math.md#lig
+    /// Argmax of linear scores with independent Gaussian weights (docs/math.md#lig).
     Lig,
-    /// docs/math.md#mixed-logit
+    /// Softmax averaged over Gaussian weights (docs/math.md#mixed-logit).
     MixedLogit,
 }
 
@@ -79,6 +79,7 @@ pub enum PriorKind {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PriorRequest {
+    /// Where the prior comes from.
     pub kind: Option<PriorKind>,
     /// The stored policy (kind `policy`).
     pub policy_id: Option<String>,
@@ -92,6 +93,7 @@ pub struct PriorRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Prior {
+    /// Where the prior comes from.
     pub kind: PriorKind,
     /// The stored policy (kind `policy`).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -122,7 +124,9 @@ pub enum BaselineKind {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Baseline {
+    /// Where R(π0) comes from.
     pub kind: BaselineKind,
+    /// The known risk R(π0), in the paper's units (kind `known`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub risk: Option<f64>,
 }
@@ -133,9 +137,15 @@ pub struct Baseline {
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Candidate {
     /// A policy whose propensities the log carries under this name.
-    Logged { name: String },
+    Logged {
+        /// The candidate's name in the log.
+        name: String,
+    },
     /// A stored policy.
-    Policy { policy_id: String },
+    Policy {
+        /// The id of the policy.
+        policy_id: String,
+    },
 }
 
 impl Candidate {
@@ -164,11 +174,15 @@ pub enum Preset {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OptimizerRequest {
+    /// How the policy is learned.
     pub preset: Option<Preset>,
+    /// The maximum number of passes over all rows.
     pub epochs: Option<u64>,
+    /// The step size of Adam (preset `paper`).
     pub learning_rate: Option<f64>,
+    /// The number of contexts per minibatch, rounded up to whole chunks of the log (preset `paper`).
     pub batch_size: Option<u64>,
-    /// Learning ends after this time; the policy found so far is certified.
+    /// The time in seconds after which learning ends; the policy found so far is certified.
     pub max_seconds: Option<f64>,
 }
 
@@ -176,13 +190,18 @@ pub struct OptimizerRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Optimizer {
+    /// How the policy is learned.
     pub preset: Preset,
+    /// The maximum number of passes over all rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<u64>,
+    /// The step size of Adam (preset `paper`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning_rate: Option<f64>,
+    /// The number of contexts per minibatch, rounded up to whole chunks of the log (preset `paper`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_size: Option<u64>,
+    /// The time in seconds after which learning ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_seconds: Option<f64>,
 }
@@ -204,7 +223,9 @@ pub struct Family {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SpecRequest {
+    /// What the job does.
     pub kind: Option<JobKind>,
+    /// The bound that the job certifies with.
     pub bound: Option<BoundKind>,
     /// The probability, at most, that the certificate is wrong.
     pub delta: Option<f64>,
@@ -214,25 +235,33 @@ pub struct SpecRequest {
     pub tau: Option<f64>,
     /// The control variate of `cbb` and `betting`.
     pub xi: Option<f64>,
+    /// The form of the learned policy (kind `learn`).
     pub policy_class: Option<PolicyClass>,
+    /// The prior of the learned policy (kind `learn`).
     pub prior: Option<PriorRequest>,
+    /// The baseline that the improvement is measured against.
     pub baseline: Option<Baseline>,
+    /// The policies to certify (kind `evaluate`).
     pub candidates: Option<Vec<Candidate>>,
     /// The caller's statement that no candidate was learned from these rows.
     pub independent_of_log: Option<bool>,
     /// The improvement, in the paper's units, that must be exceeded for `deploy`.
     pub min_improvement: Option<f64>,
+    /// The optimizer's settings (kind `learn`).
     pub optimizer: Option<OptimizerRequest>,
+    /// The seed of all random choices.
     #[cfg_attr(feature = "schema", schema(maximum = 9007199254740991i64))]
     pub seed: Option<u64>,
 }
 
-/// A job's spec with every default filled in. `SpecRequest::resolve` makes it, and only a resolved spec
-/// is stored and run.
+/// A job's spec with every default filled in. `SpecRequest::resolve` returns it, and only resolved specs are
+/// stored and run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct JobSpec {
+    /// What the job does.
     pub kind: JobKind,
+    /// The bound that the job certifies with.
     pub bound: BoundKind,
     /// The probability, at most, that the certificate is wrong.
     pub delta: f64,
@@ -244,11 +273,15 @@ pub struct JobSpec {
     /// The control variate. If absent, `cbb` uses −½, and `auto` and `betting` choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xi: Option<f64>,
+    /// The form of the learned policy (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy_class: Option<PolicyClass>,
+    /// The prior of the learned policy (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prior: Option<Prior>,
+    /// The baseline that the improvement is measured against.
     pub baseline: Baseline,
+    /// The policies to certify (kind `evaluate`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub candidates: Vec<Candidate>,
     /// The caller's statement that no candidate was learned from these rows.
@@ -256,8 +289,10 @@ pub struct JobSpec {
     pub independent_of_log: Option<bool>,
     /// The improvement, in the paper's units, that must be exceeded for `deploy`.
     pub min_improvement: f64,
+    /// The optimizer's settings (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
+    /// The seed of all random choices.
     pub seed: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Platt's calibration, docs/math.md#auto: fits sigmoid(offset + slope·t) to the reward −c by Newton's method,
-//! with a small ridge toward (0, 1) and slope ≥ 0.
+//! Platt's calibration, docs/math.md#auto: fits sigmoid(offset + slope·t) to the reward −c by Newton's
+//! method, with a small ridge toward (0, 1) and slope ≥ 0.
 
 /// A fitted calibration.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -15,9 +15,9 @@ pub struct Calibration {
 /// One logged interaction that the score function was not trained on.
 #[derive(Debug, Clone, Copy)]
 pub struct HeldOutPoint {
-    /// t.
+    /// t, the score.
     pub log_odds: f64,
-    /// −c.
+    /// −c, the reward.
     pub reward: f64,
     /// The interaction's weight in its context.
     pub weight: f64,

@@ -1,5 +1,5 @@
-//! A log in memory with φ(x) in place of its features. Refining a policy on the certify side makes many passes
-//! over it.
+//! A log in memory with φ(x) in place of its features. Refining a policy on the certify side makes many
+//! passes over it.
 
 use ndarray::CowArray;
 use std::borrow::Cow;

@@ -1,8 +1,8 @@
 //! The learn side of a split, docs/math.md#split and docs/math.md#auto. Anything is allowed here, because the
-//! bound never sees these rows: score functions are trained and compared out of sample, the best one becomes a
-//! nearly greedy LIG policy and a cost model, and λ for the certify side is chosen from the variance of z. On
-//! the certify side nothing is left to minimize over, so the certificate pays ln(1/δ) where a grid would pay
-//! ln(N/δ).
+//! bound never sees these rows: score functions are trained and compared out of sample, the best one becomes
+//! a nearly greedy LIG policy and a cost model, and λ for the certify side is chosen from the variance of z.
+//! On the certify side nothing is left to minimize over, so the certificate pays ln(1/δ) instead of the
+//! ln(N/δ) of a grid.
 
 mod calibrate;
 mod material;
@@ -34,7 +34,7 @@ pub struct PartOne {
     pub improvement: Choice,
     /// λ, τ and control variate for the risk (κ = 0).
     pub risk: Choice,
-    /// What was chosen and why.
+    /// What was chosen and why, one sentence each.
     pub choices: Vec<String>,
     /// The number of networks that were trained.
     pub trainings: u64,
@@ -127,7 +127,8 @@ impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
         let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
         let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
-        // On a large log, the hidden layer of the separate family is trained only if its linear fit is better.
+        // On a large log, the hidden layer of the separate family is trained only if its linear fit is
+        // better.
         let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
         let mut wider = vec![(LossFamily::Competing, wide)];
         if separate_wins || self.rows.len() < LARGE {
@@ -245,8 +246,8 @@ impl Learner<'_> {
         norms.iter().sum::<f64>() / norms.len().max(1) as f64
     }
 
-    /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound. Var z is that of the
-    /// greedy policy on contexts that its scores were not trained on.
+    /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound. Var z is that of
+    /// the greedy policy on contexts that its scores were not trained on.
     fn choose_lambdas(
         &self,
         log: &dyn LogSource,
@@ -328,8 +329,8 @@ impl Scorer {
         ScoreCalibration { link: self.link, offset, slope }
     }
 
-    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put side
-    /// by side.
+    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put
+    /// side by side.
     fn merged(&self, rows: &Rows) -> (FeatureMap, Vec<Vec<f64>>) {
         let members: Vec<(&Network, f64)> = (self.parts.iter())
             .flat_map(|(networks, w)| networks.iter().map(move |n| (n, w / networks.len() as f64)))

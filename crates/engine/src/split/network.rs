@@ -41,9 +41,9 @@ pub struct Network {
 /// A layer of rectifiers.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// p × h.
+    /// The weights, p × h.
     pub weights: Array2<f32>,
-    /// h numbers.
+    /// The bias of each of the h units.
     pub bias: Vec<f32>,
 }
 
@@ -62,8 +62,8 @@ pub struct Recipe {
 const EPOCHS: usize = 10;
 const MIN_STEPS: usize = 300;
 const WEIGHT_DECAY: f32 = 0.1;
-/// Minibatches are split into this many parts, whatever the number of threads, so that the order of the sum is
-/// fixed.
+/// Minibatches are split into this many parts, whatever the number of threads, so that the order of the sum
+/// is fixed.
 const SHARDS: usize = 2;
 
 impl Network {

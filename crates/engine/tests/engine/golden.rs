@@ -1,5 +1,5 @@
-//! Everything in tests/golden through the public interface: propensities and gradients, bounds as functions of
-//! their statistics, and a tiny log measured at the resolution of certificates. The files have 40-digit
+//! Everything in tests/golden through the public interface: propensities and gradients, bounds as functions
+//! of their statistics, and a tiny log measured at the resolution of certificates. The files have 40-digit
 //! reference values that an independent program computed.
 
 use guarantor_engine::bound::{
@@ -133,8 +133,8 @@ struct Tiny {
     delta: f64,
 }
 
-/// Features have three decimal places, which f32 cannot represent. LIG policies do not change if x is multiplied
-/// by a constant, and multiplied by 1000 the features are integers, which f32 represents exactly.
+/// Features have three decimal places, which f32 cannot represent. LIG policies do not change if x is
+/// multiplied by a constant, and multiplied by 1000 the features are integers, which f32 represents exactly.
 const EXACT: f64 = 1000.0;
 
 fn columns(golden: &Value, rows: &[&Value]) -> Columns {

@@ -297,7 +297,7 @@ fn a_certificate_of_another_method_keeps_its_digest_but_is_not_recomputed() {
         assert!(!verify_unsupported(&other).unwrap().valid);
     }
     assert!(verify_unsupported(&finished.certificate).is_none());
-    // Removing the field does not make an old certificate out of a new one.
+    // Removing the field does not turn a new certificate into an old one.
     written = json;
     written.as_object_mut().unwrap().remove("method");
     let stripped: Certificate = serde_json::from_value(written).unwrap();
@@ -361,7 +361,7 @@ fn progress_grows_and_cancellation_ends_the_job() {
     assert_eq!(ended.unwrap_err(), EngineError::Cancelled);
 }
 
-/// Extreme but valid inputs: each gives a certificate, and none deploys without evidence.
+/// Extreme but valid inputs: each gives a certificate that does not deploy without evidence.
 #[test]
 fn degenerate_logs_get_certificates() {
     let edit = |n: usize, f: &dyn Fn(&mut Columns)| {

@@ -156,8 +156,8 @@ pub fn one_bet(mut betting: Betting) -> Betting {
     betting
 }
 
-/// The claims of the doubly robust form with a wrong cost model, which makes bounds looser but not invalid. At
-/// the larger λ, the model must be shrunk to keep z in its range.
+/// The claims of the doubly robust form with a wrong cost model, which makes bounds looser but not invalid.
+/// At the larger λ, the model must be shrunk to keep z in its range.
 pub fn modeled_claims(
     world: &World,
     drawn: &Drawn,

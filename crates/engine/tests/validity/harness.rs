@@ -1,6 +1,6 @@
 //! Counting violated claims. A claim is an upper bound on a number whose true value is known. A valid bound
-//! at confidence 1 − δ is violated in a share of at most δ of independent logs, so the count is dominated by a
-//! binomial variable, and its exact tail says whether the count can be chance.
+//! at confidence 1 − δ is violated in a share of at most δ of independent logs, so the count is dominated by
+//! a binomial variable, and its exact tail says whether the count can be chance.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;

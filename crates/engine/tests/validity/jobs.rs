@@ -56,8 +56,8 @@ pub fn certificate_claim(name: &'static str, world: &World, finished: &Finished)
     Claim::that_none_exceeds(name, [excess(world, policy, guaranteed_risk, guaranteed_improvement)])
 }
 
-/// The certificate of an `evaluate` job with all of `policies` as candidates, stored or carried by the log: all
-/// claims at once.
+/// The certificate of an `evaluate` job with all of `policies` as candidates, stored or carried by the log:
+/// all claims at once.
 pub fn evaluation_claim(
     name: &'static str,
     world: &World,

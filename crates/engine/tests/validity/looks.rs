@@ -1,6 +1,6 @@
 //! Optional stopping: a team appends rows and certifies again until it likes the result. Looks that the
-//! service counts as free must all hold together. Bounds that hold at one look only must be seen to fail when
-//! used in the same way; otherwise this test would have no power.
+//! service counts as free must all hold together. Bounds that hold at one look only must fail when used in
+//! the same way; otherwise this test would have no power.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,8 +99,8 @@ impl Coins {
         self.bound(grid.into_iter().map(|choice| choice.lambda))
     }
 
-    /// The bound at the best λ for this n. At one n it is valid, and tighter, because one λ has all of δ. But it
-    /// rests on another event at every n.
+    /// The bound at the best λ for this n. At one n it is valid, and tighter, because one λ has all of δ. But
+    /// it rests on another event at every n.
     fn tuned_to_n(self) -> f64 {
         self.bound(std::iter::once((8.0 * (1.0 / DELTA).ln() / self.n as f64).sqrt()))
     }

@@ -179,10 +179,10 @@ fn prefix(columns: &Columns, rows: usize) -> MemoryLog {
     MemoryLog::new(columns).unwrap()
 }
 
-/// Grids do not depend on n, so a log can be appended to and certified again any number of times at the same δ:
-/// the smallest bound over all n is a bound.
+/// Grids do not depend on n, so a log can be appended to and certified again any number of times at the same
+/// δ: the smallest bound over all n is a bound.
 #[test]
-fn certifying_again_and_again_holds() {
+fn certifying_repeatedly_holds() {
     let world = World::no_signal();
     let policy = world.random_policy(0.3, &mut ChaCha8Rng::seed_from_u64(105));
     let tallies = simulate(TRIALS, 105, |rng| {
@@ -204,7 +204,7 @@ fn certifying_again_and_again_holds() {
     assert_valid(&tallies);
 }
 
-/// The rows of a log as if each had its own context.
+/// The rows of a log, each treated as its own context.
 fn ungrouped(columns: &Columns) -> MemoryLog {
     MemoryLog::new(Columns { contexts: None, ..columns.clone() }).unwrap()
 }
@@ -226,7 +226,7 @@ fn treating_rows_of_one_context_as_independent_is_caught() {
     assert_valid(&honest);
 }
 
-/// The tail against sums done by hand.
+/// Compares the tail with sums computed by hand.
 #[test]
 fn binomial_tail_is_exact() {
     let close = |got: f64, want: f64| assert!((got - want).abs() < 1e-12, "{got} not {want}");
@@ -236,7 +236,7 @@ fn binomial_tail_is_exact() {
     close(binomial_tail(2, 4, 0.25), 1.0 - 0.75f64.powi(4) - 0.75f64.powi(3));
 }
 
-/// Learning ends in a policy on any log, however small the weight of KL.
+/// Learning returns a policy on any log, however small the weight of KL.
 #[test]
 fn learning_never_fails() {
     let (world, mut failures) = (World::full_support(), Vec::new());

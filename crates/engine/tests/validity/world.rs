@@ -50,8 +50,9 @@ pub const ACTIONS: usize = 4;
 const CONTEXTS: usize = 8;
 
 impl World {
-    /// Every context has its own parameters (one-hot features), so a learner can overfit. Mean costs are spread
-    /// by `signal` around −½; at 0 there is nothing to learn, and everything that is found is overfitting.
+    /// Every context has its own parameters (one-hot features), so a learner can overfit. Mean costs are
+    /// spread by `signal` around −½; at 0 there is nothing to learn, and everything that is found is
+    /// overfitting.
     fn new(seed: u64, signal: f64, logging: impl Fn(usize, usize) -> f64) -> World {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut spread = || -0.5 + signal * (rng.random::<f64>() - 0.5);
@@ -94,8 +95,8 @@ impl World {
         World::new(4, 0.0, |_, _| 1.0)
     }
 
-    /// Contexts are good or bad whatever the action, and each is logged many times: there are many rows and few
-    /// independent contexts.
+    /// Contexts are good or bad whatever the action, and each is logged many times: there are many rows and
+    /// few independent contexts.
     pub fn few_contexts_often() -> World {
         let mut world = World::no_signal();
         world.costs = Array2::from_shape_fn(world.costs.dim(), |(c, _)| -((c % 2) as f64));

@@ -11,8 +11,11 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// Compresses bytes on their way to `W`.
 pub enum Compressed<W: Write> {
+    /// Without compression.
     Plain(W),
+    /// With gzip.
     Gzip(GzEncoder<W>),
+    /// With Zstandard.
     Zstd(zstd::stream::write::Encoder<'static, W>),
 }
 

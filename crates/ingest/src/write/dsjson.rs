@@ -10,7 +10,7 @@ use super::{LoggedRow, RowEncoder, WriteLayout};
 
 struct Dsjson {
     layout: WriteLayout,
-    /// `_multi` of K actions without features of their own.
+    /// `_multi` of K actions without features.
     multi: String,
     line: Vec<u8>,
 }

@@ -13,9 +13,11 @@ pub type FileWriter = LogWriter<Compressed<Box<dyn Write>>>;
 
 /// The file that a log is written to. The path `-` is standard output.
 pub struct OutputFile<'a> {
+    /// The path of the file.
     pub path: &'a Path,
     /// Format and compression; `FileFormat::of_file` takes them from the path.
     pub format: FileFormat,
+    /// The columns of the log.
     pub layout: &'a WriteLayout,
 }
 
@@ -105,7 +107,7 @@ pub fn contexts(rows: usize, m: usize, most: usize) -> Result<usize, String> {
     Ok(rows / m)
 }
 
-/// The size of a log, for people.
+/// The size of a log as readable text.
 pub fn counts(rows: usize, contexts: usize, layout: &WriteLayout) -> String {
     let (k, p) = (layout.n_actions, layout.dim);
     format!("{rows} rows, {contexts} contexts, {k} actions, {p} features")

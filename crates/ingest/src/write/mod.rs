@@ -25,10 +25,11 @@ pub use compressed::Compressed;
 /// What all rows of a written log have in common.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WriteLayout {
-    /// p; 0 for rows without features.
+    /// p, the number of features; 0 for rows without features.
     pub dim: usize,
-    /// K.
+    /// K, the number of actions.
     pub n_actions: usize,
+    /// Whether the outcome is a cost or a reward.
     pub outcome: OutcomeKind,
     /// Whether rows have a `context_id`; they must if contexts are logged repeatedly.
     pub context_ids: bool,
@@ -47,8 +48,9 @@ impl WriteLayout {
 /// A row to write: one decision of the logging policy.
 #[derive(Debug, Clone, Copy)]
 pub struct LoggedRow<'a> {
-    /// p numbers.
+    /// The features: p numbers.
     pub x: &'a [f32],
+    /// The logged action.
     pub action: u32,
     /// π0(·|x): K numbers. The propensity is that of the action.
     pub propensities: &'a [f64],

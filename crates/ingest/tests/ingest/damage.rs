@@ -1,4 +1,4 @@
-//! Damaged files are rejected or harmless, and never a panic or an error of ours.
+//! Damaged files are rejected or harmless; they never cause a panic or an internal error.
 
 use guarantor_ingest::{Encoding, FileFormat, Format};
 use proptest::prelude::*;

@@ -149,7 +149,7 @@ prop_compose! {
     }
 }
 
-/// Valid rows with a common layout. Every row is a context of its own, because its x is.
+/// Valid rows with a common layout. Every row is its own context, because its x is unique.
 fn log() -> impl Strategy<Value = Vec<Value>> {
     let rows = (1usize..4).prop_flat_map(|dim| prop::collection::vec(row(dim), 1..12));
     (rows, any::<[bool; 4]>()).prop_map(|(mut rows, keep)| {

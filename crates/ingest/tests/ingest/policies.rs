@@ -49,7 +49,7 @@ fn the_logging_policy_fills_in_and_checks_propensities() {
     wrong[7]["propensity"] = json!(wrong[7]["propensity"].as_f64().unwrap() * 1.01);
     let errors = rejected(with(policy_params()).rows(&wrong));
     assert_eq!((errors.total, errors.first[0].row), (1, 8));
-    assert!(errors.first[0].message.contains("but the logging policy says"), "{}", errors.first[0]);
+    assert!(errors.first[0].message.contains("but the logging policy gives"), "{}", errors.first[0]);
     let read = with(PolicyParams::Uniform { n_actions: 3, dim: 5 }).rows(&rows);
     assert!(matches!(read, Err(IngestError::Option { field: "logging_policy_id", .. })), "{read:?}");
 }

@@ -1,4 +1,4 @@
-//! Which rows are rejected, with what message, and what becomes of those that are accepted.
+//! Which rows are rejected, with what message, and how accepted rows are stored.
 
 use guarantor_engine::log::{LogSource, MemoryLog, Outcome, OutcomeKind};
 use guarantor_ingest::{Format, IngestError, IngestLimits};
@@ -180,7 +180,7 @@ fn limits_hold() {
 }
 
 #[test]
-fn rejected_rows_count_and_ids_have_their_memory() {
+fn rejected_rows_count_toward_the_limit_and_memory_for_ids_is_bounded() {
     let limited = |limits: IngestLimits| Reading { limits, ..Format::Ndjson.into() };
     let mut rows = full_rows(2_000);
     rows.iter_mut().for_each(|row| row["action"] = json!(7));

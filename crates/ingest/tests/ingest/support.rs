@@ -10,7 +10,7 @@ use guarantor_ingest::{
 use proptest::test_runner::{Config, RngSeed};
 use serde_json::{Value, json};
 
-/// How a log is to be read.
+/// How a log is read.
 pub struct Reading {
     pub format: FileFormat,
     pub n_actions: Option<usize>,

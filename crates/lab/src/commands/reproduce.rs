@@ -83,7 +83,7 @@ pub fn reproduce(args: ReproduceArgs) -> Result<(), CommandError> {
     );
     // Drawn on standard error, and only if that is a terminal.
     let bar = ProgressBar::new(1000);
-    bar.set_style(ProgressStyle::with_template("{bar:30} {percent} %, {eta} left   {msg}")?);
+    bar.set_style(ProgressStyle::with_template("{bar:30} {percent}%, {eta} left   {msg}")?);
     let begin = |job: &str, share: f64| {
         bar.set_position((1000.0 * share) as u64);
         bar.set_message(job.to_string());

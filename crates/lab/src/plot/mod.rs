@@ -19,7 +19,7 @@ pub struct Figure {
     pub name: String,
     /// The title.
     pub title: String,
-    /// A line or two on what is drawn and how to read it.
+    /// One or two lines that say what is drawn and how to read it.
     pub caption: Vec<String>,
     /// The number of panels side by side; further panels go to the next row.
     pub columns: usize,
@@ -82,11 +82,17 @@ pub struct Style {
 /// The shape that marks a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
+    /// No marker.
     None,
+    /// A circle.
     Circle,
+    /// A square.
     Square,
+    /// A diamond.
     Diamond,
+    /// A triangle that points up.
     Up,
+    /// A triangle that points down.
     Down,
 }
 

@@ -39,7 +39,8 @@ impl Principle {
         }
     }
 
-    /// Whether λ is at an end of the grid, so that one beyond it might have been better. 0 is not such an end.
+    /// Whether λ is at an end of the grid, so that one beyond it might have been better. 0 is not such an
+    /// end.
     pub fn at_an_end(self, lambda: f64) -> bool {
         let grid = self.grid();
         lambda == grid[0] || (lambda == grid[6] && lambda > 0.0)
@@ -106,7 +107,8 @@ pub fn learn(
     };
     let mut best: Option<Chosen> = None;
     for lambda in principle.grid() {
-        // Always from θ0: a large penalty leads to policies that play no logged action, where the gradient is 0.
+        // Always from θ0: a large penalty leads to policies that play no logged action, where the gradient is
+        // 0.
         let theta = objective.minimize(lambda, theta0.clone(), moments)?;
         let policy = softmax(&theta, start.ncols());
         let promised_risk = cips(&parts.held_out, Subject::Policy(&policy), tau, control)?;
@@ -128,8 +130,8 @@ mod tests {
     use guarantor_engine::control::unattended;
     use guarantor_engine::log::{Columns, MemoryLog};
 
-    /// 300 contexts in the plane and two actions. The action that matches the sign of x0 costs −1. The logging
-    /// policy is uniform.
+    /// 300 contexts in the plane and two actions. The action that matches the sign of x0 costs −1. The
+    /// logging policy is uniform.
     pub(in crate::related) fn world() -> (MemoryLog, PolicyParams) {
         let n = 300;
         let x: Vec<f32> = (0..n).flat_map(|i| [((i * 37 % 100) as f32 - 49.5) / 50.0, 1.0]).collect();
@@ -167,7 +169,7 @@ mod tests {
         }
     }
 
-    /// cIPS of a policy and the mean cost on the held-out contexts, by hand.
+    /// cIPS of a policy and the mean cost on the held-out contexts, computed by hand.
     fn held_out(log: &MemoryLog) -> (impl Fn(&PolicyParams) -> f64, f64) {
         let chunk = log.chunk(0).unwrap();
         let kept = |&c: &usize| split(1).side(chunk.ordinals[c]) == Side::Certify;

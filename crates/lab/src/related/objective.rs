@@ -24,8 +24,8 @@ pub struct Objective<'a> {
     pub control: &'a Control<'a>,
 }
 
-/// Σ_i (a·u_i + b·u_i²)/n plus a constant, which lies above cIPS + λ√(V̂/n) and touches it at the point of the
-/// moments.
+/// Σ_i (a·u_i + b·u_i²)/n plus a constant, which lies above cIPS + λ√(V̂/n) and touches it at the point of
+/// the moments.
 #[derive(Clone, Copy)]
 struct Tangent {
     a: f64,
@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use guarantor_engine::control::unattended;
 
-    /// The minimum of one tangent is no reason to stop: if the sample variance weighs much, new tangents lead
-    /// to a lower objective than the first one.
+    /// Learning must not stop at the minimum of one tangent: if the penalty on the sample variance is large,
+    /// new tangents lead to a lower objective.
     #[test]
     fn a_new_tangent_starts_where_the_last_one_ended() {
         let (log, _) = world();

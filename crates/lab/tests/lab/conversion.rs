@@ -29,8 +29,8 @@ fn mean_cost(log: &MemoryLog) -> f64 {
     rows.iter().map(|row| row.2).sum::<f64>() / rows.len() as f64
 }
 
-/// A multi-label dataset of clusters: each example has the label of its cluster, sometimes a second one, rarely
-/// none.
+/// A multi-label dataset of clusters: each example has the label of its cluster, sometimes a second one,
+/// rarely none.
 fn clusters(n: usize, n_actions: usize, dim: usize) -> Supervised {
     let mut state = 12345u64;
     let mut next = move || {
@@ -67,7 +67,7 @@ fn softmax(policy: &PolicyParams, alpha: f64, x: &[f32]) -> Vec<f64> {
 }
 
 #[test]
-fn a_conversion_is_what_the_paper_says() {
+fn a_conversion_follows_the_paper() {
     let data = clusters(2050, 7, 20);
     let (alpha, m) = (0.7, 3);
     let bandit = Conversion { alpha, interactions: m, seed: 5, contexts: None }.run(&data).unwrap();
@@ -89,7 +89,8 @@ fn a_conversion_is_what_the_paper_says() {
         .collect();
     assert!(original.windows(2).any(|w| w[0] > w[1]), "the order is shuffled");
 
-    // None of them trained μ0: changing all their labels leaves it unchanged, and changing the others' does not.
+    // None of them trained μ0: changing all their labels leaves it unchanged, and changing the others' does
+    // not.
     let relabeled = |logged: bool| {
         let mut data = data.clone();
         let label = |i: usize| match original.contains(&i) == logged {
@@ -134,7 +135,7 @@ fn logs_of_one_seed_share_their_split_and_their_draws() {
     let (once, twice) = (logger.log(0.5, 1, None).unwrap(), logger.log(0.5, 2, None).unwrap());
     let firsts: Vec<_> = rows(&twice.log).into_iter().step_by(2).map(|r| (r.0, r.1, r.2, r.3)).collect();
     let once_rows: Vec<_> = rows(&once.log).into_iter().map(|r| (r.0, r.1, r.2, r.3)).collect();
-    assert_eq!(firsts, once_rows, "the first of two interactions is the only one of one");
+    assert_eq!(firsts, once_rows, "the first of two interactions equals the only one in a log with one each");
     assert!(!once.log.shape().capabilities.multiple_interactions);
     let few = logger.log(0.5, 1, Some(100)).unwrap();
     assert_eq!(rows(&few.log).len(), 100);
@@ -181,8 +182,8 @@ fn true_risk_is_the_expected_cost_of_any_policy() {
     assert!((true_risk(&lig, &data.test).unwrap() - want).abs() < 1e-6);
 }
 
-/// With the order and μ0 of the published logs, propensities and R(π0) are theirs too, and so is, within
-/// sampling error, the mean cost of actions that are drawn here.
+/// With the order and μ0 of the published logs, propensities and R(π0) equal the published ones. The mean
+/// cost of actions drawn here equals the published one within sampling error.
 #[test]
 fn fashion_mnist_is_logged_as_published() {
     let fashion = Fashion::load();
@@ -210,7 +211,7 @@ fn fashion_mnist_is_logged_as_published() {
         }
         let (a, b) = (theirs.chunk(7).unwrap(), ours.log.chunk(7).unwrap());
         assert_eq!(a.full, b.full);
-        assert_ne!(a.actions, b.actions, "their draws are not ours");
+        assert_ne!(a.actions, b.actions, "the published draws differ from ours");
     }
 }
 
@@ -218,7 +219,7 @@ fn fashion_mnist_is_logged_as_published() {
 /// still moving after ten epochs, and the paper leaves the batches open. So the risks differ by some
 /// hundredths for the most peaked policies, and by some thousandths for the least peaked.
 #[test]
-fn our_own_mu0_is_like_the_published() {
+fn our_mu0_is_similar_to_the_published_one() {
     let fashion = Fashion::load();
     for seed in [1, 2] {
         let logger = Logger::train(&fashion.data, seed);
@@ -230,9 +231,9 @@ fn our_own_mu0_is_like_the_published() {
     }
 }
 
-/// After each α, a run hands over all rows so far, and an error from the caller ends it.
+/// After each α, a run passes all rows so far to its caller, and an error from the caller ends it.
 #[test]
-fn an_interrupted_run_leaves_what_it_had() {
+fn an_interrupted_run_keeps_its_results() {
     let data = clusters(400, 3, 6);
     let plan = Plan {
         alphas: vec![0.1, 0.5, 1.0],

@@ -38,7 +38,8 @@ const SAMPLING_ERROR: f64 = 0.01;
 #[test]
 fn reaches_the_acceptance_figures() {
     let data = Fashion::load();
-    // α, R(π0) on the test set, the guaranteed risk that CBB must reach, the improvement that `auto` must reach.
+    // α, R(π0) on the test set, the guaranteed risk that CBB must reach, the improvement that `auto` must
+    // reach.
     let cases = [
         ("0.1", -0.2296, -0.5273, 0.5956),
         ("0.5", -0.6578, -0.7275, 0.1748),

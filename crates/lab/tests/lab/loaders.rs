@@ -48,13 +48,13 @@ fn read(dataset: PaperDataset, directory: &TempDir) -> Result<Supervised, LoadEr
 }
 
 #[test]
-fn idx_files_are_images_and_labels() {
+fn idx_files_contain_images_and_labels() {
     let data = read(PaperDataset::FashionMnist, &fashion()).unwrap();
     assert_eq!((data.name.as_str(), data.n_actions), ("FashionMNIST", 10));
     assert_eq!((data.train.x.dim(), data.test.x.dim()), ((3, 784), (2, 784)));
     let labels: Vec<&[u32]> = (0..3).map(|i| data.train.labels.of(i)).collect();
     assert_eq!(labels, [[0], [9], [4]]);
-    // Whatever the shade, a plain image has 783 equal features after its norm is taken out.
+    // Whatever the shade, a plain image has 783 equal features after normalization.
     for row in data.train.x.rows().into_iter().chain(data.test.x.rows()) {
         assert_eq!(row[0], 0.0);
         assert!(row.iter().skip(1).all(|v| (v - 1.0 / 783.0f32.sqrt()).abs() < 1e-7));
@@ -139,7 +139,7 @@ fn multi_label_text_counts_from_1_without_a_header_and_from_0_with_one() {
     let data = read(PaperDataset::Mediamill, &mediamill(svmlight)).unwrap();
     assert_eq!((data.train.x.dim(), data.test.x.dim()), ((3, 120), (1, 120)));
     let labels: Vec<&[u32]> = (0..3).map(|i| data.train.labels.of(i)).collect();
-    assert_eq!(labels, [&[0, 3, 100][..], &[], &[5]], "ascending, or none");
+    assert_eq!(labels, [&[0, 3, 100][..], &[], &[5]], "ascending, or empty");
     assert_eq!((data.train.x[(0, 0)], data.train.x[(0, 1)]), (0.6, 0.8), "a row has the length 1");
     assert_eq!((data.train.x[(1, 119)], data.train.x[(2, 6)]), (1.0, -1.0));
     assert_eq!(data.train.x.iter().filter(|v| **v != 0.0).count(), 4);
@@ -194,7 +194,7 @@ fn split_files_select_the_examples() {
         put(directory.path(), "mediamill_tstSplit.txt", test.as_bytes());
         directory
     };
-    // Of several columns, each a split, the first.
+    // If there are several columns, one per split, the first is used.
     let data = read(PaperDataset::Mediamill, &files("4 1\n1 2\n3 4\n", "2 3\n")).unwrap();
     let labels: Vec<&[u32]> = (0..3).map(|i| data.train.labels.of(i)).collect();
     assert_eq!((labels, data.test.labels.of(0)), (vec![&[3][..], &[0], &[2]], &[1][..]));
@@ -216,7 +216,7 @@ fn split_files_select_the_examples() {
 }
 
 #[test]
-fn nus_wide_has_its_own_numbers() {
+fn nus_wide_has_its_own_sizes() {
     let directory = tempfile::tempdir().unwrap();
     put(directory.path(), "nus-wide-128_train.txt", b"80,2 1:1 128:1\n 3:1\n");
     put(directory.path(), "nus-wide-128_test.svm.gz", b"0 2:1\n");

@@ -88,7 +88,7 @@ fn check_completeness(rows: &[Row]) {
 
 /// What must hold for every row, whatever the data.
 fn check_row(row: &Row) {
-    assert_eq!(row.contexts, 1900, "95 % of the training set");
+    assert_eq!(row.contexts, 1900, "95% of the training set");
     assert!(row.test_error > 0.0 && row.test_error < 0.05 && row.seconds > 0.0, "{row:?}");
     assert!((-1.0..=0.0).contains(&row.true_risk) && (-1.0..=0.0).contains(&row.logging_risk), "{row:?}");
     assert!(close(row.logging_risk - row.true_risk, row.true_improvement), "{row:?}");
@@ -196,7 +196,7 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
     let output = reproduce(&data.0, &out.0, &["--seeds", "2"]);
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.stderr.is_empty(), "a progress bar where there is no terminal");
+    assert!(output.stderr.is_empty(), "a progress bar without a terminal");
     let rows = rows::read(&out.0.join("results.csv")).unwrap();
     check_completeness(&rows);
     rows.iter().for_each(check_row);
@@ -209,7 +209,7 @@ fn the_figures_numbers_are_in_the_csv_and_hold() {
         assert!(printed.contains(&claim.numbers), "{} is not printed: {}", claim.text, claim.numbers);
     }
 
-    // Running a part of it again gives the same numbers, except for the time.
+    // Running a part of the experiments again gives the same numbers, except for the time.
     let again = Folder::new("again");
     let output = reproduce(&data.0, &again.0, &["--figures", "2", "--alphas", "1.0"]);
     assert!(output.status.success());

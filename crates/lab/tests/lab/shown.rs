@@ -146,26 +146,26 @@ fn no_claim_is_seen_if_it_is_false() {
 fn promises_have_one_rule_and_jobs_count_once() {
     // 8 jobs in figure 1, 12 in 2, 8 more in 3, 24 in 4; figure 5 shows 8 of these again.
     let numbers = |rows: &[Row], beginning: &str| claim(rows, beginning).numbers;
-    let said = numbers(&good(), "No guaranteed");
-    assert!(said.starts_with("0 of 52 by more than 3 standard errors; 0 by any amount"), "{said}");
+    let shown = numbers(&good(), "No guaranteed");
+    assert!(shown.starts_with("0 of 52 by more than 3 standard errors; 0 by any amount"), "{shown}");
     // The rows of one job in both figures are changed, and one job counts as broken.
     let broken =
         with(|r| r.line == Line::Auto && r.alpha == 1.0 && r.seed == 2, |r| r.true_improvement = 0.36);
-    let said = numbers(&broken, "No guaranteed");
+    let shown = numbers(&broken, "No guaranteed");
     assert_eq!(
-        said,
+        shown,
         "1 of 52 by more than 3 standard errors; 1 by any amount, the worst by 0.0400 (4.0 standard errors)"
     );
     // 0.45 for 0.4 is 5 standard errors, 0.05 for −0.02 is 7.
-    let said = numbers(&good(), "Objectives");
+    let shown = numbers(&good(), "Objectives");
     assert_eq!(
-        said,
+        shown,
         "8 of 8 by more than 3 standard errors; 8 by any amount, the worst by 0.0700 (7.0 standard errors)"
     );
     // Within three standard errors an estimate counts as kept, as a guarantee does.
     let near = with(|r| r.line == Line::CrmSvp, |r| r.true_improvement = 0.425);
-    let said = numbers(&near, "Objectives");
-    assert!(said.starts_with("4 of 8 by more than 3 standard errors; 8 by any amount"), "{said}");
+    let shown = numbers(&near, "Objectives");
+    assert!(shown.starts_with("4 of 8 by more than 3 standard errors; 8 by any amount"), "{shown}");
     assert_eq!(
         numbers(&good(), "Nor does it").split(';').next(),
         Some("0 of 4 by more than 3 standard errors")
@@ -186,16 +186,16 @@ fn claims_about_a_range_need_two_values() {
 
 #[test]
 fn both_baselines_are_shown() {
-    let said = claim(&good(), "Cₙ gives great").numbers;
+    let shown = claim(&good(), "Cₙ gives great").numbers;
     assert_eq!(
-        said,
+        shown,
         "GI* over the mean logged cost 0.2800 (α 0.1), −0.0150 (α 1); \
          with R(π0) from the test set 0.3000 (α 0.1), 0.0050 (α 1)"
     );
-    let said = claim(&good(), "CBB ξ=−½ never").numbers;
+    let shown = claim(&good(), "CBB ξ=−½ never").numbers;
     assert!(
-        said.contains("0.0700 (α 1)") && said.contains("over the mean logged cost 0.3300 (α 0.1)"),
-        "{said}"
+        shown.contains("0.0700 (α 1)") && shown.contains("over the mean logged cost 0.3300 (α 0.1)"),
+        "{shown}"
     );
     assert_eq!(claim(&good(), "Contrary").numbers, "12 of 12; 10 over the mean logged cost");
 }

@@ -31,7 +31,7 @@ impl Folder {
     }
 
     #[track_caller]
-    fn refused(&self, name: &str, args: &[&str]) -> String {
+    fn rejected(&self, name: &str, args: &[&str]) -> String {
         let output = self.simulate(name, args);
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(std::fs::read_dir(self.0.path()).unwrap().count(), 0, "nothing is left behind");
@@ -40,7 +40,7 @@ impl Folder {
 }
 
 #[test]
-fn fashion_mnist_is_a_log_of_its_images() {
+fn fashion_mnist_becomes_a_log() {
     let folder = Folder::new();
     let policy = folder.path("policy.json");
     let args = [
@@ -83,8 +83,8 @@ fn fashion_mnist_is_a_log_of_its_images() {
 #[test]
 fn datasets_that_cannot_be_read_are_rejected() {
     let folder = Folder::new();
-    let missing = folder.refused("a.csv", &["--dataset", "mediamill", "--data-dir", "/nowhere"]);
+    let missing = folder.rejected("a.csv", &["--dataset", "mediamill", "--data-dir", "/nowhere"]);
     assert!(missing.contains("/nowhere") && missing.contains("Extreme Classification"), "{missing}");
-    let many = folder.refused("a.csv", &["--dataset", "fashion-mnist", "--rows", "57001"]);
+    let many = folder.rejected("a.csv", &["--dataset", "fashion-mnist", "--rows", "57001"]);
     assert!(many.contains("57000 contexts"), "{many}");
 }

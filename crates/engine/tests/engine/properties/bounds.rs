@@ -28,7 +28,7 @@ fn plausible(bound: &dyn Bound, tau: f64, u: &[f64]) -> Vec<f64> {
         ("london_sandler" | "catoni", _) => vec![-u(0) / tau],
         // R̂ − ξ, B and V.
         ("cbb", count) => (0..count).map(|s| if s == 0 { -u(0) } else { u(s) / tau }).collect(),
-        // Means of ln(1 − λz), 1 − λz being at least 0.1.
+        // Means of ln(1 − λz), with 1 − λz at least 0.1.
         (_, count) => (0..count).map(|s| 3.0 * u(s) - 2.3).collect(),
     }
 }
@@ -53,7 +53,7 @@ proptest! {
 
     /// The two forms of Catoni's bound: the kl⁻¹ form is the minimum of the λ form.
     #[test]
-    fn catoni_is_the_least_over_lambda(
+    fn catoni_is_the_minimum_over_lambda(
         n in 10u64..100_000, tau in 0.01..1.0f64, u in 0.0..1.0f64, kl in 0.0..100.0f64, lambda in 0.001..5.0f64,
     ) {
         let catoni = Catoni { sample: once_each(n), tau, delta: 0.05 };
@@ -166,8 +166,8 @@ proptest! {
         prop_assert_eq!(got, value(&unnamed, &policy, &bound, kl));
     }
 
-    /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: betting decreases toward it as τ falls, and
-    /// equals it once no propensity is clipped.
+    /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: betting decreases toward it as τ falls,
+    /// and equals it once no propensity is clipped.
     #[test]
     fn log_smoothing_is_the_limit_of_betting(recipe in recipes(3), taus in (0.01..1.0f64, 0.01..1.0f64)) {
         let log = MemoryLog::new(recipe.columns()).unwrap();
@@ -184,8 +184,8 @@ proptest! {
         prop_assert_eq!(at(1e-12), value(&log, &policy, &Betting::new(sample(&log), 0, &[0.0], 0.5, 0.05), kl));
     }
 
-    /// By Jensen's inequality, a policy's propensities never give a worse bound than its decision rules, at every λ
-    /// and ξ.
+    /// By Jensen's inequality, a policy's propensities never give a worse bound than its decision rules, at
+    /// every λ and ξ.
     #[test]
     fn a_given_policy_is_never_worse_than_its_rules(recipe in recipes(3), tau in 0.05..1.0f64, kappa in 0u8..2) {
         let log = MemoryLog::new(recipe.columns()).unwrap();

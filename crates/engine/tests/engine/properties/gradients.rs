@@ -1,6 +1,6 @@
-//! Gradients of every bound through the policy. The whole chain (μ, ln σ) → scores → propensities → statistics →
-//! value, with the member of the grid held, is compared with central differences of the value from `measure`.
-//! The learner's own gradient, which is in f32, is compared with the same chain.
+//! Gradients of every bound through the policy. The whole chain (μ, ln σ) → scores → propensities →
+//! statistics → value, with the member of the grid held, is compared with central differences of the value
+//! from `measure`. The learner's own gradient, which is in f32, is compared with the same chain.
 
 use guarantor_engine::bound::{Bound, Seen};
 use guarantor_engine::control::unattended;
@@ -15,13 +15,13 @@ use crate::light_kl::LightKl;
 
 use super::small::{Recipe, bounds, cases, measured, multiplicities, recipes, sample, value};
 
-/// Central differences at 1e-5 have errors of 1e-10 from curvature and 1e-11 from rounding, times the size of the
-/// bound's derivatives, which is some hundreds because of 1/τ and 1/λ.
+/// Central differences at 1e-5 have errors of 1e-10 from curvature and 1e-11 from rounding, times the size of
+/// the bound's derivatives, which is some hundreds because of 1/τ and 1/λ.
 const STEP: f64 = 1e-5;
 const RELATIVE: f64 = 1e-6;
 
-/// Propensities in f32 have errors of 1e-6, relative to the largest component of a gradient that is a sum over
-/// rows.
+/// Propensities in f32 have errors of 1e-6, relative to the largest component of a gradient that is a sum
+/// over rows.
 const SINGLE: f64 = 1e-3;
 
 /// d value/d(μ, ln σ) by the chain rule, from the public traits.
@@ -82,8 +82,8 @@ fn for_each_held(
     Ok(())
 }
 
-/// Catoni's bound is at most 0. If it is 0 in all digits, its differences are 0, but the gradient that it reports
-/// is not, so that the learner can leave that region.
+/// Catoni's bound is at most 0. If it is 0 in all digits, its differences are 0, but the gradient that it
+/// reports is not, so that the learner can leave that region.
 fn is_saturated(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -> bool {
     held.name() == "catoni" && value(log, &q.policy(PolicyClass::Lig), held, q.kl(prior)) > -1e-6
 }

@@ -44,7 +44,7 @@ fn with_rows(columns: &Columns, order: &[usize]) -> Columns {
     }
 }
 
-/// Action `order[a]` is called a.
+/// Renames action `order[a]` to a.
 fn with_actions(columns: &Columns, order: &[usize]) -> Columns {
     let place = |action: &u32| order.iter().position(|&o| o == *action as usize).unwrap() as u32;
     let rename = |full: &Vec<f64>| {
@@ -133,7 +133,7 @@ proptest! {
     }
 }
 
-/// More contexts than one chunk holds, so that there is something to do for two threads.
+/// More contexts than one chunk holds, so that two threads have work.
 fn large() -> Columns {
     Recipe { seed: 9, contexts: 3000, most: 2, k: 4, p: 3 }.columns()
 }

@@ -86,8 +86,8 @@ proptest! {
         check_probabilities(&MixedLogit::new(scale, scores.len(), 64), &scores, norm, SUM)?;
     }
 
-    /// Certificates take the difference to the coarse integral as the quadrature error. It must not be below the
-    /// error itself, which Σπ − 1 shows.
+    /// Certificates take the difference to the coarse integral as the quadrature error. It must not be below
+    /// the error itself, which Σπ − 1 shows.
     #[test]
     fn the_coarse_integral_shows_the_error_of_the_fine(scores in wild_scores()) {
         let (lig, k) = (Lig::fine(1.0, scores.len()), scores.len());

@@ -14,13 +14,13 @@ use proptest::test_runner::RngSeed;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// A number of cases, always the same ones.
+/// A fixed set of this many cases.
 pub fn cases(cases: u32) -> ProptestConfig {
     let rng_seed = RngSeed::Fixed(2023);
     ProptestConfig { cases, rng_seed, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// What a random log is made from.
+/// The parameters of a random log.
 #[derive(Debug, Clone, Copy)]
 pub struct Recipe {
     pub seed: u64,

@@ -17,7 +17,7 @@ use super::{Case, Rejection, bad_file, bad_row, case};
 
 type Columns = Vec<(&'static str, ArrayRef)>;
 
-/// A batch in both formats, which must be rejected alike.
+/// A batch in both formats, both of which must be rejected in the same way.
 fn twice(name: &str, columns: Columns, rejected: impl Fn(&str, &str, Vec<u8>) -> Case) -> Vec<Case> {
     let batch = of_columns(columns);
     let name = |kind: &str| format!("{kind} {name}");
@@ -103,11 +103,11 @@ pub fn both() -> Vec<Case> {
     file("with an unknown column", three("ip", ints([1, 2, 3])));
     file("whose x are integers", three("x", ints([1, 2, 3])));
     file("whose actions are floats", three("action", floats([0.0, 1.0, 2.0])));
-    file("whose actions are texts", three("action", texts(["0", "1", "2"])));
-    file("whose costs are texts", three("cost", texts(["0", "-1", "0"])));
-    file("whose costs are truths", three("cost", Arc::new(BooleanArray::from(vec![true, false, true]))));
+    file("whose actions are strings", three("action", texts(["0", "1", "2"])));
+    file("whose costs are strings", three("cost", texts(["0", "-1", "0"])));
+    file("whose costs are booleans", three("cost", Arc::new(BooleanArray::from(vec![true, false, true]))));
     file("whose event ids are floats", three("event_id", floats([1.0, 2.0, 3.0])));
-    file("whose x are texts", three("x", text_lists()));
+    file("whose x are strings", three("x", text_lists()));
     file("whose candidates are floats", three("candidates", floats([0.5, 0.5, 0.5])));
     file(
         "without actions",
@@ -116,7 +116,7 @@ pub fn both() -> Vec<Case> {
     file("without rows", vec![("action", ints([])), ("cost", floats([])), ("propensity", floats([]))]);
     let twins =
         [three("candidate.a", floats([0.5, 0.5, 0.5])), vec![("candidate.a", floats([0.1, 0.1, 0.1]))]];
-    file("with a column twice", twins.concat());
+    file("with a duplicate column", twins.concat());
     cases
 }
 
@@ -143,8 +143,8 @@ pub fn parquet() -> Vec<Case> {
     cases.extend([
         bad_file(PARQUET, "parquet without its first half", &good[end / 2..]),
         bad_file(PARQUET, "parquet with bytes after it", [&good[..], b"x"].concat()),
-        bad_file(PARQUET, "parquet that is only its marks", "PAR1PAR1"),
-        bad_file(PARQUET, "parquet with no index", "PAR1\0\0\0\0PAR1"),
+        bad_file(PARQUET, "parquet with only its magic bytes", "PAR1PAR1"),
+        bad_file(PARQUET, "parquet without an index", "PAR1\0\0\0\0PAR1"),
         bad_file(PARQUET, "parquet that is encrypted", with(end - 4, b"PARE")),
         bad_file(PARQUET, "parquet whose index is longer than it", with(end - 8, &u32::MAX.to_le_bytes())),
         bad_file(
@@ -163,11 +163,11 @@ pub fn parquet() -> Vec<Case> {
             with(end - 8 - index_size(&good) as usize, &vec![0xff; index_size(&good) as usize]),
         ),
         bad_file(PARQUET, "parquet whose first page is zeros", with(4, &[0; 64])),
-        bad_file(PARQUET, "parquet whose schema is a well", well()),
-        bad_file(PARQUET, "parquet whose schema has two billion columns", crowd()),
+        bad_file(PARQUET, "parquet with a deeply nested schema", deep_schema()),
+        bad_file(PARQUET, "parquet whose schema has two billion columns", wide_schema()),
         bad_file(PARQUET, "csv in place of parquet", "action,cost\n1,0\n"),
-        bad_file(PARQUET, "parquet whose gzip is longer than it says", understated()),
-        case(PARQUET, "parquet of one number, two million times", bomb(), Rejection::Expands),
+        bad_file(PARQUET, "parquet whose gzip data is longer than its header says", understated()),
+        case(PARQUET, "parquet of one number repeated two million times", bomb(), Rejection::Expands),
     ]);
     cases
 }
@@ -197,7 +197,7 @@ fn index(elements: &[Vec<u8>]) -> Vec<u8> {
 }
 
 /// Groups inside each other, deep enough to use up a thread's stack.
-fn well() -> Vec<u8> {
+fn deep_schema() -> Vec<u8> {
     // repetition_type = required, name = "a", num_children = 1.
     let group = vec![0x35, 0x00, 0x18, 0x01, b'a', 0x15, 0x02, 0x00];
     let leaf = vec![0x15, 0x02, 0x25, 0x00, 0x18, 0x01, b'a', 0x00];
@@ -207,11 +207,11 @@ fn well() -> Vec<u8> {
 }
 
 /// A root that claims more children than there is memory for.
-fn crowd() -> Vec<u8> {
+fn wide_schema() -> Vec<u8> {
     index(&[vec![0x48, 0x01, b'a', 0x15, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x00]])
 }
 
-/// A page that is said to unpack to half of what it does.
+/// A page whose header states half of its decompressed size.
 fn understated() -> Vec<u8> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::GZIP(Default::default()))
@@ -233,7 +233,7 @@ fn understated() -> Vec<u8> {
     file
 }
 
-/// Few bytes that say one thing very often.
+/// A small file that expands to many copies of one number.
 fn bomb() -> Vec<u8> {
     let n = 2_000_000;
     let columns: Columns = vec![
@@ -265,19 +265,19 @@ pub fn arrow() -> Vec<Case> {
         bad_file(ARROW, "arrow twice", [&good[..], &good[..]].concat()),
         bad_file(ARROW, "arrow without its schema", &good[schema..]),
         bad_file(ARROW, "arrow with its schema twice", [&good[..schema], &good[..]].concat()),
-        bad_file(ARROW, "arrow of a schema and nothing", [&good[..schema], &good[end - 8..]].concat()),
-        bad_file(ARROW, "arrow of an end marker", &good[end - 8..]),
+        bad_file(ARROW, "arrow with only a schema", [&good[..schema], &good[end - 8..]].concat()),
+        bad_file(ARROW, "arrow with only an end marker", &good[end - 8..]),
         bad_file(ARROW, "arrow file in place of a stream", [b"ARROW1\0\0", &good[..]].concat()),
-        bad_file(ARROW, "arrow of ones", vec![0xff; 4096]),
-        bad_file(ARROW, "arrow of zeros and more", vec![0; 4096]),
+        bad_file(ARROW, "arrow of 0xff bytes", vec![0xff; 4096]),
+        bad_file(ARROW, "arrow of zero bytes", vec![0; 4096]),
         bad_file(ARROW, "arrow whose schema claims 4 GB", with(4, &u32::MAX.to_le_bytes())),
         bad_file(ARROW, "arrow whose schema claims 2 GB", with(4, &i32::MAX.to_le_bytes())),
         bad_file(ARROW, "arrow whose schema is zeros", with(8, &vec![0; schema - 8])),
         bad_file(ARROW, "arrow whose batch claims another length", with(schema + 4, &8u32.to_le_bytes())),
-        bad_file(ARROW, "arrow whose bodies are without bounds", body_length(&good, schema, i64::MAX)),
-        bad_file(ARROW, "arrow whose body is below nothing", body_length(&good, schema, -8)),
+        bad_file(ARROW, "arrow whose body length is i64::MAX", body_length(&good, schema, i64::MAX)),
+        bad_file(ARROW, "arrow whose body length is negative", body_length(&good, schema, -8)),
         bad_file(ARROW, "arrow whose body is empty", body_length(&good, schema, 0)),
-        bad_file(ARROW, "arrow with a column of nothing", arrow_stream(&[nothing])),
+        bad_file(ARROW, "arrow with a null column", arrow_stream(&[nothing])),
         bad_file(ARROW, "arrow with actions that are names", arrow_stream(&[numbers])),
         bad_file(ARROW, "ndjson in place of arrow", "{\"action\":1}\n"),
         bad_row(ARROW, "arrow, second batch", second_batch(), 4, "action"),
@@ -285,7 +285,7 @@ pub fn arrow() -> Vec<Case> {
     cases
 }
 
-/// The stream with another length of its first batch's body, wherever its description has it.
+/// The stream with a different length for the body of its first batch, everywhere the description states it.
 fn body_length(stream: &[u8], schema: usize, length: i64) -> Vec<u8> {
     let size = u32::from_le_bytes(stream[schema + 4..schema + 8].try_into().unwrap()) as usize;
     let message = arrow_ipc::root_as_message(&stream[schema + 8..schema + 8 + size]).unwrap();

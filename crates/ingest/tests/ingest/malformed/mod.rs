@@ -1,5 +1,5 @@
-//! Files that are wrong in every way we could think of: each error names its row and field, or says that it
-//! is the file as a whole.
+//! Malformed files of many kinds: each error names its row and field, or says that it concerns the whole
+//! file.
 
 mod columnar;
 mod text;
@@ -66,7 +66,7 @@ impl Case {
 }
 
 #[test]
-fn whatever_is_wrong_is_rejected_and_named() {
+fn every_malformed_file_is_rejected_and_named() {
     let cases: Vec<Case> =
         [text::ndjson(), text::csv(), columnar::parquet(), columnar::arrow(), columnar::both()]
             .into_iter()
