@@ -220,7 +220,7 @@ async fn a_damaged_part_is_noticed_before_anything_is_computed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_job_does_not_read_its_log() {
+async fn a_canceled_job_does_not_read_its_log() {
     let (_directory, store) = store().await;
     let dataset = upload(&store, KINDS[0], 100).await;
     let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();

@@ -131,7 +131,7 @@ impl Fixture {
         job
     }
 
-    /// Changes a row behind the store's back.
+    /// Changes a row without the store.
     async fn sql(&self, statement: &'static str, id: JobId) {
         let options = SqliteConnectOptions::new().filename(self.directory.path().join("guarantor.sqlite"));
         let mut db = SqliteConnection::connect_with(&options).await.unwrap();
@@ -215,7 +215,7 @@ async fn steal(fixture: &Fixture, id: JobId) -> ClaimedJob {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_stops_a_running_job() {
+async fn canceling_stops_a_running_job() {
     let fixture = Fixture::new().await;
     let (sender, receiver) = mpsc::channel();
     let workers = fixture.queue.start(until_stopped(sender)).unwrap();
@@ -230,7 +230,7 @@ async fn cancelling_stops_a_running_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_from_another_process_is_noticed() {
+async fn canceling_from_another_process_is_noticed() {
     let fixture = Fixture::new().await;
     let (sender, receiver) = mpsc::channel();
     let workers = fixture.queue.start(until_stopped(sender)).unwrap();
@@ -242,7 +242,7 @@ async fn cancelling_from_another_process_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queued_job_is_cancelled_without_a_worker() {
+async fn a_queued_job_is_canceled_without_a_worker() {
     let fixture = Fixture::new().await;
     let id = fixture.submit().await;
     let mut ends = fixture.queue.ended();
@@ -275,7 +275,7 @@ async fn a_panic_fails_the_job_and_spares_the_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_engines_error_is_the_jobs() {
+async fn an_error_of_the_engine_fails_the_job() {
     let fixture = Fixture::new().await;
     let runner = script(|_, _| Err(EngineError::Numerical("a sum is NaN".into())));
     let workers = fixture.queue.start(runner).unwrap();

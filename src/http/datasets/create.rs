@@ -21,7 +21,7 @@ use crate::http::problem::{FieldError, Problem};
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
 use guarantor_ingest::{Encoding, FileFormat, IngestError};
 
-/// The most bytes of a form outside of its parts: boundaries and headers.
+/// The most bytes of boundaries and headers in a form.
 const AROUND_PARTS: u64 = 64 << 10;
 
 /// A log that is being uploaded, as a raw body or as a form.
@@ -242,7 +242,7 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-/// Rejects a body that is too large by its own account, before it is read.
+/// Rejects a body whose Content-Length exceeds the limit, before it is read.
 fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

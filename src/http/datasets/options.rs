@@ -26,7 +26,7 @@ pub struct UploadOptions {
     /// signs, like scikit-learn's FeatureHasher). The default is 256; 0 ignores the features. `obd` adds 3
     /// dimensions for the position.
     pub hash_dims: Option<usize>,
-    /// The number of actions, K. The default is the number of `propensities`, of `a` in `dsjson` or of
+    /// The number of actions, K. The default is the length of `propensities`, of `a` in `dsjson` or of
     /// affinities in `obd`, or else 1 + the largest action.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
@@ -38,8 +38,8 @@ pub struct UploadOptions {
     pub outcome_min: Option<f64>,
     /// The largest possible outcome. The default is 0 for `cost` and 1 for `reward`.
     pub outcome_max: Option<f64>,
-    /// The stored policy that made the log, if there is one. It supplies propensities that rows leave out, and
-    /// checks those that they have.
+    /// The stored policy that logged the data, if there is one. It supplies missing propensities, and logged
+    /// ones are checked against it.
     pub logging_policy_id: Option<String>,
 }
 

@@ -31,7 +31,7 @@ impl Predicate for LargeJson {
 }
 
 /// Removes an `Accept-Encoding` that does not accept gzip. tower-http would answer 406 to one that
-/// rules out every coding, for work that is done; RFC 9110 asks for the plain body instead.
+/// rules out every coding, although the work is done; RFC 9110 recommends the plain body instead.
 pub fn remove_unusable(mut request: Request) -> Request {
     if request.headers().contains_key(header::ACCEPT_ENCODING) && !accepts_gzip(request.headers()) {
         request.headers_mut().remove(header::ACCEPT_ENCODING);
@@ -56,8 +56,8 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     gzip.or(any).unwrap_or(false)
 }
 
-/// A strong `ETag` stands for the bytes that were sent, so compressed ones have a weak one. It
-/// matches in `If-None-Match` all the same.
+/// A strong `ETag` identifies the exact bytes, so a compressed response gets a weak one, which still
+/// matches in `If-None-Match`.
 pub fn weaken_etag<B>(mut response: Response<B>) -> Response<B> {
     if !response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;

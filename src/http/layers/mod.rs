@@ -1,8 +1,9 @@
-//! The layers that are ours. `envelope.rs` lists them in the order in which requests pass them.
+//! The layers written for this service. `envelope.rs` lists all layers in the order in which requests
+//! pass them.
 //!
-//! Most of them work on a request before they call what is inside them, or on its response
-//! afterwards, and only `caller` has to wait before it calls. So most have futures of their own
-//! instead of boxed ones: a poll of a job passes all of them, and is to cost no more than before.
+//! Most of them only change a request before the inner call or a response after it; only `caller` has
+//! to wait before it calls. So most have a named future instead of a boxed one, which keeps polling a
+//! job cheap: it passes all of them.
 
 pub mod caller;
 pub mod compression;
@@ -23,7 +24,7 @@ use axum::response::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
 
-/// What our layers wrap and what they are: a service that always has a response.
+/// A service that always returns a response. Our layers are such services and wrap such services.
 pub trait Inner: Service<Request, Response = Response, Error = Infallible> {}
 
 impl<S: Service<Request, Response = Response, Error = Infallible>> Inner for S {}
@@ -46,12 +47,12 @@ impl Route {
 
 /// What a layer does with a response.
 pub trait OnResponse {
-    /// Turns the inner response into the layer's.
+    /// Turns the inner response into the response of the layer.
     fn on_response(self, response: Response) -> Response;
 }
 
 pin_project! {
-    /// The future of a layer that has work left once the response is there.
+    /// The future of a layer that does something with the response.
     pub struct Responding<F, W> {
         #[pin]
         inner: F,

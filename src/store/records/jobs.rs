@@ -84,7 +84,7 @@ pub struct JobProgress {
 pub struct JobResult {
     /// Whether to deploy the policy.
     pub decision: Decision,
-    /// Why, if the decision is `keep`.
+    /// The reasons for the decision.
     pub reasons: Vec<Reason>,
     /// The certified upper bound on the policy's risk.
     pub guaranteed_risk: f64,
@@ -192,7 +192,7 @@ impl Job {
     }
 }
 
-/// Which jobs a list contains; `None` is all.
+/// Which jobs a list contains; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFilter {
     /// Only jobs with this status.
@@ -201,7 +201,7 @@ pub struct JobFilter {
     pub dataset_id: Option<DatasetId>,
 }
 
-/// How many jobs may be queued; `None` is no limit.
+/// How many jobs may be queued; `None` means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueueLimits {
     /// In all workspaces together.
@@ -221,7 +221,7 @@ pub struct QueueDepth {
     pub oldest_seconds: f64,
 }
 
-/// Something that happened to a job. Ids count up from 1 for each job, and clients resume by them.
+/// Something that happened to a job. Ids count up from 1 for each job, and clients resume with them.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct JobEvent {
     /// The number of the event.
