@@ -9,7 +9,7 @@ use crate::http::problem::Problem;
 use crate::store::{Dataset, PolicyId, StoreError, Workspace};
 use guarantor_engine::log::{Outcome, OutcomeKind};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{FileFormat, Format, IngestLimits};
+use guarantor_ingest::{Encoding, FileFormat, Format, IngestLimits};
 
 /// The options of an upload.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
@@ -149,5 +149,38 @@ pub fn limits(app: &App) -> IngestLimits {
         decoded_bytes: app.config.max_decoded_bytes,
         spool: Some(app.config.data_dir.clone()),
         ..IngestLimits::default()
+    }
+}
+
+/// The format of a log in the fingerprint of its request. Requests may be repeated after an upgrade, so this
+/// text must never change; it is not derived from the names of types for that reason.
+pub fn fingerprint_of(file: FileFormat) -> String {
+    let dims = file.hash_dims;
+    let format = match file.format {
+        Format::Ndjson => "Ndjson".to_owned(),
+        Format::Csv => "Csv".to_owned(),
+        Format::Parquet => "Parquet".to_owned(),
+        Format::ArrowStream => "ArrowStream".to_owned(),
+        Format::Dsjson => format!("Dsjson(Hashing {{ dims: {dims} }})"),
+        Format::Obd => format!("Obd(Hashing {{ dims: {dims} }})"),
+    };
+    let encoding = match file.encoding {
+        Encoding::Identity => "Identity",
+        Encoding::Gzip => "Gzip",
+        Encoding::Zstd => "Zstd",
+    };
+    format!("{format} {encoding}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_of_formats_are_those_of_earlier_releases() {
+        let csv = FileFormat::from(Format::Csv).with_encoding(Encoding::Gzip);
+        assert_eq!(fingerprint_of(csv), "Csv Gzip");
+        let obd = FileFormat { hash_dims: 4, ..FileFormat::from(Format::Obd) };
+        assert_eq!(fingerprint_of(obd), "Obd(Hashing { dims: 4 }) Identity");
     }
 }
