@@ -21,7 +21,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Returns after a change since the last call, or after a while, because another process may have
+    /// Returns after a change since the last call, or after the poll interval, because another process may have
     /// changed the job. Read the job in both cases.
     pub async fn changed(&mut self) {
         if let Ok(Err(_)) = tokio::time::timeout(self.poll, self.receiver.changed()).await {

@@ -227,7 +227,7 @@ fn no_fault_in_the_log_ends_in_deploy() {
                 continue;
             }
             shown += 1;
-            // A fault in the very last reading is an error, and an error deploys nothing.
+            // A fault in the last reading is an error, and an error deploys nothing.
             let decided = ending.map(|finished| finished.certificate.decision);
             assert_ne!(
                 decided.as_ref().ok(),
