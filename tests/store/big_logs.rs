@@ -144,7 +144,7 @@ async fn chunks_from_a_file_are_those_in_memory() {
             }
             let policy = kind.policy.then(policy_params);
             let spooled = stored.spool(policy.as_ref(), &unattended()).unwrap();
-            assert!(memory.chunks() > 2, "one chunk shows little");
+            assert!(memory.chunks() > 2, "the log must have several chunks");
             assert_eq!(memory.shape().capabilities.multiple_interactions, kind.contexts);
             assert_same(&memory, &spooled, kind);
             for side in [Side::Learn, Side::Certify] {

@@ -198,9 +198,9 @@ async fn a_worker_that_lost_its_lease_cannot_write() {
     workers.shutdown(LONG).await;
     let job = fixture.job(id).await;
     assert_eq!((job.status, job.result), (JobStatus::Running, None));
-    let finish = Finish::Failed(JobFailure::new(FailureCode::EngineError, "the thief's own end"));
+    let finish = Finish::Failed(JobFailure::new(FailureCode::EngineError, "written by the other worker"));
     let ended = fixture.store.repository().finish_job(id, stolen.token, &TERMS, finish).await.unwrap();
-    assert_eq!(ended.failure.unwrap().message, "the thief's own end");
+    assert_eq!(ended.failure.unwrap().message, "written by the other worker");
 }
 
 /// Retries because the worker's heartbeat may renew the lease in between.
@@ -261,7 +261,7 @@ async fn a_panic_fails_the_job_and_spares_the_worker() {
     let bad = fixture.submit().await;
     let good = fixture.submit().await;
     let runner = script(move |job, _| {
-        assert!(job.id != bad, "the numbers went mad");
+        assert!(job.id != bad, "this job panics");
         Ok(finished(&job.spec))
     });
     let workers = fixture.queue.start(runner).unwrap();
@@ -269,7 +269,7 @@ async fn a_panic_fails_the_job_and_spares_the_worker() {
     assert_eq!(failed.status, JobStatus::Failed);
     let failure = failed.failure.unwrap();
     assert_eq!(failure.code, FailureCode::Panicked);
-    assert!(failure.message.contains("the numbers went mad"), "{}", failure.message);
+    assert!(failure.message.contains("this job panics"), "{}", failure.message);
     assert_eq!(fixture.ended(good).await.status, JobStatus::Succeeded);
     workers.shutdown(LONG).await;
 }
@@ -347,7 +347,7 @@ struct StoreAway;
 #[async_trait]
 impl Runner for StoreAway {
     async fn prepare(&self, _: &Job) -> Result<Prepared, RunError> {
-        Err(RunError::Retry(JobFailure::new(FailureCode::DatasetUnreadable, "the store is away")))
+        Err(RunError::Retry(JobFailure::new(FailureCode::DatasetUnreadable, "the store is unavailable")))
     }
 }
 
@@ -360,7 +360,7 @@ async fn attempts_are_bounded() {
     assert_eq!((job.status, job.attempt), (JobStatus::Failed, 3));
     let failure = job.failure.unwrap();
     assert_eq!(failure.code, FailureCode::AttemptsExhausted);
-    assert!(failure.message.contains("the store is away"), "{}", failure.message);
+    assert!(failure.message.contains("the store is unavailable"), "{}", failure.message);
     workers.shutdown(LONG).await;
 }
 
