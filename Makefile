@@ -8,7 +8,7 @@ test:
 	cargo test --workspace
 
 # Under two minutes after the build: all unit tests, the engine's reference values, properties and whole jobs,
-# the formats, the conformance test of the store, the API through a real server, and the citations in documents.
+# the formats, the conformance test of the store, the API through a real server, and the citations in the documents.
 # It selects the same packages as `make test`, so that the two share one build.
 quick:
 	cargo test --workspace --lib --bins --test engine

@@ -36,38 +36,67 @@ impl TryFrom<String> for LogFormat {
     }
 }
 
-/// The settings. Each one is documented in `config/default.toml`.
+/// The settings. `config/default.toml` documents them in full.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
+    /// The address and port to listen on.
     pub listen: SocketAddr,
+    /// The directory for all data of the service.
     pub data_dir: PathBuf,
+    /// The PEM file with the TLS certificate chain; empty if TLS is off.
     pub tls_cert: PathBuf,
+    /// The PEM file with the private key of the certificate; empty if TLS is off.
     pub tls_key: PathBuf,
+    /// Whether any address is served without API keys.
     pub insecure_no_auth: bool,
+    /// Whether `/metrics` requires an API key.
     pub metrics_need_key: bool,
+    /// The format of the log.
     pub log_format: LogFormat,
+    /// What to log, in the syntax of `RUST_LOG`.
     pub log_filter: String,
+    /// The number of jobs that run at the same time.
     pub workers: usize,
+    /// The number of compute threads that jobs share; 0 means one per core.
     pub compute_threads: usize,
+    /// How long a worker's claim on a job lasts without a heartbeat.
     pub lease_seconds: u64,
+    /// How many times a job whose process died is started before it fails.
     pub max_attempts: u32,
+    /// The most queued jobs in total.
     pub max_queued_jobs: u64,
+    /// The most queued jobs per workspace.
     pub max_queued_jobs_per_workspace: u64,
+    /// The largest JSON body.
     pub max_json_bytes: usize,
+    /// The largest uploaded log, as sent.
     pub max_upload_bytes: u64,
+    /// The largest uploaded log, after decompression.
     pub max_decoded_bytes: u64,
+    /// The most concurrent uploads.
     pub max_concurrent_uploads: u32,
+    /// The most actions (K) of a log or a policy.
     pub max_actions: usize,
+    /// The most features (p) of a log or a policy.
     pub max_features: usize,
+    /// The most memory for the log of a job; a larger log is read from a temporary file.
     pub max_log_memory_bytes: u64,
+    /// The time limit of a request.
     pub request_seconds: u64,
+    /// The time limit of an upload.
     pub upload_seconds: u64,
+    /// How long a body may stop arriving before its request is ended with 408.
     pub upload_stall_seconds: u64,
+    /// The most open connections.
     pub max_connections: u32,
+    /// How long the head of a request may take, and how long a connection may be idle.
     pub header_seconds: u64,
+    /// The longest `?wait=`.
     pub max_wait_seconds: u64,
+    /// After how many days finished jobs are deleted; 0 means never.
     pub retention_days: u64,
+    /// How long running jobs, and then open requests, may take to finish during shutdown.
     pub shutdown_seconds: u64,
 }
 

@@ -4,7 +4,7 @@
 //! formats are in `guarantor-ingest`, and the paper's experiments are in `guarantor-lab`, which nothing
 //! here depends on. Data flows one way: `http → ingest → store → queue → engine → store → http`.
 //!
-//! | module | what lives there | what it may know |
+//! | module | contents | what it may use |
 //! |---|---|---|
 //! | `store` | metadata and jobs in SQL, blobs in an object store, uploads | engine, ingest, its own SQL; no HTTP |
 //! | `queue` | claim, lease, heartbeat, run, fence, finish | store, engine |

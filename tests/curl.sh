@@ -242,7 +242,7 @@ curl -sS -X POST -o "$WORK/slow" -H 'Idempotency-Key: slow' "${ROWS[@]}" -T "$WO
 SLOW=$!
 exec 3>"$WORK/pipe"
 cat "$WORK/one" >&3
-# Until the first request has claimed the key, the second is rejected for its rows and frees it again.
+# Until the first request has claimed the key, the second is rejected because of its rows and frees the key.
 for _ in $(seq 100); do
   status=$(curl -sS -X POST -o "$WORK/body" -D "$WORK/head" -w '%{http_code}' -H 'Idempotency-Key: slow' "${ROWS[@]}" -d 'bad' "$BASE/v1/datasets?outcome=reward")
   [ "$status" = 409 ] && break

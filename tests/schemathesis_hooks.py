@@ -1,11 +1,11 @@
-"""What schemathesis must be told: how to send a log, and which ids exist."""
+"""Hooks for schemathesis: how to send a log, and which ids exist."""
 
 import json
 import os
 
 import schemathesis
 
-# Path prefix -> id of a resource that the test has made.
+# Path prefix -> id of a resource that the test created.
 IDS = json.loads(os.environ.get("GUARANTOR_TEST_IDS", "{}"))
 
 
@@ -18,7 +18,7 @@ def as_it_is(ctx, value):
 
 @schemathesis.hook
 def map_path_parameters(ctx, path_parameters):
-    """Three quarters of the ids are real ones, so that handlers get past 404; deletions stay generated."""
+    """Uses a real id in three of four requests, so that handlers get past 404; deletions use generated ids."""
     operation = ctx.operation
     if not path_parameters or operation is None or operation.method.upper() == "DELETE":
         return path_parameters

@@ -1,5 +1,5 @@
 //! `guarantor certify`: the result of a job, without a server. The log is read into a temporary store, so
-//! that pipelines and the service take the same steps.
+//! that the command and the service take the same steps.
 
 use std::path::{Path, PathBuf};
 
@@ -94,7 +94,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
 }
 
-/// Replaces the name that the caller gave a policy by its stored id, wherever the spec has it.
+/// Replaces the name that the caller gave a policy with its stored id, throughout the spec.
 fn rename_policy(spec: &mut Value, name: &str, id: &str) {
     match spec {
         Value::Object(fields) => {

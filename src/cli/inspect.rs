@@ -1,4 +1,4 @@
-//! `guarantor inspect`: the service's report on a log, for a person at a terminal.
+//! `guarantor inspect`: the health report on a log, for a person at a terminal.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -18,12 +18,12 @@ use super::{Failure, Verdict, print_text, runtime};
 pub struct InspectArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// Print the service's answer as JSON.
+    /// Print the service's response as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// If there are at most this many actions, each has a line of its own.
+/// If there are at most this many actions, each has its own line.
 const ALL_ACTIONS: usize = 16;
 /// If there are more, this many of the most frequent and of the least frequent have one.
 const MOST: usize = 8;
@@ -125,7 +125,7 @@ fn fit(page: &mut ReportPage, health: &Health) {
     }
 }
 
-/// The deviation in standard errors; more than 5 are not chance.
+/// The deviation in standard errors; more than 5 is not due to chance.
 fn distance(fit: &Fit) -> String {
     fit.z.map_or(String::new(), |z| format!(" (z = {z:.1})"))
 }

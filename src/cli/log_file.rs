@@ -36,7 +36,7 @@ pub struct LogArgs {
     /// The largest possible outcome [default: 0 for cost, 1 for reward].
     #[arg(long, allow_negative_numbers = true)]
     outcome_max: Option<f64>,
-    /// The number of actions, if the log does not say it.
+    /// The number of actions, if the log does not imply it.
     #[arg(long)]
     n_actions: Option<usize>,
     /// The number of dimensions into which the features of dsjson and obd are hashed [default: 256].
@@ -61,7 +61,7 @@ enum OutcomeArg {
     Reward,
 }
 
-/// A log file, and what the file does not say about it.
+/// A log file, and the options that the file does not contain.
 pub struct InputFile<'a> {
     pub file: &'a Path,
     pub format: FileFormat,
@@ -74,7 +74,7 @@ impl LogArgs {
     /// The file that the options describe.
     ///
     /// # Errors
-    /// The options contradict each other, or do not say enough.
+    /// If the options contradict each other or are incomplete.
     pub fn file(&self) -> Result<InputFile<'_>, Failure> {
         let format = FileFormat::of_file(&self.file, self.format)?;
         let format = match self.hash_dims {
@@ -128,7 +128,7 @@ impl InputFile<'_> {
             n_actions: self.n_actions,
             outcome: self.outcome,
             logging_policy,
-            // The caller's own file need not be protected against.
+            // The caller's own file is trusted, so it needs no protection against decompression bombs.
             limits: IngestLimits {
                 decoded_bytes: u64::MAX,
                 decoded_ratio: u64::MAX,
@@ -147,7 +147,7 @@ impl InputFile<'_> {
         self.read(store, workspace).await?.map_err(|error| match error {
             UploadError::Log(IngestError::Rows(rows)) => {
                 let rows: Vec<String> = rows.first.iter().map(ToString::to_string).collect();
-                format!("{path} has rows that are not valid:\n  {}", rows.join("\n  ")).into()
+                format!("{path} has invalid rows:\n  {}", rows.join("\n  ")).into()
             }
             other => format!("{path}: {other}").into(),
         })

@@ -8,9 +8,9 @@ const LABEL: usize = 22;
 pub enum Tone {
     /// A title.
     Strong,
-    /// As it should be.
+    /// A value as expected.
     Good,
-    /// To look at.
+    /// A warning.
     Warning,
     /// Less important.
     Quiet,
@@ -31,7 +31,7 @@ impl ReportPage {
         }
     }
 
-    /// What was written.
+    /// The text written so far.
     pub fn text(&self) -> &str {
         &self.text
     }

@@ -8,8 +8,8 @@ use guarantor::http::Server;
 
 use super::{Failure, logging, runtime};
 
-/// The arguments of `guarantor serve`. The settings that are used most have flags; all of them can be set
-/// in the file and in the environment.
+/// The arguments of `guarantor serve`. The most common settings have flags; all of them can be set in the
+/// file and in the environment.
 #[derive(Args)]
 pub struct ServeArgs {
     /// Settings file (TOML). --print-config prints every setting with its default.
@@ -81,7 +81,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         tracing::info!(url, version = guarantor_engine::VERSION, "listening");
         server.run(told_to_stop()).await
     });
-    // What is still running had its time to finish, and the store is safe against a sudden end.
+    // Whatever is still running has had its time to finish, and the store survives a sudden exit.
     runtime.shutdown_background();
     Ok(done?)
 }

@@ -51,7 +51,7 @@ enum World {
     Toy,
 }
 
-/// Parses the name of a world, and tells where the paper's datasets are.
+/// Parses the name of a world; the error says where the paper's datasets are.
 fn world(name: &str) -> Result<World, String> {
     match name {
         "toy" => Ok(World::Toy),

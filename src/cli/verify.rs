@@ -30,7 +30,7 @@ pub struct VerifyArgs {
     /// Recompute the certificate from this log, and compare the numbers.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// The format of the log, if its file name does not tell.
+    /// The format of the log, if its file name does not imply it.
     #[arg(long, value_parser = format_parser(), requires = "log")]
     format: Option<Format>,
     /// Parameters of the logging policy, if the dataset named one.
@@ -97,7 +97,7 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
     Ok(Verification::of(checks))
 }
 
-/// The check of the signature.
+/// Checks the signature.
 fn signature(document: &Value, keys: &[PublicKey]) -> Check {
     let (ok, detail) = match check_signature(document, keys) {
         SignatureState::Valid { key_id } => (true, format!("the whole document is signed by key {key_id}")),
@@ -137,7 +137,7 @@ fn certificate_of(mut document: Value) -> Result<Certificate, Failure> {
     }
 }
 
-/// Runs the whole job again. What it learned is not in the certificate, but the job learns the same again.
+/// Runs the whole job again. The learned policy is not in the certificate, but learning again gives the same one.
 async fn recompute(
     args: &VerifyArgs,
     log: &Path,

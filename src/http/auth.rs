@@ -1,5 +1,5 @@
 //! Authentication. Each API key belongs to a workspace, and a request sees only the workspace of its
-//! key. As long as no key was ever created, everything is in the default workspace.
+//! key. Until the first key is created, everything is in the default workspace.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ use crate::store::{Result, Store, Workspace};
 /// How long the service assumes that there are still no keys before it asks the store again.
 const RECHECK: Duration = Duration::from_secs(2);
 
-/// Whether keys are required. Once a key was created they are, for good: revoking the last key locks
-/// everyone out, it does not let everyone in.
+/// Whether keys are required. They are from the first key that is created, permanently: revoking the last
+/// key locks everyone out instead of opening the service.
 pub struct Auth {
     needed: AtomicBool,
     asked: Mutex<Instant>,
 }
 
 impl Auth {
-    /// With what is known at the start.
+    /// The state at startup.
     pub fn new(keys_exist: bool) -> Self {
         Auth { needed: AtomicBool::new(keys_exist), asked: Mutex::new(Instant::now()) }
     }
@@ -60,14 +60,16 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     /// A route without the layer `caller` has no caller and must not run.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let caller = parts.extensions.get::<Caller>().cloned();
-        caller.ok_or_else(|| Problem::internal("a route that needs a caller lacks the layer that finds it"))
+        caller.ok_or_else(|| {
+            Problem::internal("a route that needs a caller is not behind the authentication layer")
+        })
     }
 }
 
 /// Finds the caller of a request by its API key.
 ///
 /// # Errors
-/// 401 if a key is required and the request has none that is valid.
+/// 401 if a key is required and the request has no valid one.
 pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
     if !app.auth.needed(&app.store).await? {
         return Ok(Caller(Workspace::default()));

@@ -61,7 +61,7 @@ impl KeyView {
     }
 }
 
-/// Get the public key that certificates are signed with. It is all that is needed to check a signature.
+/// Get the public key that certificates are signed with. Checking a signature needs nothing else.
 #[utoipa::path(get, path = "/v1/certificates/key", tag = "Certificates", operation_id = "get_signing_key",
     responses((status = 200, description = "The public key", body = KeysView)))]
 async fn key(
@@ -144,15 +144,19 @@ async fn verify(
 }
 
 /// The verification of a document that the job did not issue, or `None` if it did. Such a document is not
-/// recomputed: the numbers of another spec on these rows would be a look that no ledger has.
+/// recomputed: the numbers of another spec on these rows would be a look that the ledger does not count.
 fn differing(sent: &Certificate, stored: &Certificate) -> Result<Option<Verification>, Problem> {
     let fields = differing_fields(sent, stored).map_err(Problem::internal)?;
     if fields.is_empty() && sent.digest == stored.digest {
         return Ok(None);
     }
     let mut checks = vec![check_digest(sent)];
-    checks.extend(fields.into_iter().map(|name| Check::new(name, false, "is not what the job issued")));
-    checks.push(Check::new("recomputation", false, "only what the job issued is recomputed"));
+    checks.extend(fields.into_iter().map(|name| Check::new(name, false, "differs from what the job issued")));
+    checks.push(Check::new(
+        "recomputation",
+        false,
+        "not recomputed, because the job did not issue this document",
+    ));
     Ok(Some(Verification { valid: false, checks }))
 }
 
@@ -251,7 +255,7 @@ fn check_issued(issued: &Issued, job: &Job) -> Check {
     check(ok, "issued", "job, dataset, policy and times are", "as stored", "not as stored")
 }
 
-/// Another spec, computed correctly, gives a sound document too, but not the one of this job.
+/// A document of another spec can be consistent too, but this job did not issue it.
 fn check_stored(sent: &Certificate, issued: &str) -> Check {
     check(sent.digest == issued, "stored", "the job issued", "this document", "another document")
 }
@@ -264,7 +268,7 @@ fn check(ok: bool, name: &str, what: &str, yes: &str, no: &str) -> Check {
     Check::new(name, ok, format!("{what} {}", if ok { yes } else { no }))
 }
 
-/// A document without a signature is sound only where the job's own has none.
+/// A document without a signature is accepted only if the job issued it without one.
 fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureView, Option<Check>) {
     match state {
         SignatureState::Valid { key_id } => {
@@ -273,7 +277,7 @@ fn check_state(state: SignatureState, stored: Option<&Signature>) -> (SignatureV
         }
         SignatureState::Unsigned if stored.is_none() => (SignatureView::Unsigned, None),
         SignatureState::Unsigned => {
-            let detail = "the document has lost its signature";
+            let detail = "the signature was removed from the document";
             (SignatureView::Invalid, Some(Check::new("signature", false, detail)))
         }
         SignatureState::Invalid(detail) => {

@@ -1,8 +1,8 @@
 //! The table of error codes. Codes are stable: clients branch on them.
 //!
-//! Which status: 400 if the request cannot be read at all, 422 if it was read and asks for something
-//! impossible, 409 if it may succeed later, 424 if it never will because its job failed or was
-//! canceled.
+//! How the status is chosen: 400 if the request cannot be read at all, 422 if it was read and asks for
+//! something impossible, 409 if it may succeed later, 424 if it never will because its job failed or
+//! was canceled.
 
 use axum::http::StatusCode;
 use utoipa::openapi::schema::{ObjectBuilder, Schema};
@@ -11,10 +11,10 @@ use utoipa::openapi::{RefOr, Type};
 use guarantor_engine::error::SpecCode;
 
 macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident $status:literal $code:literal $title:literal;)*) => {
+    ($($name:ident $status:literal $code:literal $title:literal;)*) => {
         /// The code of a problem.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Code { $($(#[$doc])* $name),* }
+        pub enum Code { $(#[doc = $title] $name),* }
 
         impl Code {
             /// Every code.

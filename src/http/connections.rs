@@ -1,4 +1,4 @@
-//! Connections: how many are open, how long they may be silent, and TLS.
+//! Connections: their number, their time limits, and TLS.
 //!
 //! A connection is closed if the head of a request does not arrive within `header_seconds`; bodies
 //! that stop arriving are handled by `layers/linger.rs`. Once `max_connections` are open, the next
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
-/// Of the head of a request, line and headers together; hyper itself accepts at most 100 headers.
+/// The most bytes of the head of a request: request line and headers. hyper accepts at most 100 headers.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// How connections are served.
@@ -89,7 +89,7 @@ impl Connections {
     }
 }
 
-/// Returns when the server shuts down, which it also has if the sender is gone.
+/// Returns when the server shuts down, or when the sender has been dropped.
 async fn closed(closing: &mut watch::Receiver<bool>) {
     let _ = closing.wait_for(|closing| *closing).await;
 }

@@ -16,7 +16,7 @@ use crate::store::{PolicyId, Workspace};
 use guarantor_engine::EngineError;
 use guarantor_engine::policy::PolicyParams;
 
-/// The largest contexts × K of a request. A short request can ask for many pairs, and each takes memory.
+/// The maximum of contexts × K per request. A short request can ask for many pairs, and each takes memory.
 const MOST_PAIRS: usize = 1 << 21;
 
 /// The routes of decisions.

@@ -1,4 +1,4 @@
-//! What every request passes on its way to its handler, and its response on the way back.
+//! The layers that every request and its response pass through.
 
 use axum::Router;
 use axum::http::{HeaderValue, header};
@@ -18,7 +18,7 @@ use super::layers::request_id::{self, NewIds};
 use super::layers::time_limit::TimeLimitLayer;
 use super::layers::uploads::UploadsLayer;
 
-/// Whether routes need an API key, once there is one.
+/// Whether routes require an API key, once a key exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Anyone may call them.

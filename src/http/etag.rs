@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
-/// The JSON that `body` returns with its tag, or 304 if the client has this version already.
+/// The JSON from `body` with its tag, or 304 if the client already has this version.
 pub fn tagged(
     headers: &HeaderMap,
     tag: impl Display,

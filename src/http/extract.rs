@@ -86,7 +86,7 @@ fn json_problem(error: serde_path_to_error::Error<serde_json::Error>) -> Problem
     Problem::new(Code::MalformedJson, sentence(&inner.to_string()))
 }
 
-/// A problem about the field at `path`. In bodies, unknown fields have a code of their own.
+/// A problem about the field at `path`. In bodies, unknown fields have their own code.
 pub fn field_problem(code: Code, path: &str, message: &str) -> Problem {
     let quoted = |prefix: &str| message.strip_prefix(prefix)?.split('`').next().map(str::to_owned);
     let unknown = quoted("unknown field `");

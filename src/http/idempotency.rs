@@ -1,8 +1,8 @@
 //! `Idempotency-Key` for every POST that creates something: a repeated request with the same key gets
 //! the first response again, for 24 hours, even after a restart.
 //!
-//! The work runs in a task of its own. A client that disconnects, or a time limit, ends the wait for
-//! the response, but never leaves a key half-used.
+//! The work runs in its own task. If the client disconnects or the time limit passes, only the wait for
+//! the response ends; the key never stays half-used.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -26,7 +26,7 @@ use crate::store::{Begun, IdempotentRequest, StoreError, StoredAnswer, Workspace
 const KEY: &str = "idempotency-key";
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// Stored with the response of an upload and never sent: the digest of the body, which is known only
-/// once the body was read.
+/// after the body has been read.
 const BODY_DIGEST: &str = "guarantor-body-digest";
 /// How often a failed write of a key's outcome is repeated.
 const SETTLE_AGAIN: Duration = Duration::from_secs(1);
@@ -125,8 +125,8 @@ impl Creation {
 
     /// Does the work and stores its response under the key. A failure frees the key: nothing was
     /// created, and the same request may succeed later. The exception is a body that differs from the
-    /// first one: the key then stays with the first request, and can be used again once the patience
-    /// with this request is over.
+    /// first one: the key then stays with the first request, and can be used again once the time for
+    /// this request has passed.
     pub async fn finish<W>(self, app: &App, work: W) -> Result<Response, Problem>
     where
         W: Future<Output = Result<Created, Problem>> + Send + 'static,
@@ -210,7 +210,7 @@ pub fn mismatch() -> Problem {
     Problem::new(Code::IdempotencyMismatch, detail)
 }
 
-/// Each part is preceded by its length, so that different lists of parts never look the same.
+/// Each part is preceded by its length, so that different lists of parts have different hashes.
 fn fingerprint(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -35,7 +35,7 @@ pub fn install() -> PrometheusHandle {
     HANDLE.get_or_init(build).clone()
 }
 
-/// The counters of one method, route and status. Looking them up costs more than many a response, so
+/// The counters of one method, route and status. Looking them up costs more than most responses, so
 /// they are looked up once.
 struct Counted {
     method: &'static str,
@@ -78,7 +78,7 @@ pub fn request(method: &Method, route: &str, status: u16, seconds: f64) {
     counted.get_or_insert_default().entry(route.to_owned()).or_default().push(new);
 }
 
-/// Clients can invent methods, and invented ones must not fill the memory with counters.
+/// Clients can invent methods, which must not fill the memory with counters.
 fn method_label(method: &Method) -> &'static str {
     match method.as_str() {
         "GET" => "GET",

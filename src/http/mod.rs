@@ -1,9 +1,9 @@
 //! HTTP: the router, one file per resource, and what they share. It uses the store and the queue, and
 //! contains no SQL and no mathematics.
 //!
-//! `connections.rs` accepts connections: how many, how long they may be silent, TLS. Each request on
-//! one then passes the layers that `envelope.rs` lists in order, and reaches its handler. The layers
-//! are tower's and tower-http's where those fit, and otherwise our own, one per file in `layers/`:
+//! `connections.rs` accepts connections, within limits on their number and idle time, and handles TLS.
+//! Each request then passes the layers that `envelope.rs` lists in order, and reaches its handler. The
+//! layers come from tower and tower-http if those fit; the others are in `layers/`, one per file:
 //!
 //! 1. request id (tower-http): the client's, if it is safe to log, otherwise a new one
 //! 2. response headers (tower-http), and compression of large JSON (tower-http)
@@ -104,8 +104,8 @@ impl App {
         Duration::from_secs(self.config.request_seconds)
     }
 
-    /// Runs arithmetic on a thread of its own once a permit is free, so that it cannot delay other
-    /// requests. A client that disconnects gives up its turn, but does not stop work in progress.
+    /// Runs a computation on a separate thread once a permit is free, so that it cannot delay other
+    /// requests. A client that disconnects loses its turn, but does not stop work in progress.
     async fn compute<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

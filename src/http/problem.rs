@@ -177,7 +177,7 @@ impl From<ResolveError> for Problem {
     }
 }
 
-/// When to try again after a write failed: a disk is seldom fixed sooner.
+/// When to try again after a failed write. A disk is rarely fixed sooner.
 const UNWRITABLE: Duration = Duration::from_secs(60);
 
 impl From<StoreError> for Problem {
@@ -196,7 +196,7 @@ impl From<StoreError> for Problem {
             }
             StoreError::FamilyExhausted { looks, taken, held } => {
                 let message = format!(
-                    "all {looks} looks at this dataset are taken: {taken} by certificates and {held} by unfinished \
+                    "all {looks} looks of the family are taken: {taken} by certificates and {held} by unfinished \
                      jobs; send `delta` instead, which the dataset's ledger adds to what is spent"
                 );
                 Problem::field(Code::FamilyExhausted, "family", message)
@@ -216,8 +216,7 @@ impl From<StoreError> for Problem {
             }
             StoreError::Full(why) => {
                 tracing::error!(error = why, "no storage space left");
-                let detail =
-                    "The server has no storage space left; nothing was stored. Try again when there is.";
+                let detail = "The server has no storage space left; nothing was stored. Try again when there is space.";
                 Problem::new(Code::InsufficientStorage, detail).retry_after(UNWRITABLE)
             }
             StoreError::ReadOnly(why) => {

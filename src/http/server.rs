@@ -21,8 +21,8 @@ use crate::config::{Config, ConfigError};
 use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
 use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 
-/// How often old data is removed. Files that no row names are removed once they are older than any
-/// upload in progress can be.
+/// How often old data is removed. Files that no row names are removed once they are older than the
+/// longest upload.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
 /// How many certificates are recomputed at a time. Each costs as much as the certification in its job
@@ -43,7 +43,7 @@ pub enum ServerError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The address is taken or not ours.
+    /// The address is in use or does not belong to this machine.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     /// The server stopped by itself.
@@ -189,7 +189,7 @@ async fn no_such_route(request: Request) -> Problem {
 async fn method_not_allowed(method: Method) -> Problem {
     Problem::new(
         Code::MethodNotAllowed,
-        format!("{method} is not allowed for this path; /docs lists the methods that are."),
+        format!("{method} is not allowed for this path; /docs lists the allowed methods."),
     )
 }
 
@@ -259,7 +259,7 @@ mod tests {
         let (rows, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
         let body = stream::unfold(body, |mut body| async { body.recv().await.map(|row| (row, body)) });
         let mut answer = Box::pin(service.call(upload(Body::from_stream(body))));
-        // The channel holds one row, so sending the second means that the work has taken the first.
+        // The channel holds one row, so if the second can be sent, the work has taken the first.
         let under_way = async {
             rows.send(Ok(ROW.into())).await.unwrap();
             rows.send(Ok(ROW.into())).await.unwrap();

@@ -124,8 +124,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Writes progress and renews the lease if there is news or it is time. Otherwise only checks whether
-    /// the job was canceled.
+    /// Writes progress and renews the lease if the progress has changed or it is time. Otherwise only checks
+    /// whether the job was canceled.
     async fn tick(&mut self, progress: &mut watch::Receiver<Option<Progress>>) {
         if self.lease_lost {
             return;

@@ -1,4 +1,4 @@
-//! Compute threads. Each worker has a rayon pool of its own, so that one job's threads never run parts of
+//! Compute threads. Each worker has its own rayon pool, so that one job's threads never run parts of
 //! another job. A plain thread waits for the pool, so that no async thread has to.
 
 use std::any::Any;
@@ -22,7 +22,7 @@ pub enum Computed {
     Panicked(String),
 }
 
-/// The niceness of compute threads: requests are short and come first, and jobs can wait for them.
+/// The niceness of compute threads: requests are short and take priority over jobs.
 /// Linux has a niceness per thread; on other systems compute threads run like all others.
 #[cfg(target_os = "linux")]
 const NICENESS: i32 = 10;
@@ -65,7 +65,7 @@ pub fn start(
             Ok(result) => Computed::Returned(result.map(Box::new)),
             Err(panic) => Computed::Panicked(message_of(&*panic)),
         };
-        // If nobody is waiting, the lease is lost and the result must not be used.
+        // If the receiver is gone, the lease is lost and the result must not be used.
         let _ = sender.send(computed);
     })?;
     Ok(receiver)

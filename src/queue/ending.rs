@@ -126,13 +126,13 @@ impl Queue {
         Finish::Retry(JobFailure::new(FailureCode::AttemptsExhausted, message))
     }
 
-    /// Returns the job to the queue after a pause, in which the fault may go away.
+    /// Returns the job to the queue after a pause, during which the cause may go away.
     async fn later(&self, failure: JobFailure) -> Finish {
         tokio::time::sleep(self.settings().poll).await;
         Finish::Retry(failure)
     }
 
-    /// Renews the lease until `done`: storing a large result takes long, and a full disk longer.
+    /// Renews the lease until `done`: storing a large result takes time, and waiting for a full disk even more.
     async fn keep_lease(&self, claim: &ClaimedJob, done: &Notify) {
         let terms = self.settings().terms();
         loop {
@@ -272,7 +272,7 @@ async fn store_files(store: &Store, claim: &ClaimedJob, finished: Finished) -> R
     Ok(Success { result, certificate, evidence, policy, drawn, signing_key })
 }
 
-/// What the job's row keeps of its certificate.
+/// The summary of a certificate that the job's row contains.
 fn summary(certificate: &Certificate, policy_id: Option<PolicyId>) -> JobResult {
     JobResult {
         decision: certificate.decision,

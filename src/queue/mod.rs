@@ -2,7 +2,7 @@
 //! result is written to the store only if the lease is still held.
 //!
 //! **Threads.** Claims, heartbeats, cancellation and all I/O are tokio tasks, one per worker. The engine
-//! runs on an OS thread with a rayon pool of its own (`compute.rs`). It sees only a flag that tells it to
+//! runs on an OS thread with its own rayon pool (`compute.rs`). It sees only a flag that tells it to
 //! stop and a function to report progress to. So neither requests nor heartbeats wait for a computation.
 //!
 //! **Guarantees.** A submitted job is never lost, because it is a row until it ends. It may be computed
@@ -144,7 +144,7 @@ impl Queue {
     /// next heartbeat if it runs in another.
     ///
     /// # Errors
-    /// If the job does not exist or has ended otherwise, or the store fails.
+    /// If the job does not exist or has already succeeded or failed, or the store fails.
     pub async fn cancel(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
         let (job, changed) = self.store().repository().cancel_job(workspace, id).await?;
         if job.status.is_finished() {
@@ -178,7 +178,7 @@ impl Queue {
             if job.status.is_finished() || Instant::now() >= deadline {
                 return Ok(job);
             }
-            // After a change and after the limit alike, the job is read again.
+            // The job is read again after a change and after the limit.
             let _ = tokio::time::timeout_at(deadline, changes.changed()).await;
         }
     }

@@ -9,7 +9,7 @@ use crate::store::{Dataset, PolicyId, Store, StoreError, StoredPolicy, Workspace
 use guarantor_engine::error::{SpecCode, SpecError};
 use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
-/// Why a request has no spec that can run.
+/// Why a request cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
     /// The request cannot run on this dataset.
@@ -61,8 +61,8 @@ fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
     prior.chain(candidates).collect()
 }
 
-/// Rejects a candidate or prior that depends on rows of the dataset. The caller's attestation does not
-/// count if the store knows better.
+/// Rejects a candidate or prior that depends on rows of the dataset. What the store knows overrides the
+/// caller's attestation.
 fn check_origin(policy: &StoredPolicy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
     if !policy.origins.contains(&dataset.id) {
         return Ok(());

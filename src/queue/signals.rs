@@ -1,4 +1,4 @@
-//! Wakes whoever waits for a job in this process. Changes by other processes are found by polling.
+//! Wakes the tasks that wait for a job in this process. Changes by other processes are found by polling.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Returns after a change since the last call, or after a while, because another process may have
+    /// Returns after a change since the last call, or after the poll interval, because another process may have
     /// changed the job. Read the job in both cases.
     pub async fn changed(&mut self) {
         if let Ok(Err(_)) = tokio::time::timeout(self.poll, self.receiver.changed()).await {
@@ -32,23 +32,23 @@ impl Subscription {
 }
 
 impl Signals {
-    /// Subscribes to a job; `poll` is the longest time between two looks at it.
+    /// Subscribes to a job; `poll` is the longest time between two reads of it.
     pub fn subscribe(&self, id: JobId, poll: Duration) -> Subscription {
         let mut waiting = self.waiting.lock();
         let sender = waiting.entry(id).or_insert_with(|| watch::channel(()).0);
         Subscription { receiver: sender.subscribe(), poll }
     }
 
-    /// Wakes everybody who waits for the job.
+    /// Wakes all tasks that wait for the job.
     pub fn notify(&self, id: JobId) {
         let mut waiting = self.waiting.lock();
         if waiting.get(&id).is_some_and(|sender| sender.send(()).is_err()) {
-            // Nobody waits for it any more.
+            // Nothing waits for it anymore.
             waiting.remove(&id);
         }
     }
 
-    /// Removes jobs that nobody waits for any more.
+    /// Removes jobs that nothing waits for anymore.
     pub fn tidy(&self) {
         self.waiting.lock().retain(|_, sender| sender.receiver_count() > 0);
     }

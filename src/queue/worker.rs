@@ -62,7 +62,7 @@ impl Workers {
         self.drain();
         let all = async {
             for task in &mut self.tasks {
-                // A worker does not panic; if one did, the others would still need their time.
+                // A worker does not panic; if one did, the others would still be given their time.
                 let _ = task.await;
             }
         };

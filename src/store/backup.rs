@@ -2,9 +2,9 @@
 //!
 //! Rows name files, so the snapshot of the database decides which files belong to the copy. Files never
 //! change, but one may be deleted between the snapshot and its copying. So the files are copied first, then
-//! the snapshot is taken, then the files that it names besides those are copied. If one of these was
-//! deleted meanwhile, another snapshot is taken, which no longer names it. Nothing here writes to the
-//! directory that is copied.
+//! the snapshot is taken, then the other files that it names are copied. If one of these has been
+//! deleted in the meantime, another snapshot is taken, which no longer names it. Nothing here writes to
+//! the directory that is copied.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -24,9 +24,9 @@ const TRIES: usize = 20;
 /// What a backup contains.
 #[derive(Debug, PartialEq, Eq)]
 pub struct BackedUp {
-    /// How many blobs.
+    /// The number of blobs.
     pub files: usize,
-    /// Their size together.
+    /// Their total size.
     pub bytes: u64,
 }
 
@@ -55,7 +55,7 @@ pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
         copy(&blobs.join(&key), &copies.join(&key))?;
     }
     for _ in 0..TRIES {
-        // It has another name until it is complete, so that no server opens it before.
+        // It has a temporary name until it is complete, so that no server opens it before then.
         let unfinished = to.join("guarantor.sqlite.unfinished");
         let named = Snapshot::take(&database, &unfinished).await?;
         if complete(&named, &blobs, &copies)? {
@@ -71,7 +71,7 @@ pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
 }
 
 /// Copies the named files that are not copied yet; false if one of them no longer exists. A file that does
-/// not have the length in its row is damaged, and a backup that hides this would be worse than none.
+/// not have the length in its row is damaged, and a backup that hides this would be worse than no backup.
 fn complete(named: &HashMap<String, u64>, blobs: &Path, copies: &Path) -> Result<bool> {
     for (key, bytes) in named {
         let to = copies.join(key);

@@ -170,7 +170,7 @@ pub struct BlobWriter {
     root: Option<Arc<FsPath>>,
 }
 
-/// S3 wants parts of 5 MiB or more.
+/// S3 requires parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
 
 impl BlobWriter {
@@ -196,7 +196,7 @@ impl BlobWriter {
         Ok(())
     }
 
-    /// Waits until the part that is being uploaded has arrived.
+    /// Waits until the current part has been uploaded.
     async fn uploaded(&mut self) -> Result<()> {
         match self.uploading.take() {
             Some(part) => Ok(part.await.map_err(std::io::Error::other)??),
@@ -226,7 +226,7 @@ impl BlobWriter {
 
     /// Removes what was written, and the directory that was created for it.
     pub async fn abandon(mut self) {
-        // A part must not arrive afterwards. Whether it failed does not matter any more.
+        // A part must not arrive afterwards. Whether it failed no longer matters.
         let _ = self.uploaded().await;
         if let Err(error) = self.upload.abort().await {
             tracing::debug!(key = self.key, %error, "an abandoned blob could not be removed");

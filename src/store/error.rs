@@ -9,11 +9,17 @@ use guarantor_engine::EngineError;
 /// The kinds of resources that a request can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
+    /// A dataset.
     Dataset,
+    /// One version of a dataset.
     DatasetVersion,
+    /// A policy.
     Policy,
+    /// A job.
     Job,
+    /// An API key.
     Key,
+    /// A stored file.
     Blob,
 }
 
@@ -45,28 +51,45 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Why the store did not do what it was asked.
+/// Why a call to the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// There is no such resource in the caller's workspace.
     #[error("there is no {0} {1}")]
     NotFound(Resource, String),
-    /// Something unfinished still needs the resource; `by` says what.
+    /// Something unfinished still needs the resource.
     #[error("the {resource} is in use by {by}")]
-    InUse { resource: Resource, by: String },
+    InUse {
+        /// The resource that is needed.
+        resource: Resource,
+        /// What needs it, and what to do about it.
+        by: String,
+    },
     /// The id is taken: an earlier attempt of the same request got this far.
     #[error("the {0} {1} already exists")]
     Exists(Resource, String),
     /// The queue has no room for another job.
     #[error("{queued} of {limit} jobs queued")]
-    QueueFull { queued: u64, limit: u64 },
+    QueueFull {
+        /// The number of queued jobs.
+        queued: u64,
+        /// The most that may be queued.
+        limit: u64,
+    },
     /// Every look of the family is taken, or held by an unfinished job.
     #[error("no look of the family is left: {taken} of {looks} taken, {held} held by unfinished jobs")]
-    FamilyExhausted { looks: u64, taken: u64, held: u64 },
+    FamilyExhausted {
+        /// The number of looks of the family.
+        looks: u64,
+        /// Looks that certificates or shown bounds have taken.
+        taken: u64,
+        /// Looks that unfinished jobs hold.
+        held: u64,
+    },
     /// The write came from a worker whose lease has passed to another. Nothing was written.
     #[error("the lease on job {0} was lost")]
     LeaseLost(JobId),
-    /// The job has ended, so it cannot be changed any more.
+    /// The job has ended, so it cannot be changed anymore.
     #[error("the job has already {0}")]
     Finished(&'static str),
     /// The cursor was not issued by this list.
@@ -112,7 +135,7 @@ impl StoreError {
         StoreError::Damaged(Damage { owner: Owner::of_blob(key), what: format!("{key}: {why}") })
     }
 
-    /// The same error; damage whose owner is not known is said to be this owner's.
+    /// The same error; damage without a known owner is attributed to this one.
     pub fn of(self, owner: Owner) -> Self {
         match self {
             StoreError::Damaged(Damage { owner: None, what }) => {
@@ -194,7 +217,7 @@ fn unwritable(error: &std::io::Error) -> Option<StoreError> {
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// For a log that the engine reads while it computes. The cause of a transient failure may name files and
-/// hosts, so it is left out: whoever converts the error logs it.
+/// hosts, so it is left out here; the code that converts the error logs it.
 impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         if error.is_transient() {

@@ -10,15 +10,15 @@ use serde::{Deserialize, Serialize};
 pub enum FailureCode {
     /// The engine rejected the inputs or could not compute a number.
     EngineError,
-    /// The stored log is damaged, missing or out of reach.
+    /// The stored log is damaged, missing or unreachable.
     DatasetUnreadable,
-    /// The stored parameters of a policy are damaged, missing or out of reach.
+    /// The stored parameters of a policy are damaged, missing or unreachable.
     PolicyUnreadable,
     /// The job's own row in the database is damaged.
     JobUnreadable,
-    /// The computation stopped on a bug.
+    /// The computation stopped because of a bug.
     Panicked,
-    /// The job was started as often as `max_attempts` allows.
+    /// The job was started `max_attempts` times without finishing.
     AttemptsExhausted,
 }
 

@@ -1,5 +1,5 @@
-//! API keys: 256 random bits, stored only as their SHA-256. A slow hash would protect nothing here, because
-//! such a key cannot be guessed, and every request would pay for it.
+//! API keys: 256 random bits, stored only as their SHA-256. A slow hash would not add protection, because
+//! such a key cannot be guessed, and it would slow down every request.
 
 use super::Store;
 use super::error::{Result, StoreError};
@@ -20,7 +20,7 @@ impl Store {
         Ok((self.repository.create_key(new).await?, secret))
     }
 
-    /// The key with this secret, unless there is none or it is revoked.
+    /// The key with this secret, if it exists and is not revoked.
     pub async fn authenticate(&self, secret: &str) -> Result<Option<ApiKey>> {
         if !secret.starts_with(PREFIX) {
             return Ok(None);

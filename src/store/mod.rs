@@ -60,7 +60,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store of these rows and files, which signs nothing.
+    /// A store of these rows and files, without a signing key.
     pub fn new(repository: Arc<dyn Repository>, blobs: Blobs) -> Self {
         Store {
             repository,
@@ -115,8 +115,8 @@ impl Store {
     ) -> Result<StoredPolicy> {
         let blob = self.blobs.put(policy_key(id), json_bytes(params)?).await;
         let params_blob = match blob {
-            // An earlier attempt of the same request wrote it. Whether that attempt also wrote the row is
-            // found out when the row is inserted.
+            // An earlier attempt of the same request wrote it. Inserting the row will show whether that
+            // attempt also wrote the row.
             Err(StoreError::Exists(..)) => {
                 BlobRef { key: policy_key(id), bytes: json_bytes(params)?.len() as u64 }
             }
@@ -234,8 +234,8 @@ impl Store {
         Ok(())
     }
 
-    /// Those of `orphans` that were known as orphans `age` ago. This uses the process's own clock: the
-    /// times of the files are the wall clock's, and when that jumps a file may look older than it is.
+    /// Those of `orphans` that were known as orphans `age` ago. This uses a monotonic clock,
+    /// because file times follow the wall clock, and when that jumps a file may look older than it is.
     fn known_for(&self, age: Duration, orphans: Vec<String>) -> Vec<String> {
         let mut known = self.orphans.lock();
         let now = Instant::now();

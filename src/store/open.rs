@@ -12,7 +12,7 @@ use super::sqlite::Sqlite;
 use super::{LogMemory, Repository, Store};
 
 /// Held while a server owns the data directory. The operating system releases it when the process ends,
-/// however it ends.
+/// even after a crash.
 pub struct DirectoryLock {
     _file: File,
 }

@@ -3,7 +3,7 @@
 //!
 //! Callers may rely on this: every method is one transaction; times are the database's; a resource of
 //! another workspace is `NotFound`; lists are newest first, and a row that is damaged is left out of them.
-//! The ledger's rules are not an implementation's business: it calls `guarantor_engine::ledger`.
+//! An implementation does not contain the ledger's rules: it calls `guarantor_engine::ledger`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub trait Datasets: Send + Sync {
     /// A page of the workspace's datasets, each at its newest version.
     async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>>;
     /// Deletes a dataset. `InUse` while an unfinished job reads it. Returns the keys of the blobs that no row
-    /// names any more.
+    /// names anymore.
     async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<String>>;
 }
 
@@ -68,7 +68,7 @@ pub trait Policies: Send + Sync {
     /// A page of the workspace's policies.
     async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StoredPolicy>>;
     /// Deletes a policy. `InUse` while an unfinished job reads it or a dataset names it as its logging
-    /// policy. Returns the keys of the blobs that no row names any more.
+    /// policy. Returns the keys of the blobs that no row names anymore.
     async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>>;
 }
 
@@ -80,7 +80,7 @@ pub trait Jobs: Send + Sync {
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job>;
     /// A job.
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
-    /// The same, if the store read it a moment ago and need not read it again.
+    /// The same, if the store read it recently enough to return it without reading again.
     fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>>;
     /// A page of the workspace's jobs.
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>>;
@@ -155,12 +155,12 @@ pub trait Ledger: Send + Sync {
 /// Requests with idempotency keys.
 #[async_trait]
 pub trait Idempotency: Send + Sync {
-    /// Begins a request, or finds what became of an earlier one with the same key.
+    /// Begins a request, or finds the outcome of an earlier one with the same key.
     async fn begin_request(&self, request: &IdempotentRequest) -> Result<Begun>;
     /// Stores the response for 24 hours from the first request.
     async fn complete_request(&self, workspace: &Workspace, key: &str, answer: &StoredAnswer) -> Result<()>;
-    /// Forgets a request whose failure should not be returned again, such as an overload or a fault of the
-    /// server.
+    /// Deletes a request whose failure should not be returned again, such as an overload or a server
+    /// error.
     async fn abandon_request(&self, workspace: &Workspace, key: &str) -> Result<()>;
     /// Lets every request without a response be taken over now. Only for a process that is known to be the
     /// only one.

@@ -1,6 +1,6 @@
 //! The key that signs certificates: a file in the data directory, created at the first start and readable
 //! by its owner only. Its public half is in the database too, so that certificates of earlier keys can
-//! still be verified after the file was replaced.
+//! still be verified after the file is replaced.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

@@ -13,7 +13,7 @@ pub use client::{Answer, Client, Event};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_guarantor");
 
-/// A server process with a data directory of its own. Dropping it kills it.
+/// A server process with its own data directory. Dropping it kills the process.
 pub struct Server {
     child: Child,
     pub base: String,

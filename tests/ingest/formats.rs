@@ -104,7 +104,7 @@ fn rows_are_appended_in_any_format() {
     }
 }
 
-/// A repeated upload with an idempotency key gets the first answer only for the same bytes with the same encoding.
+/// A repeated upload with an idempotency key gets the first response only for the same bytes with the same encoding.
 #[test]
 fn a_repeated_upload_must_have_the_same_encoding() {
     let server = Server::start();

@@ -1,5 +1,5 @@
-//! Properties of uploads over generated damage: damage is never a crash or an error of ours, leaves nothing
-//! behind, and never gets past a digest. `crates/ingest/tests` has the same without a store.
+//! Properties of uploads over generated damage: damage never causes a crash or an internal error, leaves nothing
+//! behind, and never gets past a digest. `crates/ingest/tests` tests the same without a store.
 
 use crate::common;
 use crate::logs;
@@ -30,7 +30,7 @@ async fn send(store: &Store, kind: &str, coding: &str, body: Vec<u8>) -> Result<
     store::upload(store, upload, stream::iter([Ok::<_, BodyError>(Bytes::from(body))])).await
 }
 
-/// Whether the upload was accepted, or rejected for a reason that the sender can do something about.
+/// Whether the upload was accepted, or rejected for a reason that the sender can fix.
 fn is_answer(result: &Result<Dataset, UploadError>) -> bool {
     match result {
         Ok(_) => true,
@@ -103,7 +103,7 @@ fn damage_is_rejected_or_harmless_and_leaves_nothing() {
             prop_assert_eq!(log.decode().unwrap().rows() as u64, dataset.content.rows);
         }
     });
-    // There is one file, in a folder of its own, for each dataset, and nothing else.
+    // There is one file in its own folder for each dataset, and nothing else.
     let blobs = directory.path().join("blobs");
     assert!(kept.get() > 0);
     assert_eq!(common::files(&blobs).len(), kept.get());

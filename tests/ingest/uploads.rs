@@ -1,5 +1,5 @@
-//! Uploads and appends through the store: what they leave behind, and that a repeated request has stored its
-//! own rows only. Which rows are rejected is tested in `crates/ingest/tests`.
+//! Uploads and appends through the store: what they leave behind, and that a repeated request finds only its
+//! own rows. Which rows are rejected is tested in `crates/ingest/tests`.
 
 use crate::support;
 
@@ -87,7 +87,7 @@ async fn nothing_is_stored(store: &Store) {
     assert!(store.blobs().keys().await.unwrap().is_empty());
 }
 
-/// Rows that are wrong from the first one on, and behind many that were already written.
+/// Rows that are wrong from the first one on, and after many that were already written.
 #[tokio::test]
 async fn a_rejected_log_stores_nothing() {
     let (_directory, store) = store().await;
@@ -105,7 +105,7 @@ async fn a_rejected_log_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_stores_nothing() {
+async fn a_body_that_ends_early_stores_nothing() {
     let (_directory, store) = store().await;
     let text = lines(&full_rows(30));
     for error in [BodyError::TooLarge { limit: 10 }, BodyError::Broken("reset".into())] {
@@ -119,7 +119,7 @@ async fn a_body_that_breaks_off_stores_nothing() {
 
 /// The ids of earlier versions count against the limit of an append.
 #[tokio::test]
-async fn ids_of_earlier_versions_have_their_memory() {
+async fn ids_of_earlier_versions_count_against_the_memory_limit() {
     let (_directory, store) = store().await;
     // 1000 events of 32 bytes, and 500 contexts of 48 bytes and three propensities.
     let bytes = 1_000 * 32 + 500 * (48 + 3 * 8);
@@ -158,9 +158,9 @@ fn append(dataset: &Dataset) -> Append {
     }
 }
 
-/// After a crash a request that has stored its rows may come again, or another with its key.
+/// After a crash, a request that stored its rows may be repeated, or another one may use its key.
 #[tokio::test]
-async fn a_request_that_comes_again_has_stored_its_own_rows_only() {
+async fn a_repeated_request_finds_only_its_own_rows() {
     let (_directory, store) = store().await;
     let rows = full_rows(40);
     let id = DatasetId::new();
@@ -179,7 +179,7 @@ async fn a_request_that_comes_again_has_stored_its_own_rows_only() {
     let second = store::append(&store, again(&first), body(&lines(&rows[20..30]), 9)).await.unwrap();
     assert_eq!(second.version, 2);
     let third = store::append(&store, append(&second), body(&lines(&rows[30..]), 9)).await.unwrap();
-    // Whatever is the newest version when it comes again.
+    // Whatever the newest version is when it is repeated.
     for dataset in [&first, &second, &third] {
         let repeated = store::append(&store, again(dataset), body(&lines(&rows[20..30]), 9)).await.unwrap();
         assert_eq!((repeated.version, &repeated.content), (2, &second.content));

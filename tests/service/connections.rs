@@ -143,7 +143,7 @@ fn too_large_and_too_many_headers_are_rejected() {
         let mut stream = connect(&server);
         let _ = write!(stream, "GET /livez HTTP/1.1\r\nhost: x\r\n{headers}\r\n");
         let answer = until_closed(stream);
-        // If not everything was read, closing may cost the client the response.
+        // If not everything was read, closing the connection may lose the response.
         assert!(answer.starts_with("HTTP/1.1 431 ") || (answer.is_empty() && !all_read), "{answer}");
     }
 }

@@ -46,7 +46,7 @@ fn a_log_becomes_a_certificate_that_opens_the_gate_and_verifies() {
     assert!(policy["mean"].is_array());
 }
 
-/// The digest of a changed document can be recomputed, but it is still not what the job issued.
+/// The digest of a changed document can be recomputed, but the document still differs from what the job issued.
 #[test]
 fn a_consistent_document_that_the_job_did_not_issue_is_caught() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Looking many times: the ledger of a dataset, families of looks, and free looks, through the real server.
+//! Repeated looks: the ledger of a dataset, families of looks, and free looks, through the real server.
 
 use crate::common;
 
@@ -84,7 +84,7 @@ fn every_certificate_has_its_ledger_entry() {
     client.get(&format!("/v1/datasets/{}/ledger", id_of(&json!({"id": policy})))).problem(404, "not_found");
 }
 
-/// The rows, each with a context id of its own.
+/// The rows, each with its own context id.
 fn named(rows: &str, prefix: &str) -> String {
     let row = |(i, line): (usize, &str)| {
         let mut row: Value = serde_json::from_str(line).unwrap();
@@ -102,7 +102,7 @@ fn cancel(client: &Client, job: &str) {
 /// Somebody tries one τ after another, reads the bound of each while it runs, and would let the best one
 /// finish.
 #[test]
-fn a_bound_that_was_read_before_the_job_was_cancelled_was_a_look() {
+fn a_bound_that_was_read_before_the_job_was_canceled_is_a_look() {
     let server = Server::start();
     let client = server.client();
     let dataset = client.dataset(300);
@@ -286,7 +286,7 @@ fn a_free_look_needs_no_look_of_its_family() {
     let again = certify(&client, spec(json!({})));
     assert_eq!(again["ledger"]["shares"], json!({"look": 1, "why": "anytime"}));
     assert_eq!(again["ledger"]["family"]["taken"], 1);
-    // Any other question is rejected, and so is this one once its bound holds at one number of rows only.
+    // Any other spec is rejected, and so is this one if its bound holds at one number of rows only.
     for more in [json!({"tau": 0.2}), json!({"bound": "catoni"})] {
         client.post("/v1/jobs", &spec(more)).problem(422, "family_exhausted");
     }
@@ -296,7 +296,7 @@ fn a_free_look_needs_no_look_of_its_family() {
 
 /// However often the process dies, every certificate is entered exactly once.
 #[test]
-fn a_crash_neither_loses_nor_doubles_a_look() {
+fn a_crash_neither_loses_nor_duplicates_a_look() {
     let mut server = Server::start_with(&[("GUARANTOR_WORKERS", "2")]);
     let (dataset, policy) = (server.client().dataset(200), policy(&server.client()));
     let submit = |client: &Client, seed: u64| {

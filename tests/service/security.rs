@@ -1,4 +1,4 @@
-//! What must stay out and what must not leak: workspaces, ids, keys, logs, pages. The tests go through
+//! Access control and leaks: workspaces, ids, keys, logs, pages. The tests go through
 //! the operations of the served OpenAPI document, so that a new route is tested or fails the test.
 
 use crate::common;
@@ -125,7 +125,7 @@ fn no_route_shows_another_workspace() {
             answer.text
         );
     }
-    // A job on a dataset of one's own cannot use the policy either.
+    // A job on the caller's own dataset cannot use the policy either.
     let own = b.dataset(50);
     let spec = json!({"dataset_id": own, "kind": "evaluate", "independent_of_log": true,
         "candidates": [{"kind": "policy", "policy_id": owned.policy}]});
@@ -228,7 +228,7 @@ fn responses_are_not_sniffed_and_pages_are_not_framed() {
 }
 
 #[test]
-fn methods_that_clients_make_up_do_not_fill_the_metrics() {
+fn invented_methods_do_not_fill_the_metrics() {
     let server = Server::start();
     let client = server.client();
     for i in 0..20 {
@@ -259,7 +259,7 @@ fn logged(directory: &std::path::Path, format: &str, ask: impl FnOnce(&str)) -> 
     std::fs::read_to_string(file).unwrap()
 }
 
-/// Requests whose every part tries to write lines of its own.
+/// Requests in which every part tries to inject log lines.
 fn inject(base: &str, key: &str) {
     let client = Client::new(base, Some(key));
     let evil = "%0A%0D%1B%5B31m2026-01-01T00:00:00Z%20%20INFO%20forged";

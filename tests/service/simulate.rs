@@ -110,7 +110,7 @@ fn every_format_is_the_same_log() {
     }
 }
 
-/// DSJSON with as many dimensions as there are features is the same log; OBD has no features.
+/// DSJSON with one dimension per feature is the same log; OBD has no features.
 #[test]
 fn dsjson_and_obd_read_back_as_the_guide_says() {
     let (folder, server) = (Folder::new(), Server::start());

@@ -144,7 +144,7 @@ async fn chunks_from_a_file_are_those_in_memory() {
             }
             let policy = kind.policy.then(policy_params);
             let spooled = stored.spool(policy.as_ref(), &unattended()).unwrap();
-            assert!(memory.chunks() > 2, "one chunk shows little");
+            assert!(memory.chunks() > 2, "the log must have several chunks");
             assert_eq!(memory.shape().capabilities.multiple_interactions, kind.contexts);
             assert_same(&memory, &spooled, kind);
             for side in [Side::Learn, Side::Certify] {
@@ -220,7 +220,7 @@ async fn a_damaged_part_is_noticed_before_anything_is_computed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancelled_job_does_not_read_its_log() {
+async fn a_canceled_job_does_not_read_its_log() {
     let (_directory, store) = store().await;
     let dataset = upload(&store, KINDS[0], 100).await;
     let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use guarantor::store::{Repository, Sqlite};
 
-/// A repository, and whatever must live as long as it does.
+/// A repository, and whatever must be kept as long as it is used.
 pub struct Fixture {
     pub repository: Arc<dyn Repository>,
     _keep: Box<dyn Any>,

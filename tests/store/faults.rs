@@ -1,5 +1,5 @@
 //! Faults inside the engine and between the engine and the store, each on a log whose decision is `deploy`
-//! without the fault. With the fault, none may be.
+//! without the fault. With the fault, no decision may be `deploy`.
 
 use crate::support;
 
@@ -227,7 +227,7 @@ fn no_fault_in_the_log_ends_in_deploy() {
                 continue;
             }
             shown += 1;
-            // A fault in the very last reading is an error, and an error deploys nothing.
+            // A fault in the last reading is an error, and an error deploys nothing.
             let decided = ending.map(|finished| finished.certificate.decision);
             assert_ne!(
                 decided.as_ref().ok(),
@@ -349,7 +349,7 @@ async fn database(directory: &Path) -> SqliteConnection {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_comes_back_late_with_deploy_is_not_heard() {
+async fn a_deploy_from_a_worker_without_its_lease_is_ignored() {
     let scene = Scene::new().await;
     let workers = scene.queue.start(scene.runner.clone()).unwrap();
     scene.wait_for_begin();

@@ -10,7 +10,7 @@ use guarantor::store::{
 use sqlx::{Connection, SqliteConnection};
 use support::{dataset, job, policy_params, store, workspace};
 
-/// A connection of its own to the store's database.
+/// A separate connection to the store's database.
 async fn database(directory: &std::path::Path) -> SqliteConnection {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(directory.join("guarantor.sqlite"));
     SqliteConnection::connect_with(&options).await.unwrap()
@@ -87,7 +87,7 @@ async fn one_server_owns_a_directory() {
     let second = Store::open(directory.path()).await.unwrap();
     let refused = second.take_over(directory.path()).await.map(drop);
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
-    // The command line works beside the server.
+    // The command line works while the server runs.
     second.create_key(workspace("a"), "beside").await.unwrap();
     drop(lock);
     second.take_over(directory.path()).await.unwrap();
@@ -103,7 +103,7 @@ async fn everything_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_newer_database_is_refused() {
+async fn a_newer_database_is_rejected() {
     let (directory, store) = store().await;
     drop(store);
     let mut connection = database(directory.path()).await;

@@ -47,7 +47,7 @@ pub async fn the_queue_has_limits(repository: &dyn Repository) {
     repository.submit_job(new_job(&b), &limits).await.unwrap();
     let full = repository.submit_job(new_job(&b), &limits).await;
     assert!(matches!(full, Err(StoreError::QueueFull { queued: 3, limit: 3 })), "{full:?}");
-    // A running job is not queued any more.
+    // A running job is no longer queued.
     repository.claim_job(&TERMS).await.unwrap().unwrap();
     repository.submit_job(new_job(&b), &limits).await.unwrap();
 }

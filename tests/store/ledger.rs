@@ -71,7 +71,7 @@ pub async fn looks_add_up(repository: &dyn Repository) {
     assert_eq!((first.place.look, first.place.spent_before, first.place.spent), (1, 0.0, 0.05));
     assert_eq!((second.place.look, second.place.spent_before, second.place.spent), (2, 0.05, 0.05 + 0.1));
     assert_eq!(second.place.family_wise_confidence, 1.0 - (0.05 + 0.1));
-    // Another dataset has rows of its own, and therefore a ledger of its own.
+    // Another dataset has its own rows, and therefore its own ledger.
     assert_eq!(look(repository, &other, at(&spec, 0.05), |_| {}).await.place.look, 1);
     let third = look(repository, &dataset, at(&spec, 0.9), |_| {}).await;
     assert_eq!(third.place.family_wise_confidence, 0.0, "never below 0");
@@ -186,7 +186,7 @@ pub async fn a_bound_that_was_shown_is_a_look(repository: &dyn Repository) {
     let first = finish(&shown(0.2, Some(-0.4)).await, Finish::Cancelled).await.unwrap();
     assert_eq!((first.place.look, first.place.cost, first.place.family.unwrap().taken), (1, 0.03, 1));
     assert_eq!((first.decision, first.digest, first.signature), (None, None, None));
-    // The same question again is the same look, whether it is answered or not.
+    // The same spec again is the same look, with or without a certificate.
     let again = finish(
         &shown(0.2, Some(-0.4)).await,
         Finish::Failed(JobFailure::new(FailureCode::EngineError, "no")),

@@ -131,7 +131,7 @@ impl Fixture {
         job
     }
 
-    /// Changes a row behind the store's back.
+    /// Changes a row without the store.
     async fn sql(&self, statement: &'static str, id: JobId) {
         let options = SqliteConnectOptions::new().filename(self.directory.path().join("guarantor.sqlite"));
         let mut db = SqliteConnection::connect_with(&options).await.unwrap();
@@ -198,9 +198,9 @@ async fn a_worker_that_lost_its_lease_cannot_write() {
     workers.shutdown(LONG).await;
     let job = fixture.job(id).await;
     assert_eq!((job.status, job.result), (JobStatus::Running, None));
-    let finish = Finish::Failed(JobFailure::new(FailureCode::EngineError, "the thief's own end"));
+    let finish = Finish::Failed(JobFailure::new(FailureCode::EngineError, "written by the other worker"));
     let ended = fixture.store.repository().finish_job(id, stolen.token, &TERMS, finish).await.unwrap();
-    assert_eq!(ended.failure.unwrap().message, "the thief's own end");
+    assert_eq!(ended.failure.unwrap().message, "written by the other worker");
 }
 
 /// Retries because the worker's heartbeat may renew the lease in between.
@@ -215,7 +215,7 @@ async fn steal(fixture: &Fixture, id: JobId) -> ClaimedJob {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_stops_a_running_job() {
+async fn canceling_stops_a_running_job() {
     let fixture = Fixture::new().await;
     let (sender, receiver) = mpsc::channel();
     let workers = fixture.queue.start(until_stopped(sender)).unwrap();
@@ -230,7 +230,7 @@ async fn cancelling_stops_a_running_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancelling_from_another_process_is_noticed() {
+async fn canceling_from_another_process_is_noticed() {
     let fixture = Fixture::new().await;
     let (sender, receiver) = mpsc::channel();
     let workers = fixture.queue.start(until_stopped(sender)).unwrap();
@@ -242,7 +242,7 @@ async fn cancelling_from_another_process_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queued_job_is_cancelled_without_a_worker() {
+async fn a_queued_job_is_canceled_without_a_worker() {
     let fixture = Fixture::new().await;
     let id = fixture.submit().await;
     let mut ends = fixture.queue.ended();
@@ -261,7 +261,7 @@ async fn a_panic_fails_the_job_and_spares_the_worker() {
     let bad = fixture.submit().await;
     let good = fixture.submit().await;
     let runner = script(move |job, _| {
-        assert!(job.id != bad, "the numbers went mad");
+        assert!(job.id != bad, "this job panics");
         Ok(finished(&job.spec))
     });
     let workers = fixture.queue.start(runner).unwrap();
@@ -269,13 +269,13 @@ async fn a_panic_fails_the_job_and_spares_the_worker() {
     assert_eq!(failed.status, JobStatus::Failed);
     let failure = failed.failure.unwrap();
     assert_eq!(failure.code, FailureCode::Panicked);
-    assert!(failure.message.contains("the numbers went mad"), "{}", failure.message);
+    assert!(failure.message.contains("this job panics"), "{}", failure.message);
     assert_eq!(fixture.ended(good).await.status, JobStatus::Succeeded);
     workers.shutdown(LONG).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_engines_error_is_the_jobs() {
+async fn an_error_of_the_engine_fails_the_job() {
     let fixture = Fixture::new().await;
     let runner = script(|_, _| Err(EngineError::Numerical("a sum is NaN".into())));
     let workers = fixture.queue.start(runner).unwrap();
@@ -347,7 +347,7 @@ struct StoreAway;
 #[async_trait]
 impl Runner for StoreAway {
     async fn prepare(&self, _: &Job) -> Result<Prepared, RunError> {
-        Err(RunError::Retry(JobFailure::new(FailureCode::DatasetUnreadable, "the store is away")))
+        Err(RunError::Retry(JobFailure::new(FailureCode::DatasetUnreadable, "the store is unavailable")))
     }
 }
 
@@ -360,7 +360,7 @@ async fn attempts_are_bounded() {
     assert_eq!((job.status, job.attempt), (JobStatus::Failed, 3));
     let failure = job.failure.unwrap();
     assert_eq!(failure.code, FailureCode::AttemptsExhausted);
-    assert!(failure.message.contains("the store is away"), "{}", failure.message);
+    assert!(failure.message.contains("the store is unavailable"), "{}", failure.message);
     workers.shutdown(LONG).await;
 }
 

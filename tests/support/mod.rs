@@ -1,5 +1,5 @@
-//! What the tests of the store and the queue share: a store in a temporary directory, and records to put
-//! into it.
+//! What the tests of the store and the queue share: a store in a temporary directory, and records for
+//! it.
 #![allow(dead_code)]
 
 use guarantor::store::{

@@ -49,7 +49,7 @@ fn write(client: &Client, answered: &Mutex<Answered>, stop: &AtomicBool) {
 }
 
 #[test]
-fn a_backup_under_load_restores_whole() {
+fn a_backup_under_load_restores_completely() {
     let server = Server::start();
     let answered = Mutex::new(Answered::default());
     let stop = AtomicBool::new(false);
@@ -135,7 +135,7 @@ fn a_backup_has_what_a_restart_needs_and_nothing_else() {
 }
 
 #[test]
-fn an_incomplete_backup_is_refused() {
+fn an_incomplete_backup_is_rejected() {
     let server = Server::start();
     let dataset = server.client().dataset(50);
     let place = tempfile::tempdir().unwrap();

@@ -289,7 +289,7 @@ fn settle(file: &Path) {
     });
 }
 
-/// Removes what a refused start may have left beside the file.
+/// Removes what a failed start may have left beside the file.
 fn forget_log(file: &Path) {
     for end in ["-wal", "-shm"] {
         let _ = fs::remove_file(format!("{}{end}", file.display()));

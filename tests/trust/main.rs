@@ -1,4 +1,4 @@
-//! The real server under what operators meet: kill -9, load, full and read-only disks, damaged files,
+//! The real server under the conditions that operators meet: kill -9, load, full and read-only disks, damaged files,
 //! backups, older data, and the question why a job was slow, failed or kept. docs/trust.md says what each
 //! test shows.
 

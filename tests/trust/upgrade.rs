@@ -55,7 +55,7 @@ fn run(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work);
 }
 
-/// The old certificate is intact, but its numbers were not recomputed, and the answer names who can.
+/// The old certificate is intact, but its numbers were not recomputed, and the response names a release that can.
 fn assert_only_the_method_is_unsupported(checked: &Value) {
     assert_eq!(checked["valid"], false, "{checked}");
     let checks = checked["checks"].as_array().unwrap();
@@ -166,7 +166,7 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
 }
 
 #[test]
-fn a_directory_of_a_newer_release_is_refused() {
+fn a_directory_of_a_newer_release_is_rejected() {
     let directory = tempfile::tempdir().unwrap();
     old_directory(1, directory.path());
     run(async {

@@ -19,7 +19,7 @@ pub fn chunks(body: Body) -> Chunks {
     data.map(|chunk| chunk.map_err(|error| BodyError::Broken(error.to_string()))).boxed()
 }
 
-/// `body`, which fails after `limit` bytes.
+/// `body`. Reading fails after `limit` bytes.
 pub fn limited(body: Chunks, limit: u64) -> Chunks {
     let mut passed = 0;
     let count = move |chunk: Result<Bytes, BodyError>| {
@@ -30,7 +30,7 @@ pub fn limited(body: Chunks, limit: u64) -> Chunks {
     body.map(count).boxed()
 }
 
-/// The count and the hash of the bytes that passed. Complete once the body has ended.
+/// The count and the hash of the bytes read so far. They are final once the body has ended.
 #[derive(Clone)]
 pub struct Passed {
     state: Arc<Mutex<(Option<Sha256>, u64)>>,
@@ -63,7 +63,7 @@ impl Passed {
     }
 }
 
-/// `body`, counted and hashed by `passed`, which fails after `limit` bytes.
+/// `body`, counted and hashed by `passed`. Reading fails after `limit` bytes.
 pub fn metered(
     body: Chunks,
     limit: u64,

@@ -9,7 +9,7 @@ use guarantor_ingest::Encoding;
 /// The media type in lower case, without its parameters.
 ///
 /// # Errors
-/// The type names a character set other than UTF-8. Text is always read as UTF-8.
+/// If the type names a character set other than UTF-8. Text is always read as UTF-8.
 pub fn essence(content_type: &str) -> Result<String, Problem> {
     let (essence, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
     let mut parameters = parameters.split(';').filter_map(|p| p.trim().split_once('='));

@@ -10,7 +10,7 @@ use super::body::{Chunks, Passed, chunks, drain, limited, metered};
 use super::content::encoding_of;
 use super::digest::{Expected, verified};
 use super::form::{Form, FormPart};
-use super::options::{AppendOptions, UploadOptions, limits};
+use super::options::{AppendOptions, UploadOptions, fingerprint_of, limits};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -21,7 +21,7 @@ use crate::http::problem::{FieldError, Problem};
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
 use guarantor_ingest::{Encoding, FileFormat, IngestError};
 
-/// The most bytes of a form outside of its parts: boundaries and headers.
+/// The most bytes of boundaries and headers in a form.
 const AROUND_PARTS: u64 = 64 << 10;
 
 /// A log that is being uploaded, as a raw body or as a form.
@@ -138,7 +138,7 @@ pub async fn append(
     let expected = Expected::of(&headers)?;
     let path = format!("POST /v1/datasets/{id}/rows");
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
-    let description = format!("{format:?}");
+    let description = fingerprint_of(format);
     let creation = Creation::new(&workspace, &headers, &[path.as_bytes(), description.as_bytes()], patience)?;
     let passed = Passed::new(creation.has_key());
     let body = verified(chunks(request.into_body()), expected);
@@ -193,7 +193,7 @@ async fn receive(app: &App, request: Request) -> Result<Incoming, Problem> {
     let Params(options) = Params::<UploadOptions>::of(&parts)?;
     let format = options.format(&kind)?.with_encoding(encoding);
     let query = parts.uri.query().unwrap_or("");
-    let description = format!("{query}\n{format:?}").into_bytes();
+    let description = format!("{query}\n{}", fingerprint_of(format)).into_bytes();
     Ok(Incoming { options, description, format, data: verified(chunks(body), expected) })
 }
 
@@ -216,7 +216,7 @@ async fn receive_form(app: &App, request: Request, expected: Expected) -> Result
     let part = form.part("data").await.map_err(body_problem)?;
     let format = options.format(content_type(&part.headers))?.with_encoding(encoding_of(&part.headers)?);
     let own = Expected::of(&part.headers)?;
-    let description = [&manifest[..], format!("\n{format:?}").as_bytes()].concat();
+    let description = [&manifest[..], b"\n", fingerprint_of(format).as_bytes()].concat();
     Ok(Incoming { options, description, format, data: verified(form.last(part), own) })
 }
 
@@ -242,7 +242,7 @@ fn content_type(headers: &HeaderMap) -> &str {
     headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("")
 }
 
-/// Rejects a body that is too large by its own account, before it is read.
+/// Rejects a body whose Content-Length exceeds the limit, before it is read.
 fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
     let length =
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());

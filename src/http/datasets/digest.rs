@@ -1,5 +1,5 @@
 //! `Content-Digest` (RFC 9530): the sender's digest of the bytes as they are sent, including their content
-//! encoding. A body with another digest fails at its end, so nothing of it is stored.
+//! encoding. A body with another digest fails at its end, so nothing is stored.
 
 use axum::http::HeaderMap;
 use base64::Engine;
@@ -22,8 +22,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The digests in the headers. Unknown algorithms are skipped, as the RFC requires, unless there is
-    /// no other: skipping the only check that the client asked for would mislead it.
+    /// The digests in the headers. Unknown algorithms are skipped, as the RFC requires, unless all of
+    /// them are unknown: skipping the only check that the client asked for would mislead it.
     ///
     /// # Errors
     /// If the header cannot be read or names unknown algorithms only.
@@ -39,7 +39,9 @@ impl Expected {
                     ("sha-256", 32) => expected.sha256 = Some((Sha256::new(), digest)),
                     ("sha-512", 64) => expected.sha512 = Some((Sha512::new(), digest)),
                     ("sha-256" | "sha-512", n) => {
-                        return Err(reject(format!("has {n} bytes for {name}, which is not its length")));
+                        return Err(reject(format!(
+                            "has a {name} digest of {n} bytes, which is the wrong length"
+                        )));
                     }
                     _ => others.push(name),
                 }

@@ -1,4 +1,4 @@
-//! Uploads as `multipart/form-data`: a part `manifest`, then a part `data`, and no other.
+//! Uploads as `multipart/form-data`: a part `manifest`, then a part `data`, and no other part.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ impl Form {
         Ok(bytes)
     }
 
-    /// The last part as it arrives. It ends with the whole form; another part is an error.
+    /// The last part as it arrives. It ends when the form ends; a further part is an error.
     pub fn last(self, part: FormPart) -> Chunks {
         stream::unfold((self, Some(part)), |(mut form, part)| async move {
             if let Some(mut part) = part {

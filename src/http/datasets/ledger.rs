@@ -28,7 +28,7 @@ pub struct LedgerView {
     page: ListView<LookView>,
 }
 
-/// One look: a certificate, or a bound that was shown. It remains when its job is deleted.
+/// One look: a certificate, or a bound that was shown. It remains after its job is deleted.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Look)]
 pub struct LookView {
@@ -46,7 +46,7 @@ pub struct LookView {
     /// Null if the job ended without a certificate, after its bound had been shown.
     #[schema(required)]
     decision: Option<Decision>,
-    /// Null if there is no certificate, or if it was issued before there was a ledger.
+    /// Null if there is no certificate, or if it was issued before the ledger existed.
     #[schema(required)]
     certificate_digest: Option<String>,
 }

@@ -9,7 +9,7 @@ use crate::http::problem::Problem;
 use crate::store::{Dataset, PolicyId, StoreError, Workspace};
 use guarantor_engine::log::{Outcome, OutcomeKind};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{FileFormat, Format, IngestLimits};
+use guarantor_ingest::{Encoding, FileFormat, Format, IngestLimits};
 
 /// The options of an upload.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
@@ -26,7 +26,7 @@ pub struct UploadOptions {
     /// signs, like scikit-learn's FeatureHasher). The default is 256; 0 ignores the features. `obd` adds 3
     /// dimensions for the position.
     pub hash_dims: Option<usize>,
-    /// The number of actions, K. The default is the number of `propensities`, of `a` in `dsjson` or of
+    /// The number of actions, K. The default is the length of `propensities`, of `a` in `dsjson` or of
     /// affinities in `obd`, or else 1 + the largest action.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
@@ -38,8 +38,8 @@ pub struct UploadOptions {
     pub outcome_min: Option<f64>,
     /// The largest possible outcome. The default is 0 for `cost` and 1 for `reward`.
     pub outcome_max: Option<f64>,
-    /// The stored policy that made the log, if there is one. It supplies propensities that rows leave out, and
-    /// checks those that they have.
+    /// The stored policy that logged the data, if there is one. It supplies missing propensities, and logged
+    /// ones are checked against it.
     pub logging_policy_id: Option<String>,
 }
 
@@ -149,5 +149,38 @@ pub fn limits(app: &App) -> IngestLimits {
         decoded_bytes: app.config.max_decoded_bytes,
         spool: Some(app.config.data_dir.clone()),
         ..IngestLimits::default()
+    }
+}
+
+/// The format of a log in the fingerprint of its request. Requests may be repeated after an upgrade, so this
+/// text must never change; it is not derived from the names of types for that reason.
+pub fn fingerprint_of(file: FileFormat) -> String {
+    let dims = file.hash_dims;
+    let format = match file.format {
+        Format::Ndjson => "Ndjson".to_owned(),
+        Format::Csv => "Csv".to_owned(),
+        Format::Parquet => "Parquet".to_owned(),
+        Format::ArrowStream => "ArrowStream".to_owned(),
+        Format::Dsjson => format!("Dsjson(Hashing {{ dims: {dims} }})"),
+        Format::Obd => format!("Obd(Hashing {{ dims: {dims} }})"),
+    };
+    let encoding = match file.encoding {
+        Encoding::Identity => "Identity",
+        Encoding::Gzip => "Gzip",
+        Encoding::Zstd => "Zstd",
+    };
+    format!("{format} {encoding}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_of_formats_are_those_of_earlier_releases() {
+        let csv = FileFormat::from(Format::Csv).with_encoding(Encoding::Gzip);
+        assert_eq!(fingerprint_of(csv), "Csv Gzip");
+        let obd = FileFormat { hash_dims: 4, ..FileFormat::from(Format::Obd) };
+        assert_eq!(fingerprint_of(obd), "Obd(Hashing { dims: 4 }) Identity");
     }
 }

@@ -1,6 +1,6 @@
 //! The JSON of recently read jobs. Many clients poll one job, and between two of its changes they all get
-//! the same bytes. The store was asked before, for the workspace of the caller: what is saved here is
-//! only the serialization.
+//! the same bytes. The store has already checked the caller's workspace, so this saves only the
+//! serialization.
 
 use std::collections::HashMap;
 

@@ -127,8 +127,8 @@ fn follow(
 }
 
 impl Follower {
-    /// The next events, or none if the job has ended, the server shuts down, or the store fails. The
-    /// client can then resume where it was.
+    /// The next events, or `None` if the job has ended, the server shuts down, or the store fails. The
+    /// client can then resume.
     async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
         while !self.ended {
             let repository = self.app.store.repository();

@@ -32,7 +32,7 @@ pub struct Gate {
     certificate_digest: String,
 }
 
-/// Ask whether the policy may be rolled out. The status is 200 only if it may.
+/// Ask whether the policy may be rolled out. The status is 200 only if the decision is `deploy`.
 #[utoipa::path(get, path = "/v1/jobs/{id}/gate", tag = "Jobs", operation_id = "gate",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 200, description = "Deploy", body = Gate),
@@ -48,15 +48,15 @@ pub async fn gate(
 ) -> Result<Json<Gate>, Problem> {
     let job = app.store.repository().job(&workspace, id).await?;
     require_success(&job).map_err(|problem| problem.member("ok", false))?;
-    // With its ledger entry, because the certificate of another job in its place would be sound by itself.
+    // Checked against the ledger, because another job's certificate in its place would be intact too.
     let document = app.store.document(&job).await?;
     let document = document.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
     let gate = open(&job, document.certificate)?;
     if gate.ok { Ok(Json(gate)) } else { Err(rejection(gate)) }
 }
 
-/// Opens only if the job's row and its certificate both say deploy. They were written together, so if they
-/// differ, one of them was changed.
+/// Opens only if the job's row and its certificate both have the decision `deploy`. They were written
+/// together, so if they differ, one of them was changed.
 fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
     let row = job.result.as_ref().map(|result| result.decision);
     if row != Some(certificate.decision) {

@@ -38,7 +38,7 @@ pub fn routes() -> OpenApiRouter<App> {
 /// Checks that the job succeeded.
 ///
 /// # Errors
-/// A problem that says how the job stands or ended instead.
+/// A problem that states the status of the job.
 pub fn require_success(job: &Job) -> Result<(), Problem> {
     match job.status {
         JobStatus::Succeeded => Ok(()),

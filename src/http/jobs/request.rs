@@ -21,7 +21,7 @@ const MOST_METADATA: usize = 16 << 10;
 pub struct JobRequest {
     /// The dataset to certify on.
     pub dataset_id: String,
-    /// Labels of the caller's own.
+    /// The caller's labels.
     pub metadata: Map<String, Value>,
     /// The rest, which is read as a `SpecRequest` later, so that errors name the full path of a field.
     pub spec: Value,
@@ -29,7 +29,7 @@ pub struct JobRequest {
 
 impl<'de> Deserialize<'de> for JobRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Strict, because it would be unclear which of two duplicate members is meant.
+        // Strict, because it would be ambiguous which of two duplicate members applies.
         let mut fields = match StrictJson::deserialize(deserializer)?.0 {
             Value::Object(fields) => fields,
             _ => return Err(D::Error::custom("expected an object")),

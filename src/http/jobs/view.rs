@@ -19,10 +19,10 @@ pub struct JobView {
     started_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time", required)]
     finished_at: Option<Timestamp>,
-    /// How many times the job was started: 1, unless the server crashed meanwhile.
+    /// How many times the job was started: 1, unless an attempt was interrupted.
     attempt: u32,
     spec: SpecView,
-    /// How far a running job is.
+    /// The progress of the job.
     #[schema(required)]
     progress: Option<JobProgress>,
     /// The result of a job that succeeded.

@@ -109,8 +109,8 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     gzip.or(any).unwrap_or(false)
 }
 
-/// A strong `ETag` stands for the bytes that were sent, so compressed ones have a weak one. It
-/// matches in `If-None-Match` all the same.
+/// A strong `ETag` identifies the exact bytes, so a compressed response gets a weak one, which still
+/// matches in `If-None-Match`.
 fn weaken_etag<B>(mut response: Response<B>) -> Response<B> {
     if !response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;

@@ -1,10 +1,10 @@
-//! Bodies of requests, kept within reach while a handler reads them, for two reasons.
+//! Shares the body of a request with its handler, for two reasons.
 //!
 //! A client that stops sending must not hold a request forever: reading fails after
 //! `upload_stall_seconds` of silence, and the response is a 408. And a request may be rejected
 //! before its body was read: closing a connection with unread bytes resets it, and the client may
-//! lose the very response that says why. So the rest of the body is read and discarded, within
-//! limits.
+//! lose the response that explains the rejection. So the rest of the body is read and discarded,
+//! within limits.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::config::Config;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 
-/// The most that is read and discarded: enough for small mistakes, too little to be a burden.
+/// The most bytes that are read and discarded: enough for small mistakes, too few to be a burden.
 const DISCARDED_BYTES: usize = 8 << 20;
-/// How long is spent on it.
+/// The most time spent on it.
 const DISCARDING_TIME: Duration = Duration::from_secs(1);
 
 /// Watches bodies for silence, and reads the rest of rejected ones.
@@ -38,7 +38,7 @@ pub struct LingerLayer {
 }
 
 impl LingerLayer {
-    /// With the patience of `config`.
+    /// The layer with the time limit of `config`.
     pub fn new(config: &Config) -> LingerLayer {
         LingerLayer { stall: Duration::from_secs(config.upload_stall_seconds) }
     }
@@ -78,16 +78,16 @@ where
         let (parts, body) = request.into_parts();
         let (body, rest) = Lingering::new(&parts.headers, body, self.stall);
         let response = self.inner.call(Request::from_parts(parts, body));
-        // Awaiting also drops what is inside, so that nobody else holds the body afterwards.
+        // Awaiting also drops the inner future, so that it no longer holds the body.
         Either::Right(Box::pin(async move { Ok(rest.settle(response.await?).await) }))
     }
 }
 
-/// The hold on a body that was handed to a handler.
+/// A handle to a body that was passed to a handler.
 struct Lingering {
     held: Arc<Mutex<Held>>,
     stall: Duration,
-    /// A client that sent `Expect: 100-continue` has sent nothing yet, and should not be made to.
+    /// Whether the client sent `Expect: 100-continue`. It then has sent no body yet, and need not.
     asked_first: bool,
 }
 
@@ -101,7 +101,7 @@ struct Held {
 }
 
 impl Lingering {
-    /// The body to hand on, and the hold on it. Reading fails when nothing arrives for `stall`.
+    /// The body to pass on, and the handle to it. Reading fails when nothing arrives for `stall`.
     fn new(headers: &HeaderMap, body: Body, stall: Duration) -> (Body, Lingering) {
         let held = Held { body, stall, silence: None, waiting: false, stalled: false };
         let held = Arc::new(Mutex::new(held));
@@ -132,7 +132,7 @@ impl Lingering {
     /// Reads and discards what is left, within the limits.
     async fn drain(self) {
         if self.asked_first || Arc::strong_count(&self.held) > 1 {
-            // A task of its own is still reading it.
+            // A background task is still reading it.
             return;
         }
         let mut rest = Handed(self.held);

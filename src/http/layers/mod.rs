@@ -1,4 +1,5 @@
-//! The layers that are ours. `envelope.rs` lists them in the order in which requests pass them.
+//! The layers written for this service. `envelope.rs` lists all layers in the order in which requests
+//! pass them.
 //!
 //! Every poll of a job passes all of them, so they must be cheap. Only `caller` has to wait before it
 //! can call the inner service, and only `linger` waits after a request with a body; these two box

@@ -1,5 +1,5 @@
 //! Bodies of problems. Handlers and layers return a [`Problem`] in the extensions of a response;
-//! this layer writes it as `application/problem+json`, which names the path of the request.
+//! this layer writes it as `application/problem+json` with the path of the request.
 
 use std::task::{Context, Poll};
 

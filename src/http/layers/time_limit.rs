@@ -1,5 +1,5 @@
-//! The time limit of a request: longer for uploads than for everything else. tower's `Timeout` knows
-//! one limit and no routes, and its error would have to be turned into a problem anyway.
+//! The time limit of a request: longer for uploads than for everything else. tower's `Timeout` has
+//! one limit for all routes, and its error would have to be turned into a problem anyway.
 
 use std::convert::Infallible;
 use std::pin::Pin;

@@ -1,6 +1,6 @@
-//! Permits of uploads: an upload takes memory and a thread, so only so many are read at a time.
+//! Permits for uploads: an upload takes memory and a thread, so the number of concurrent uploads is limited.
 //!
-//! tower's `ConcurrencyLimit` makes requests wait and ends a permit with the response. Here an
+//! tower's `ConcurrencyLimit` makes requests wait and releases a permit with the response. Here an
 //! upload over the limit is rejected before its body is read. And an upload continues when its
 //! client disconnects, so the permit belongs to the work and not to the response.
 

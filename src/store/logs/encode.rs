@@ -65,7 +65,7 @@ impl LogEncoder {
         }
     }
 
-    /// The last bytes; none at all if there were no rows.
+    /// The last bytes; empty if there were no rows.
     pub fn finish(self) -> Result<Vec<u8>, ParquetError> {
         self.open.map_or(Ok(Vec::new()), ArrowWriter::into_inner)
     }
@@ -78,7 +78,7 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
         .set_column_compression(numbers_of("x"), worth(&sample(&first.x, f32::to_le_bytes))?)
         .set_column_compression(numbers_of("propensities"), worth(&sample(&first.full, f64::to_le_bytes))?)
-        // Features hardly ever repeat, so a dictionary would be wasted time.
+        // Features rarely repeat, so a dictionary would waste time.
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).clamp(64, 1 << 20)))
@@ -87,7 +87,7 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
 }
 
 /// The compression for a column with numbers like these. If the features of a log do not repeat, zstd takes
-/// longer than the rest of the encoding and saves next to nothing.
+/// longer than the rest of the encoding and saves almost nothing.
 fn worth(sample: &[u8]) -> Result<Compression, ParquetError> {
     let compressed = zstd::bulk::compress(sample, LEVEL)?;
     Ok(match compressed.len() as f64 <= WORTH * sample.len() as f64 {

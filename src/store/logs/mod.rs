@@ -29,7 +29,7 @@ pub use spooled::SpooledLog;
 pub struct LogMemory {
     /// The size up to which a log is held in memory.
     pub max_bytes: u64,
-    /// The directory for temporary files; `None` is the system's own.
+    /// The directory for temporary files; `None` is the system's default.
     pub scratch: Option<PathBuf>,
 }
 
@@ -67,7 +67,7 @@ impl StoredLog {
         Ok(columns.finish(content.n_actions, content.outcome))
     }
 
-    /// The same rows in a temporary file, as a source for the engine that has few of them in memory.
+    /// The same rows in a temporary file, as a source for the engine that holds few of them in memory.
     ///
     /// # Errors
     /// `Log` if the rows are damaged or not valid, `Unavailable` if the store or the temporary file failed.
@@ -77,7 +77,7 @@ impl StoredLog {
         control: &Control,
     ) -> guarantor_engine::Result<SpooledLog> {
         spool::spool(self, logging_policy, control).map_err(|error| {
-            // The cause may name files and hosts: it is for the log, not for whoever reads the job.
+            // The cause may name files and hosts, so it is logged and not shown in the job.
             match &error {
                 SpoolError::Store(error) if error.is_transient() => {
                     tracing::warn!(%error, "a log could not be read");

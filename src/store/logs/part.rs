@@ -18,7 +18,7 @@ use crate::store::blobs::Blobs;
 use crate::store::error::{Result, StoreError};
 use crate::store::records::BlobRef;
 
-/// How many rows a batch has at most.
+/// The most rows of a batch.
 const BATCH_ROWS: usize = 8192;
 /// The length of the end of a Parquet file: the length of its index, and four letters.
 const TAIL: u64 = 8;
@@ -30,7 +30,7 @@ pub struct LogPart {
 }
 
 enum PartBytes {
-    /// Fetched already.
+    /// Already fetched.
     Held(Bytes),
     Stored(Blobs, Handle),
 }
@@ -51,8 +51,8 @@ impl LogPart {
         &self.blob.key
     }
 
-    /// Visits the rows in order, with all of their columns or only the named one; no rows at all if no
-    /// column has that name.
+    /// Visits the rows in order, with all of their columns or only the named one. If no column has that
+    /// name, it visits no rows.
     pub fn each_batch<E: From<StoreError>>(
         &self,
         only: Option<&str>,

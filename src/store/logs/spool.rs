@@ -48,7 +48,7 @@ impl From<EngineError> for SpoolError {
     }
 }
 
-/// Without the cause of a failure of the store or of the disk, which is not for whoever reads the job.
+/// Leaves out the cause of a failure of the store or the disk, which must not be shown in the job.
 impl From<SpoolError> for EngineError {
     fn from(error: SpoolError) -> Self {
         match error {
@@ -100,7 +100,7 @@ pub fn spool(
     }
 }
 
-/// The contexts of the rows, or `None` if the log has no context ids and each row is a context of its own.
+/// The contexts of the rows, or `None` if the log has no context ids and each row is its own context.
 fn contexts(log: &StoredLog, control: &Control) -> Result<Option<Contexts>> {
     let mut contexts = Contexts { marks: Marks::default(), ordinals: Vec::new(), counts: Vec::new() };
     for part in &log.parts {

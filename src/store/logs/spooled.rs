@@ -168,7 +168,7 @@ impl SpooledLog {
         })
     }
 
-    /// A chunk in which each row is a context of its own.
+    /// A chunk in which each row is its own context.
     fn plain(&self, columns: Columns, index: usize) -> Result<Chunk<'_>> {
         let n = columns.rows();
         Ok(Chunk {

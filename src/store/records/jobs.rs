@@ -11,14 +11,19 @@ use guarantor_engine::certificate::{BaselineRisk, Decision, Issued, Reason, User
 use guarantor_engine::control::Progress;
 use guarantor_engine::spec::JobSpec;
 
-/// Where a job is in its life.
+/// The state of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum JobStatus {
+    /// Waits for a worker.
     Queued,
+    /// Claimed by a worker.
     Running,
+    /// Ended with a certificate.
     Succeeded,
+    /// Ended with an error.
     Failed,
+    /// Ended because a client canceled it.
     Cancelled,
 }
 
@@ -48,7 +53,7 @@ impl JobStatus {
         JobStatus::ALL.into_iter().find(|status| status.name() == name)
     }
 
-    /// Whether the job will not change any more.
+    /// Whether the job has ended and will not change anymore.
     pub fn is_finished(self) -> bool {
         matches!(self, JobStatus::Succeeded | JobStatus::Failed | JobStatus::Cancelled)
     }
@@ -67,20 +72,29 @@ stored_as_text!(JobStatus);
 /// The engine's progress, and how long the attempt had been running when it was reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct JobProgress {
+    /// The last report of the engine.
     #[serde(flatten)]
     pub progress: Progress,
+    /// How long the attempt had been running.
     pub elapsed_seconds: f64,
 }
 
 /// A summary of the certificate, stored in the job's row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct JobResult {
+    /// Whether to deploy the policy.
     pub decision: Decision,
+    /// The reasons for the decision.
     pub reasons: Vec<Reason>,
+    /// The certified upper bound on the policy's risk.
     pub guaranteed_risk: f64,
+    /// The certified lower bound on the improvement.
     pub guaranteed_improvement: f64,
+    /// The risk of the logging policy.
     pub baseline_risk: BaselineRisk,
+    /// 1−δ.
     pub confidence: f64,
+    /// The same numbers in the outcome's own units.
     pub user_units: UserUnits,
     /// The learned policy (kind `learn`).
     #[schema(value_type = Option<String>)]
@@ -117,7 +131,7 @@ pub struct Job {
     pub dataset_id: DatasetId,
     /// The version that it reads.
     pub dataset_version: u64,
-    /// Where it is in its life.
+    /// Its state.
     pub status: JobStatus,
     /// What it does.
     #[sqlx(json)]
@@ -178,7 +192,7 @@ impl Job {
     }
 }
 
-/// Which jobs a list contains; `None` is all.
+/// Which jobs a list contains; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFilter {
     /// Only jobs with this status.
@@ -187,7 +201,7 @@ pub struct JobFilter {
     pub dataset_id: Option<DatasetId>,
 }
 
-/// How many jobs may be queued; `None` is no limit.
+/// How many jobs may be queued; `None` means no limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueueLimits {
     /// In all workspaces together.
@@ -207,7 +221,7 @@ pub struct QueueDepth {
     pub oldest_seconds: f64,
 }
 
-/// Something that happened to a job. Ids count up from 1 for each job, and clients resume by them.
+/// Something that happened to a job. Ids count up from 1 for each job, and clients resume with them.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct JobEvent {
     /// The number of the event.

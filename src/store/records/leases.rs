@@ -26,7 +26,7 @@ pub struct LeaseTerms {
     pub max_attempts: u32,
 }
 
-/// How a worker ends an attempt. All of it is written in one transaction, or none of it.
+/// How a worker ends an attempt. Everything is written in one transaction.
 #[derive(Debug, Clone)]
 pub enum Finish {
     /// The job has a certificate.

@@ -27,8 +27,8 @@ pub struct LedgerEntry {
     pub candidates: u64,
     /// The certificate's decision; `None` if there is no certificate.
     pub decision: Option<Decision>,
-    /// The certificate's digest; `None` if there is no certificate, or if it was issued before there was a
-    /// ledger and therefore does not contain its entry.
+    /// The certificate's digest; `None` if there is no certificate, or if it was issued before the ledger
+    /// existed and therefore does not contain its entry.
     pub digest: Option<String>,
     /// The signature of the certificate with this entry.
     pub signature: Option<Signature>,

@@ -18,7 +18,7 @@ use crate::store::repository::Leases;
 /// not see them.
 const PROGRESS_EVENTS: i64 = 200;
 
-/// What becomes of a job after an attempt without a result.
+/// The state of a job after an attempt without a result.
 enum Parting {
     Requeued { reason: String, counts: bool },
     Failed(JobFailure),
@@ -26,7 +26,7 @@ enum Parting {
 }
 
 impl Parting {
-    /// After something that was not the job's fault.
+    /// After a failure that the job did not cause.
     fn after_fault(job: &Job, terms: &LeaseTerms, failure: JobFailure) -> Self {
         if job.cancel_requested {
             Parting::Cancelled
@@ -206,7 +206,7 @@ impl Write {
 #[async_trait]
 impl Leases for Sqlite {
     async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>> {
-        // Workers ask this often, and there are hardly ever any: look without the write lock first.
+        // Workers call this often and leases rarely expire, so look without the write lock first.
         let none = sqlx::query(concat!(
             "SELECT 1 FROM jobs WHERE status = 'running' AND lease_until <= ",
             now_sql!(),

@@ -76,9 +76,9 @@ impl From<EarlierRow> for EarlierLook {
     }
 }
 
-/// The looks that share a name with a new one. This decides nothing, it only spares reading the whole ledger:
-/// a look that shares none of these names changes no answer (see `EarlierLook`). One search for each index,
-/// because SQLite would read all looks of the dataset for an `OR`.
+/// The looks that share a name with a new one. This only avoids reading the whole ledger: a look that shares
+/// none of these names changes no result (see `EarlierLook`). There is one search per index, because SQLite
+/// would read all looks of the dataset for an `OR`.
 const RELATED: &str = "SELECT look, dataset_version, decision IS NOT NULL AS certified, cost, family, digest, event, \
      asked, every_n FROM ledger WHERE dataset_id = $1 AND look IN (\
      SELECT look FROM ledger WHERE dataset_id = $1 AND digest = $2 UNION \
@@ -133,7 +133,7 @@ impl Write {
         self.insert_look(job, &look, Some(certificate.decision), &place, signature.as_ref()).await
     }
 
-    /// Enters a job that has ended without a certificate, if it had shown a bound before.
+    /// Enters a look for a job that ended without a certificate, if it had shown a bound.
     pub async fn enter_shown(&mut self, job: &Job) -> Result<()> {
         if !job.shown {
             return Ok(());

@@ -1,7 +1,7 @@
 //! The repository on SQLite: one file, one writer, any number of readers (WAL), and every commit is on disk
 //! before it returns (`synchronous=FULL`).
 //!
-//! The SQL is limited to what other databases understand too; what only SQLite has is in this file.
+//! The SQL is limited to what other databases support too; SQLite-specific code is in this file.
 
 /// The current time in microseconds by the database's clock, as an SQL expression.
 macro_rules! now_sql {
@@ -118,7 +118,7 @@ impl Write {
         Ok(())
     }
 
-    /// The reverse. Returns the keys, whose files the caller deletes after the commit.
+    /// Removes these records. Returns the keys, whose files the caller deletes after the commit.
     async fn forget_blobs(&mut self, owner: &str) -> Result<Vec<String>> {
         let rows = sqlx::query("DELETE FROM blobs WHERE owner = $1 RETURNING key")
             .bind(owner)

@@ -75,7 +75,7 @@ pub async fn insert_policy(
     }
 }
 
-/// What still uses the policy, in words, if anything does.
+/// A description of what still uses the policy, if anything does.
 pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> {
     let dataset = sqlx::query("SELECT id FROM datasets WHERE logging_policy_id = $1 LIMIT 1")
         .bind(id)

@@ -1,8 +1,8 @@
-//! A cache of jobs that were read a moment ago. Many clients poll one job, and between two changes of the job
-//! they all read the same row.
+//! A cache of recently read jobs. Many clients poll one job, and between two changes of the job they all read
+//! the same row.
 //!
 //! A job that this process writes is removed from the cache at once. A write that it cannot know about, by
-//! another process or by a caller that went away in the middle of the commit, is seen after `FRESH`.
+//! another process or by a caller that was dropped during the commit, is seen after `FRESH`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::store::records::Job;
 
 /// How long a row is served without reading it again.
 const FRESH: Duration = Duration::from_millis(100);
-/// How many jobs are cached at most.
+/// The most cached jobs.
 const MOST: usize = 4096;
 
 /// The cache.
@@ -32,7 +32,7 @@ struct State {
 }
 
 impl RecentJobs {
-    /// The job, if it was read a moment ago.
+    /// The job, if it was read recently.
     pub fn get(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>> {
         let state = self.state.lock();
         let (read_at, job) = state.jobs.get(&id)?;
@@ -59,7 +59,7 @@ impl RecentJobs {
     }
 }
 
-/// The jobs that a transaction changes. They leave the cache when it ends, however it ends.
+/// The jobs that a transaction changes. They are removed from the cache when it ends, committed or not.
 pub struct Changed {
     recent: Arc<RecentJobs>,
     ids: Vec<JobId>,

@@ -9,7 +9,7 @@ use uuid::fmt::Hyphenated;
 use crate::store::error::{Result, StoreError};
 use crate::store::page::{Cursor, Page};
 
-/// An enumeration of the engine, stored under the name that JSON has for it.
+/// An enumeration of the engine, stored under its name in JSON.
 pub struct Named<T>(pub T);
 
 impl<DB: Database, T> Type<DB> for Named<T>

@@ -1,4 +1,4 @@
-//! Schema migrations: each is applied once, in order, in a transaction of its own.
+//! Schema migrations: each is applied once, in order, in its own transaction.
 
 mod places;
 

@@ -1,4 +1,4 @@
-//! A consistent copy of the database in a file of its own, taken while others write to the database.
+//! A consistent copy of the database in a separate file, taken while others write to the database.
 
 use std::collections::HashMap;
 use std::path::Path;

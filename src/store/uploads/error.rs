@@ -9,7 +9,10 @@ use crate::store::StoreError;
 pub enum BodyError {
     /// The body exceeds the limit.
     #[error("the body is larger than {limit} bytes")]
-    TooLarge { limit: u64 },
+    TooLarge {
+        /// The most bytes that a body may have.
+        limit: u64,
+    },
     /// The connection failed.
     #[error("the body ended early: {0}")]
     Broken(String),
@@ -48,7 +51,7 @@ impl UploadError {
     }
 }
 
-/// Temporary files are on the store's disk, so a failure of theirs is the store's.
+/// Temporary files are on the store's disk, so their failures are failures of the store.
 impl From<IngestError> for UploadError {
     fn from(error: IngestError) -> Self {
         match error {

@@ -1,5 +1,5 @@
 //! Uploads. The bytes arrive on an async thread and are decoded on a blocking one, with a bounded channel in
-//! between, so that a large upload neither fills the memory nor holds up other requests.
+//! between, so that a large upload neither fills the memory nor delays other requests.
 
 mod error;
 mod part;
@@ -36,7 +36,7 @@ pub struct Upload {
     pub outcome: Outcome,
     /// The policy that logged, if it is stored.
     pub logging_policy: Option<(PolicyId, PolicyParams)>,
-    /// What an upload may use.
+    /// The limits of the upload.
     pub limits: IngestLimits,
 }
 
@@ -50,7 +50,7 @@ pub struct Append {
     pub format: FileFormat,
     /// The dataset's logging policy, if it has one.
     pub logging_policy: Option<PolicyParams>,
-    /// What an upload may use.
+    /// The limits of the upload.
     pub limits: IngestLimits,
 }
 
@@ -179,7 +179,7 @@ where
     let decoded = decoding.await.map_err(|_| UploadError::Crashed)?;
     match (fed, decoded) {
         (Ok(()), decoded) => decoded,
-        // The body ended early, which explains whatever the decoder made of its beginning.
+        // The body ended early, which explains any error of the decoder.
         (Err(error), decoded) => {
             if let Some(part) = decoded.ok().and_then(|mut content| content.parts.pop()) {
                 store.blobs().delete(&[part.key]).await;

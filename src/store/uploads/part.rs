@@ -1,5 +1,5 @@
-//! The blob that receives the rows of an upload. It is created with the first batch. A thread of its own
-//! encodes the rows and computes their digest, next to the thread that checks them.
+//! The blob that receives the rows of an upload. It is created with the first batch. A separate thread
+//! encodes the rows and computes their digest, in parallel with the thread that checks them.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
@@ -180,7 +180,7 @@ impl Task {
     }
 }
 
-/// Checked rows can always be encoded; that they could not is a fault of ours.
+/// Checked rows can always be encoded, so a failure is a bug.
 fn not_encoded(error: parquet::errors::ParquetError) -> UploadError {
     tracing::error!(%error, "the rows of an upload could not be encoded");
     UploadError::Crashed

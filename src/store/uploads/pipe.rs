@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::BodyError;
 
-/// How many chunks wait in the pipe at most.
+/// The most chunks in the pipe.
 const CHUNKS: usize = 16;
 
 /// What goes through the pipe.
@@ -32,7 +32,7 @@ pub fn pipe() -> (mpsc::Sender<Piece>, PipeReader) {
     (sender, PipeReader { pieces, current: Bytes::new(), ended: false })
 }
 
-/// Sends the body to its end, or until the reader has gone.
+/// Sends the body to its end, or until the reader is gone.
 pub async fn feed<S>(mut body: S, sender: mpsc::Sender<Piece>) -> Result<(), BodyError>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
@@ -42,7 +42,7 @@ where
             return Ok(());
         }
     }
-    // If the reader has gone, it does not matter to it that the body is complete.
+    // If the reader is gone, nobody needs to know that the body is complete.
     let _ = sender.send(Piece::End).await;
     Ok(())
 }

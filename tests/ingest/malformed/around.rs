@@ -1,4 +1,4 @@
-//! What is around the rows: codings, digests, types, options, forms, appends.
+//! Everything around the rows: encodings, digests, types, options, forms, appends.
 
 use super::logs::{
     ARROW, CSV, NDJSON, PARQUET, content_digest, data_headers, disposition, encoded, form, gzip, rows,

@@ -1,4 +1,4 @@
-//! Errors behind so many rows that some of them are already written, and the formats that must be named.
+//! Errors after so many rows that some of them are already written, and the formats that must be named.
 
 use super::logs::{self, ARROW, CSV, NDJSON, PARQUET, encoded, gzip, rows, written};
 use super::{Case, bad_file, bad_row};

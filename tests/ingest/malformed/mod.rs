@@ -1,5 +1,5 @@
-//! Uploads that are wrong around their rows, or behind many good ones, through the real server: each has its
-//! exact status and code, names its row and field if it has one, and leaves the store as it was. What can be
+//! Uploads that are wrong around their rows, or after many valid ones, through the real server: each gets its
+//! exact status and code, names its row and field if it has one, and leaves the store unchanged. What can be
 //! wrong with the rows themselves is tested in `crates/ingest/tests`.
 
 use crate::common;
@@ -60,7 +60,7 @@ impl Case {
         self
     }
 
-    /// What is wrong with the answer, if anything.
+    /// What is wrong with the response, if anything.
     fn check(&self, client: &Client) -> Result<(), String> {
         let headers: Vec<(&str, &str)> = self.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         let answer = client.send("POST", &self.path, &headers, Some(&self.body));
@@ -116,7 +116,7 @@ fn what_is_too_large_is_rejected_and_leaves_nothing() {
     let limits = [("GUARANTOR_MAX_UPLOAD_BYTES", "2000"), ("GUARANTOR_MAX_DECODED_BYTES", "3000")];
     let server = Server::start_with(&limits);
     let client = server.client();
-    // The limit is the data's: what a form has around it does not count.
+    // The limit applies to the data: the rest of a form does not count.
     let (kind, body) = around::form_of(2000);
     client.send("POST", "/v1/datasets", &[("content-type", &kind)], Some(&body)).expect(201);
     let before = contents(&server, &client);

@@ -55,7 +55,7 @@ fn dsjson_and_ndjson_have_one_certificate() {
     }
     let read = dsjson(&client, "hash_dims=32", &lines).expect(201);
     let written = ndjson(&client, "", &rows).expect(201);
-    // Only DSJSON says how much was dropped before.
+    // Only DSJSON records how much was dropped upstream.
     let mut health = read["health"].clone();
     assert_eq!(health.as_object_mut().unwrap().remove("pdrop"), Some(json!(0.0)));
     assert_eq!(health, written["health"]);

@@ -159,7 +159,7 @@ fn certify_reads_every_format() {
     assert_eq!(verified.status.code(), Some(0), "{}{}", text(&verified.stdout), text(&verified.stderr));
 }
 
-/// What a person sees, without the path.
+/// The output, with the path replaced.
 fn seen(file: &Path, output: &Output) -> String {
     text(&output.stdout).replace(file.to_str().unwrap(), "FILE")
 }

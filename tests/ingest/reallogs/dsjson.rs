@@ -207,7 +207,7 @@ fn rejections() -> Vec<(String, &'static str, &'static str)> {
             "_original_label_cost",
             "is 0, but _label_cost is -1: the outcome was replaced",
         ),
-        // What must be there, and JSON.
+        // Required members, and JSON.
         (labelled(p), "a", "is missing"),
         (labelled(a), "p", "is missing"),
         (format!(r#"{{"_label_cost":-1,{a},{p}}}"#), "c", "is missing"),
@@ -265,7 +265,7 @@ fn the_option_names_the_format() {
         answer.problem(422, "invalid_value");
         assert_eq!(answer.json["errors"][0]["field"], "hash_dims");
     }
-    // A form says it in its manifest.
+    // A form names it in its manifest.
     let form = format!(
         "--b\r\ncontent-disposition: form-data; name=\"manifest\"\r\n\r\n{{\"format\":\"dsjson\",\"hash_dims\":8}}\r\n--b\r\n\
          content-disposition: form-data; name=\"data\"\r\n\r\n{COFFEE}\r\n--b--\r\n"
@@ -273,7 +273,7 @@ fn the_option_names_the_format() {
     let kind = [("content-type", "multipart/form-data; boundary=b")];
     let dataset = client.send("POST", "/v1/datasets", &kind, Some(form.as_bytes())).expect(201);
     assert_eq!(dataset["dim"], 8);
-    // An append is hashed as the dataset is.
+    // An append is hashed like the dataset.
     let path = format!("/v1/datasets/{}/rows?format=dsjson", id_of(&dataset));
     let more = COFFEE.replace("13118d9b", "23118d9b");
     let send = |body: &str| {
@@ -286,9 +286,9 @@ fn the_option_names_the_format() {
     assert_eq!(whole["digest"], longer["digest"]);
 }
 
-/// A version keeps what only the files of the earlier ones could say.
+/// A version keeps what only the files of earlier versions contained.
 #[test]
-fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
+fn an_append_has_the_pdrop_of_earlier_rows_and_keeps_their_warnings() {
     let server = Server::start();
     let client = server.client();
     let line = |pdrop: &str, id: &str| {
@@ -310,7 +310,7 @@ fn an_append_has_the_pdrop_of_the_rows_before_and_keeps_their_warnings() {
     for code in ["rows_dropped_upstream", "dangling_rewards"] {
         assert_eq!(warnings(&longer, code), 1, "{longer}");
     }
-    // Rows of another format say nothing of it, and change nothing.
+    // Rows of another format do not contain it, and change nothing.
     let plain =
         json!({"x": [1, 0, 0, 0], "action": 0, "propensities": [0.5, 0.5], "cost": 0, "event_id": "c"});
     let path = format!("/v1/datasets/{}/rows", id_of(&dataset));

@@ -1,4 +1,4 @@
-//! The Open Bandit Dataset's CSV, in small.
+//! Small files in the CSV format of the Open Bandit Dataset.
 
 use serde_json::{Value, json};
 
@@ -135,7 +135,7 @@ fn an_append_is_read_like_the_earlier_rows() {
     let answer = append(&uniform, &lines(12, "0.25"));
     answer.problem(422, "invalid_rows");
     assert_eq!(answer.json["errors"][0]["field"], "propensity_score");
-    // Rows that happen to be uniform do not make the log so.
+    // Rows that happen to be uniform do not make the log uniform.
     let other = obd(&client, "", &lines(0, "0.25")).expect(201);
     let longer = append(&other, &lines(6, "0.3333333333333333")).expect(201);
     assert_eq!(longer["capabilities"]["full_propensities"], false);

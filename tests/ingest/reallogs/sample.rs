@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::obd;
 use crate::common::{Client, Server, id_of};
 
-/// Where the sample is, fetched by whoever needs it first.
+/// The path of the sample, which is fetched on first use.
 fn fetch() -> Option<PathBuf> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/obp");
     let sample = home.join("files/obp/dataset/obd");

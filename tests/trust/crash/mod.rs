@@ -26,7 +26,7 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn kills_lose_duplicate_and_halve_nothing() {
+fn kills_neither_lose_duplicate_nor_half_store_anything() {
     let kills = number("GUARANTOR_CRASHES", 50);
     let seed = number("GUARANTOR_CRASH_SEED", 1);
     println!("seed {seed}, {kills} kills");

@@ -95,7 +95,7 @@ impl Worker {
         let client = Client::new(base, None);
         loop {
             if let Err(error) = self.step(&client) {
-                // A running server must answer.
+                // A running server must respond.
                 while !dead.load(Ordering::SeqCst) {
                     std::thread::yield_now();
                     assert!(!matches!(error, ureq::Error::Timeout(_)), "{}: {error}", self.name);

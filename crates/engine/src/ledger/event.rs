@@ -77,7 +77,7 @@ fn of_event(spec: &JobSpec) -> JobSpec {
 /// # Errors
 /// If a number of the spec is not finite.
 pub fn asked(spec: &JobSpec) -> Result<String> {
-    digest_of(&(of_event(spec), METHOD))
+    digest_of(&(of_event(spec), LAMBDA_POINTS, METHOD))
 }
 
 /// Whether the prior does not depend on the dataset's rows. With a split it does, and with a time budget it

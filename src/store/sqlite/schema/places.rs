@@ -1,5 +1,5 @@
 //! The step from schema 2 to 3 that SQL alone cannot do. Schema 2 stored the numbers of a ledger entry and
-//! put them into words at each reading. What was signed then had the wording below, which never changes.
+//! formatted them at each reading. What was signed then has the wording below, which must never change.
 
 use sqlx::types::Json;
 use sqlx::{FromRow, SqliteConnection};
