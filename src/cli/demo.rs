@@ -128,7 +128,7 @@ fn watch(client: &Client, id: &str) -> Result<Value, Failure> {
             let filled = (done * 40.0) as usize;
             let phase = job["progress"]["phase"].as_str().unwrap_or("queued");
             print!(
-                "\r   [{}{}] {:>3.0} % {phase:<12}",
+                "\r   [{}{}] {:>3.0}% {phase:<12}",
                 "#".repeat(filled),
                 "·".repeat(40 - filled.min(40)),
                 done * 100.0

@@ -192,7 +192,7 @@ fn advice(code: WarningCode) -> &'static str {
              that were filtered, joined or dropped after the draw."
         }
         WarningCode::NearDeterministic => {
-            "Let the deployed policy explore a little in every decision, at least 1 %."
+            "Let the deployed policy explore a little in every decision, at least 1%."
         }
         WarningCode::LowEffectiveSampleSize => {
             "Raise the smallest propensities, or log for longer; until then guarantees will be loose."

@@ -139,9 +139,9 @@ pub fn decimal(value: f64) -> String {
 /// A share as a percentage.
 pub fn percent(share: f64) -> String {
     if share > 0.0 && share < 0.0005 {
-        return "less than 0.1 %".into();
+        return "less than 0.1%".into();
     }
-    format!("{} %", decimal((1000.0 * share).round() / 10.0))
+    format!("{}%", decimal((1000.0 * share).round() / 10.0))
 }
 
 /// A size in bytes, kB, MB, GB or TB.
@@ -183,7 +183,7 @@ mod tests {
         );
         assert_eq!(
             [percent(0.123456), percent(1.0), percent(0.0), percent(0.0001)],
-            ["12.3 %", "100 %", "0 %", "less than 0.1 %"]
+            ["12.3%", "100%", "0%", "less than 0.1%"]
         );
         assert_eq!([bytes(12), bytes(1_500), bytes(5_084_456)], ["12 bytes", "1.5 kB", "5.1 MB"]);
     }

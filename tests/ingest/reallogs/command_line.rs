@@ -177,8 +177,8 @@ FILE  NDJSON, 287.0 kB
 How much the deployed policy explored
   smallest propensity     0.3333
   largest weight          3 (1 / smallest propensity)
-  effective rows          2,000 (100 % of all rows)
-  no choice on            0 % of the rows
+  effective rows          2,000 (100% of all rows)
+  no choice on            0% of the rows
 
 Whether the propensities fit the actions
   mean of 1/propensity    3, expected 3: fits
