@@ -150,11 +150,11 @@ fn an_incomplete_backup_is_rejected() {
     std::fs::write(occupied.join("a file"), "").unwrap();
     refused(server.data.path(), &occupied, "not empty");
     refused(place.path(), &place.path().join("new"), "is not a data directory");
-    // A log that has lost its end must not hide in a backup.
+    // A truncated log must not go unnoticed in a backup.
     let folder = server.data.path().join("blobs/datasets").join(&dataset);
     let part = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
     std::fs::OpenOptions::new().write(true).open(&part).unwrap().set_len(100).unwrap();
     let to = place.path().join("cut");
-    refused(server.data.path(), &to, "100 bytes where");
+    refused(server.data.path(), &to, "it has 100 bytes, but");
     assert!(!to.join("guarantor.sqlite").exists(), "a server could be started on an incomplete backup");
 }

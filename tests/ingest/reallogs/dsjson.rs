@@ -199,7 +199,7 @@ fn rejections() -> Vec<(String, &'static str, &'static str)> {
         // The outcome.
         (event(&format!("{a},{p}")), "_label_cost", "is missing"),
         (event(&format!(r#""_label_cost":null,{a},{p}"#)), "_label_cost", "is missing"),
-        (event(&format!(r#""_label_cost":1,{a},{p}"#)), "_label_cost", "1 is not in [-1, 0]; set outcome_min"),
+        (event(&format!(r#""_label_cost":1,{a},{p}"#)), "_label_cost", "1 is not in [-1, 0]; if the range is different"),
         (event(&format!(r#""_label_cost":"-1",{a},{p}"#)), "_label_cost", "string"),
         (event(&format!(r#""_label_cost":-1,"_label_cost":-1,{a},{p}"#)), "_label_cost", "occurs twice"),
         (
