@@ -182,7 +182,7 @@ fn the_same_question_is_free_if_one_look_has_no_certificate() {
             every_n: case.every_n.1,
             ..earlier(1)
         };
-        let found = shared_look(&new, &[before.clone()]);
+        let found = shared_look(&new, std::slice::from_ref(&before));
         assert_eq!(found, case.free.map(|why| SharedLook { look: 1, why }), "case {i}");
         let other = NewLook { asked: "another question".into(), ..new };
         assert_eq!(shared_look(&other, &[before]), None, "case {i} with another question");
