@@ -20,9 +20,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use axum::extract::{MatchedPath, Request};
+use axum::http::Method;
 use axum::response::Response;
 use pin_project_lite::pin_project;
 use tower::Service;
+
+use super::takes_uploads;
 
 /// A service that always responds, which is what our layers wrap.
 pub trait Inner: Service<Request, Response = Response, Error = Infallible> {}
@@ -41,8 +44,16 @@ impl Route {
 
     /// The route as it is declared, or `unmatched`.
     pub fn as_str(&self) -> &str {
-        self.0.as_ref().map_or("unmatched", MatchedPath::as_str)
+        self.0.as_ref().map_or(UNMATCHED, MatchedPath::as_str)
     }
+}
+
+const UNMATCHED: &str = "unmatched";
+
+/// Whether a request uploads a log. Polls are told apart by their method, before their route is looked up.
+pub fn is_upload(request: &Request) -> bool {
+    let route = || request.extensions().get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str);
+    request.method() == Method::POST && takes_uploads(route())
 }
 
 /// What a layer does with the response of the inner service.

@@ -12,11 +12,10 @@ use pin_project_lite::pin_project;
 use tokio::time::Timeout;
 use tower::{Layer, Service};
 
-use super::{Inner, Route};
+use super::{Inner, is_upload};
 use crate::config::Config;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::http::takes_uploads;
 
 /// Ends requests that take too long.
 #[derive(Clone, Copy)]
@@ -60,7 +59,7 @@ impl<S: Inner> Service<Request> for TimeLimit<S> {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let limit = match takes_uploads(Route::of(&request).as_str()) {
+        let limit = match is_upload(&request) {
             true => self.limits.uploads,
             false => self.limits.others,
         };

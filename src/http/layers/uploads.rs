@@ -9,16 +9,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::extract::Request;
-use axum::http::Method;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{Either, Ready, ready};
 use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
 
-use super::{Inner, Route};
+use super::{Inner, is_upload};
+use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::http::{App, takes_uploads};
 
 /// How long the client of a rejected upload should wait.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -56,7 +55,7 @@ impl<S: Inner> Service<Request> for Uploads<S> {
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        if request.method() == Method::POST && takes_uploads(Route::of(&request).as_str()) {
+        if is_upload(&request) {
             match permit(&self.app) {
                 Ok(permit) => request.extensions_mut().insert(permit),
                 Err(problem) => return Either::Right(ready(Ok(problem.into_response()))),
