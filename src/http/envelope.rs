@@ -3,7 +3,6 @@
 use axum::Router;
 use axum::http::{HeaderValue, header};
 use tower::ServiceBuilder;
-use tower_http::request_id::{PropagateRequestIdLayer, SetRequestIdLayer};
 use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 
@@ -14,7 +13,7 @@ use super::layers::linger::LingerLayer;
 use super::layers::observe::ObserveLayer;
 use super::layers::panics::PanicsLayer;
 use super::layers::problems::ProblemsLayer;
-use super::layers::request_id::{self, NewIds};
+use super::layers::request_id::RequestIdLayer;
 use super::layers::time_limit::TimeLimitLayer;
 use super::layers::uploads::UploadsLayer;
 
@@ -34,9 +33,7 @@ pub fn enclose(routes: Router<App>, app: &App, access: Access) -> Router<App> {
     routes.layer(
         ServiceBuilder::new()
             .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
-            .map_request(request_id::remove_unsafe)
-            .layer(SetRequestIdLayer::x_request_id(NewIds))
-            .layer(PropagateRequestIdLayer::x_request_id())
+            .layer(RequestIdLayer)
             .layer(SetResponseHeaderLayer::overriding(
                 header::X_CONTENT_TYPE_OPTIONS,
                 HeaderValue::from_static("nosniff"),
