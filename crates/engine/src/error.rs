@@ -15,6 +15,12 @@ pub enum SpecCode {
     BoundNeedsFullPropensities,
     /// The bound needs one interaction per context.
     BoundNeedsSingleInteractions,
+    /// The bound needs one fixed logging policy.
+    BoundNeedsFixedLogging,
+    /// Something depends on the number of actions, which was not stated.
+    ActionsNotStated,
+    /// `looks: anytime` needs a bound that holds at every number of rows.
+    LooksNeedAnytimeBound,
     /// The bound cannot learn with this prior.
     BoundCannotLearnHere,
     /// Learning needs features.

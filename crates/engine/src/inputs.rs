@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::checks::CheckResult;
 use crate::log::LogSource;
 use crate::policy::PolicyParams;
 
@@ -17,4 +18,6 @@ pub struct Inputs<'a> {
     pub dataset_version: u64,
     /// The dataset's digest, printed on the certificate.
     pub dataset_digest: &'a str,
+    /// The checks that were made on all rows at upload.
+    pub log_checks: &'a [CheckResult],
 }

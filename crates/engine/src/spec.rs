@@ -4,8 +4,9 @@
 mod types;
 
 use super::bound::{self, Needs};
+use super::checks::CheckName;
 use super::error::{SpecCode, SpecError};
-use super::log::LogShape;
+use super::log::{LogShape, Logging};
 use super::policy::PolicyKind;
 
 pub use types::*;
@@ -29,6 +30,10 @@ pub struct SpecContext<'a> {
     pub logging_policy: Option<PolicyShape>,
     /// Looks up a stored policy by id.
     pub policy: &'a dyn Fn(&str) -> Option<PolicyShape>,
+    /// How many rows certificates of earlier versions of the dataset have seen.
+    pub seen_rows: u64,
+    /// Who asks, as certificates name them.
+    pub caller: &'a str,
 }
 
 /// The default share of the contexts on the learn side. It was chosen on FashionMNIST for large logs, and on
@@ -36,6 +41,9 @@ pub struct SpecContext<'a> {
 fn default_fraction(contexts: u64) -> f64 {
     if contexts >= 10_000 { 0.6 } else { 0.4 }
 }
+
+/// The default share of exploration, as teams that run contextual bandits expect.
+const DEFAULT_EXPLORATION: f64 = 0.02;
 
 /// With fewer contexts, `auto` does not split, because neither side would have enough of them.
 pub const MIN_SPLIT: u64 = 20;
@@ -68,6 +76,9 @@ impl SpecRequest {
         let min_improvement = self.min_improvement.unwrap_or(0.0);
         within("min_improvement", min_improvement, (0.0..=1.0).contains(&min_improvement), "[0, 1]")?;
         check_bound(bound, context)?;
+        let logging = context.shape.logging;
+        let looks = self.looks.unwrap_or(Looks::Once);
+        let accept = self.resolve_accepted()?;
         let spec = JobSpec {
             kind,
             bound,
@@ -81,13 +92,50 @@ impl SpecRequest {
             candidates: Vec::new(),
             independent_of_log: None,
             min_improvement,
+            logging: Some(logging),
+            looks: Some(looks),
+            seen_rows: (looks == Looks::Once && context.seen_rows > 0).then_some(context.seen_rows),
+            explore: None,
+            accepted_by: (!accept.is_empty()).then(|| context.caller.into()),
+            accept,
             optimizer: None,
             seed: self.resolve_seed()?,
         };
-        match kind {
-            JobKind::Learn => self.resolve_learning(spec, context),
-            JobKind::Evaluate => self.resolve_evaluation(spec, context),
+        let spec = match kind {
+            JobKind::Learn => self.resolve_learning(spec, context)?,
+            JobKind::Evaluate => self.resolve_evaluation(spec, context)?,
+        };
+        check_actions(&spec, self, context)?;
+        check_looks(&spec)?;
+        Ok(spec)
+    }
+
+    fn resolve_accepted(&self) -> Checked<Vec<CheckName>> {
+        let mut accept = self.accept.clone().unwrap_or_default();
+        accept.sort();
+        let before = accept.len();
+        accept.dedup();
+        if accept.len() < before {
+            return invalid("accept", "names a check twice");
         }
+        Ok(accept)
+    }
+
+    fn resolve_explore(&self, context: &SpecContext) -> Checked<Explore> {
+        let (share, with) = match self.explore {
+            None => (None, None),
+            Some(ExploreRequest::Share(share)) => (Some(share), None),
+            Some(ExploreRequest::Policy(ExplorePolicy { share, with })) => (share, with),
+        };
+        let share = share.unwrap_or(DEFAULT_EXPLORATION);
+        within("explore", share, (0.0..=0.5).contains(&share), "[0, 0.5]")?;
+        let with = with.unwrap_or(ExploreWith::Uniform);
+        if with == ExploreWith::LoggingPolicy && context.logging_policy.is_none() {
+            let message = "the dataset has no stored logging policy; use `uniform`, or set `logging_policy_id` \
+                           when you upload the log";
+            return Err(SpecError::new(SpecCode::PriorNeedsLoggingPolicy, "explore.with", message));
+        }
+        Ok(Explore { share, with })
     }
 
     fn resolve_delta(&self) -> Checked<f64> {
@@ -125,9 +173,9 @@ impl SpecRequest {
             let message = format!("the bound {} has no control variate; remove xi", bound.name());
             return Err(SpecError::new(SpecCode::NotForThisKind, "xi", message));
         }
-        if xi < 0.0 && !context.shape.capabilities.full_propensities {
-            let message = "a control variate below 0 needs the propensities of all actions; use xi = 0 with \
-                           betting, or log `propensities`";
+        if xi < 0.0 && !context.shape.capabilities.control_variate() {
+            let message = "a control variate below 0 needs the propensities of all actions, not rounded; use \
+                           xi = 0 with betting, or log `propensities` with all of their digits";
             return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "xi", message));
         }
         Ok(Some(xi + 0.0))
@@ -169,6 +217,7 @@ impl SpecRequest {
         }
         spec.prior = Some(self.resolve_prior(spec.bound, context)?);
         spec.optimizer = Some(self.resolve_optimizer()?);
+        spec.explore = Some(self.resolve_explore(context)?);
         Ok(spec)
     }
 
@@ -248,6 +297,7 @@ impl SpecRequest {
             ("policy_class", self.policy_class.is_some()),
             ("prior", self.prior.is_some()),
             ("optimizer", self.optimizer.is_some()),
+            ("explore", self.explore.is_some()),
         ] {
             if sent {
                 return Err(SpecError::new(
@@ -270,8 +320,13 @@ impl SpecRequest {
             }
         }
         if self.independent_of_log != Some(true) {
-            let message = "must be true: with it you attest, on the certificate, that no candidate was \
-                           learned from these rows; if one was, use other rows or kind `learn`";
+            let message = match spec.is_fixed() {
+                true => "must be true: with it you attest, on the certificate, that no candidate was learned from \
+                         the certified rows; if one was, use other rows or kind `learn`",
+                false => "must be true: with it you attest, on the certificate, that no candidate depends on \
+                          anything that was logged at or after the first certified row; if one does, use later \
+                          rows or kind `learn`",
+            };
             return Err(SpecError::new(SpecCode::AttestationRequired, "independent_of_log", message));
         }
         spec.candidates = candidates;
@@ -299,11 +354,62 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
         );
         return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
     }
+    if needs.fixed_logging && context.shape.logging == Logging::Adaptive {
+        let message = format!(
+            "{name} is proved for one fixed logging policy, and this dataset has logging = adaptive; use auto, \
+             betting or log_smoothing, or, if one policy logged every row and traffic came from one \
+             distribution, upload the log with logging=fixed"
+        );
+        return Err(SpecError::new(SpecCode::BoundNeedsFixedLogging, "bound", message));
+    }
+    if needs.fixed_logging && has.repeated_contexts {
+        let message = format!(
+            "{name} needs independent rows, but rows of this log share a context_id; use auto or betting, or, if \
+             the number of rows of a context was chosen without looking at its outcomes, upload the log with \
+             repetitions=designed"
+        );
+        return Err(SpecError::new(SpecCode::BoundNeedsSingleInteractions, "bound", message));
+    }
+    if needs.full_propensities && !has.control_variate() {
+        let message = format!(
+            "{name} needs unrounded propensities, but those of this log were rounded; log all of their digits, \
+             or use auto or betting"
+        );
+        return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
+    }
     if needs.single_interactions && has.multiple_interactions {
         let message = format!("{name} is valid only if every context was logged once; use {instead}");
         return Err(SpecError::new(SpecCode::BoundNeedsSingleInteractions, "bound", message));
     }
     Ok(())
+}
+
+/// What depends on the number of actions must not depend on the actions that were logged.
+fn check_actions(spec: &JobSpec, sent: &SpecRequest, context: &SpecContext) -> Checked<()> {
+    if context.shape.capabilities.actions_declared {
+        return Ok(());
+    }
+    let tau = matches!(spec.bound, BoundKind::LondonSandler | BoundKind::Catoni) && sent.tau.is_none();
+    let prior = spec.prior.as_ref().is_some_and(|prior| prior.kind == PriorKind::Zero);
+    let (field, what) = match (tau, prior) {
+        (true, _) => ("tau", "the default of tau, 1/K,"),
+        (_, true) => ("prior.kind", "the prior `zero`, which plays all actions equally,"),
+        _ => return Ok(()),
+    };
+    let message = format!(
+        "{what} depends on the number of actions, which was read off the logged rows; upload the log with n_actions"
+    );
+    Err(SpecError::new(SpecCode::ActionsNotStated, field, message))
+}
+
+/// Pooling old and new rows needs a bound that holds at every number of rows.
+fn check_looks(spec: &JobSpec) -> Checked<()> {
+    if spec.looks != Some(Looks::Anytime) || spec.holds_at_every_n() {
+        return Ok(());
+    }
+    let message = "`anytime` needs a bound that holds at every number of rows at once: `evaluate` with auto or \
+                   betting, or `learn` with betting and the prior zero, policy or logging_policy; use `once`";
+    Err(SpecError::new(SpecCode::LooksNeedAnytimeBound, "looks", message))
 }
 
 fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) -> Checked<()> {
@@ -341,10 +447,11 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
                     message,
                 ));
             }
-            if spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0) {
+            let known = capabilities.candidate_propensities.contains(name);
+            if !known && (spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0)) {
                 let message = "this bound needs the candidate's probabilities of all actions, but the log has only \
                                those of the logged actions; use auto, log_smoothing or betting with \
-                               xi = 0, or send a policy";
+                               xi = 0, log `candidate_propensities`, or send a policy";
                 return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
             }
             Ok(())

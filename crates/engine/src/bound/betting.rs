@@ -14,8 +14,12 @@ use crate::log::Context;
 use crate::terms::Terms;
 
 /// Nothing if ξ = 0. If the job sets a ξ below 0, `spec` requires π0(·|x).
-pub const NEEDS: Needs =
-    Needs { full_propensities: false, single_interactions: false, instead: "ξ = 0, or log `propensities`" };
+pub const NEEDS: Needs = Needs {
+    full_propensities: false,
+    single_interactions: false,
+    fixed_logging: false,
+    instead: "ξ = 0, or log `propensities`",
+};
 
 /// Number of points of the λ grid, docs/math.md#betting-grid. The grid does not depend on n, so the bound
 /// holds at every n at once.

@@ -15,6 +15,7 @@ use crate::terms::Terms;
 pub const NEEDS: Needs = Needs {
     full_propensities: true,
     single_interactions: false,
+    fixed_logging: true,
     instead: "betting or log_smoothing, or log `propensities`",
 };
 

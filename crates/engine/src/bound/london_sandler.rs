@@ -12,6 +12,7 @@ use crate::terms::Terms;
 pub const NEEDS: Needs = Needs {
     full_propensities: false,
     single_interactions: true,
+    fixed_logging: true,
     instead: "betting, log_smoothing or, with π0(·|x), cbb",
 };
 

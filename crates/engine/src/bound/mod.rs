@@ -36,6 +36,8 @@ pub struct Needs {
     pub full_propensities: bool,
     /// Every context logged once.
     pub single_interactions: bool,
+    /// One logging policy for all rows, and contexts from one distribution.
+    pub fixed_logging: bool,
     /// What to use if the log does not have it, for error messages.
     pub instead: &'static str,
 }

@@ -15,7 +15,7 @@ use crate::certificate::{Certificate, METHOD};
 use crate::digest::digest_of;
 use crate::error::Result;
 use crate::log::Outcome;
-use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, PriorKind};
+use crate::spec::{JobSpec, Looks};
 
 /// Everything that determines the event of an anytime certificate.
 #[derive(Serialize)]
@@ -83,26 +83,11 @@ pub fn asked(spec: &JobSpec) -> Result<String> {
 /// Whether the prior does not depend on the dataset's rows. With a split it does, and with a time budget it
 /// can come out differently each time.
 pub fn prior_is_fixed(spec: &JobSpec) -> bool {
-    spec.split().is_none()
+    spec.fraction().is_none()
 }
 
-/// Whether the event of a spec holds at every number of rows, provided that each context was logged once:
-/// everything that its bounds minimize over was fixed before the first row was seen.
+/// Whether the event of a spec holds at every number of rows, and later looks pool old and new rows.
 pub fn holds_at_every_n(spec: &JobSpec) -> bool {
-    let bound = match spec.bound {
-        // For given policies, `auto` is the betting bound on its fixed grid. For `learn` it is a split, in
-        // which the rows of the learn side choose λ, τ, the cost model and the policy.
-        BoundKind::Betting => true,
-        BoundKind::Auto => spec.kind == JobKind::Evaluate,
-        // A certified baseline needs a bound on R(π0), which holds at one n only.
-        BoundKind::LogSmoothing => spec.baseline.kind != BaselineKind::Certified,
-        BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb => false,
-    };
-    let prior = match &spec.prior {
-        None => spec.kind == JobKind::Evaluate,
-        Some(prior) => {
-            matches!(prior.kind, PriorKind::LoggingPolicy | PriorKind::Zero | PriorKind::Policy)
-        }
-    };
-    bound && prior
+    // Specs of earlier releases have no `looks`; their looks pooled.
+    spec.holds_at_every_n() && spec.looks != Some(Looks::Once)
 }

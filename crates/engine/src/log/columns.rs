@@ -1,10 +1,12 @@
 //! A log as columns in memory, and its checks.
 
+use super::logging::{Logging, Repetitions};
 use super::outcome::Outcome;
+use super::precision::Precision;
 use crate::error::RowError;
 
 /// A log as columns. Errors count rows from 1.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Columns {
     /// K, the number of actions.
     pub n_actions: usize,
@@ -24,8 +26,57 @@ pub struct Columns {
     pub contexts: Option<Vec<u64>>,
     /// Each logged candidate by name, with its π(a|x) of the logged action of each row.
     pub candidates: Vec<(String, Vec<f64>)>,
+    /// π(·|x) of each candidate, rows × K and row-major, if the log carries it; in the order of `candidates`,
+    /// or empty if the log carries none.
+    pub candidate_full: Vec<Option<Vec<f64>>>,
     /// The kind and range of the caller's outcomes.
     pub outcome: Outcome,
+    /// Whether one policy logged every row.
+    pub logging: Logging,
+    /// What rows of one context are.
+    pub repetitions: Repetitions,
+    /// When each row was logged, in microseconds. It decides the order of arrival; rows with equal times keep
+    /// their order. Without it, the order of the rows decides.
+    pub timestamps: Option<Vec<i64>>,
+    /// The policy version of each row, as a position in `version_names`.
+    pub versions: Option<Vec<u32>>,
+    /// The names of the policy versions.
+    pub version_names: Vec<String>,
+    /// Whether the number of actions was stated.
+    pub actions_declared: bool,
+    /// How precisely the propensities were written.
+    pub precision: Precision,
+    /// How precisely each candidate's probabilities were written; empty if all have full precision.
+    pub candidate_precision: Vec<Precision>,
+    /// Whether the log is known to be uniform: every propensity is 1/K.
+    pub uniform: bool,
+}
+
+impl Default for Columns {
+    fn default() -> Self {
+        Columns {
+            n_actions: 0,
+            dim: 0,
+            x: Vec::new(),
+            actions: Vec::new(),
+            costs: Vec::new(),
+            propensities: Vec::new(),
+            full: None,
+            contexts: None,
+            candidates: Vec::new(),
+            candidate_full: Vec::new(),
+            outcome: Outcome::default(),
+            logging: Logging::default(),
+            repetitions: Repetitions::default(),
+            timestamps: None,
+            versions: None,
+            version_names: Vec::new(),
+            actions_declared: true,
+            precision: Precision::default(),
+            candidate_precision: Vec::new(),
+            uniform: false,
+        }
+    }
 }
 
 /// How far the sum of a row's π0(·|x) may be from 1.
@@ -65,18 +116,65 @@ impl Columns {
         if self.full.as_ref().is_some_and(|f| f.len() != n * self.n_actions)
             || self.contexts.as_ref().is_some_and(|c| c.len() != n)
             || self.candidates.iter().any(|(_, c)| c.len() != n)
+            || self.timestamps.as_ref().is_some_and(|t| t.len() != n)
+            || self.versions.as_ref().is_some_and(|v| v.len() != n)
+            || self.versions.iter().flatten().any(|&v| v as usize >= self.version_names.len())
+            || !(self.candidate_full.is_empty() || self.candidate_full.len() == self.candidates.len())
+            || self.candidate_full.iter().flatten().any(|f| f.len() != n * self.n_actions)
         {
             return Err(fault(0, "columns", "an optional column does not have one entry per row".into()));
         }
         (0..n).try_for_each(|i| self.check_row(i))
     }
 
-    /// Scales every π0(·|x) to sum to 1: probabilities that were logged as f32 do so only nearly.
-    pub fn normalize(&mut self) {
-        for pi in self.full.iter_mut().flat_map(|f| f.chunks_exact_mut(self.n_actions)) {
-            let total: f64 = pi.iter().sum();
-            pi.iter_mut().for_each(|p| *p /= total);
+    /// Prepares checked columns for bounds (docs/math.md#rounding): scales every π(·|x) to sum to 1, takes
+    /// the logged action's probability from it, and replaces rounded probabilities by the ends of their
+    /// intervals at which bounds are valid.
+    pub fn settle(&mut self) {
+        let k = self.n_actions;
+        if let Some(full) = &mut self.full {
+            normalize(full, k);
+            take_logged(&mut self.propensities, full, &self.actions, k);
         }
+        for ((_, played), full) in self.candidates.iter_mut().zip(&mut self.candidate_full) {
+            if let Some(full) = full {
+                normalize(full, k);
+                take_logged(played, full, &self.actions, k);
+            }
+        }
+        if self.uniform {
+            self.propensities.fill(1.0 / k as f64);
+        } else if self.precision.is_coarse() {
+            self.propensities.iter_mut().for_each(|p| *p = self.precision.upper(*p));
+        }
+        for ((_, played), precision) in self.candidates.iter_mut().zip(&self.candidate_precision) {
+            if precision.is_coarse() {
+                played.iter_mut().for_each(|p| *p = precision.lower(*p));
+            }
+        }
+    }
+
+    /// The rows in order of arrival, or `None` if they are in that order already.
+    pub fn arrival_order(&self) -> Option<Vec<u32>> {
+        let times = self.timestamps.as_ref().filter(|t| !t.is_sorted())?;
+        let mut order: Vec<u32> = (0..times.len() as u32).collect();
+        order.sort_by_key(|&row| times[row as usize]);
+        Some(order)
+    }
+
+    /// Puts the rows into this order.
+    pub fn reorder(&mut self, order: &[u32]) {
+        let k = self.n_actions;
+        permute(&mut self.x, order, self.dim);
+        permute(&mut self.actions, order, 1);
+        permute(&mut self.costs, order, 1);
+        permute(&mut self.propensities, order, 1);
+        self.full.iter_mut().for_each(|full| permute(full, order, k));
+        self.contexts.iter_mut().for_each(|contexts| permute(contexts, order, 1));
+        self.candidates.iter_mut().for_each(|(_, played)| permute(played, order, 1));
+        self.candidate_full.iter_mut().flatten().for_each(|full| permute(full, order, k));
+        self.timestamps.iter_mut().for_each(|times| permute(times, order, 1));
+        self.versions.iter_mut().for_each(|versions| permute(versions, order, 1));
     }
 
     fn check_row(&self, i: usize) -> Result<(), RowError> {
@@ -109,6 +207,29 @@ impl Columns {
         }
         Ok(())
     }
+}
+
+/// Scales every distribution over K actions to sum to 1: numbers that were rounded do so only nearly.
+fn normalize(full: &mut [f64], k: usize) {
+    for pi in full.chunks_exact_mut(k.max(1)) {
+        let total: f64 = pi.iter().sum();
+        pi.iter_mut().for_each(|p| *p /= total);
+    }
+}
+
+/// Replaces each logged action's probability by that of its distribution.
+fn take_logged(logged: &mut [f64], full: &[f64], actions: &[u32], k: usize) {
+    for ((logged, pi), &action) in logged.iter_mut().zip(full.chunks_exact(k.max(1))).zip(actions) {
+        *logged = pi[action as usize];
+    }
+}
+
+fn permute<T: Copy>(values: &mut Vec<T>, order: &[u32], width: usize) {
+    let mut sorted = Vec::with_capacity(values.len());
+    for &row in order {
+        sorted.extend_from_slice(&values[row as usize * width..(row as usize + 1) * width]);
+    }
+    *values = sorted;
 }
 
 /// Whether two rows of one context can have had the same π0(·|x), up to rounding.

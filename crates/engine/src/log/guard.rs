@@ -69,14 +69,17 @@ fn fingerprint(chunk: &Chunk) -> u64 {
         None => chunk.x.iter().for_each(|value| hash.update(&value.to_ne_bytes())),
     }
     hash.update(cast_slice(&chunk.ordinals));
+    hash.update(cast_slice(&chunk.arrivals));
     hash.update(cast_slice(&chunk.offsets));
     hash.update(cast_slice(&chunk.actions));
     let columns = [&chunk.costs, &chunk.propensities, &chunk.weights];
     columns.into_iter().chain(&chunk.candidates).for_each(|column| hash.update(cast_slice(column)));
-    match chunk.full.as_ref().map(|full| (full.as_slice(), full)) {
-        Some((Some(full), _)) => hash.update(cast_slice(full)),
-        Some((None, full)) => full.iter().for_each(|value| hash.update(&value.to_ne_bytes())),
-        None => {}
+    for full in chunk.full.iter().chain(chunk.candidate_full.iter().flatten()) {
+        match full.as_slice() {
+            Some(full) => hash.update(cast_slice(full)),
+            None => full.iter().for_each(|value| hash.update(&value.to_ne_bytes())),
+        }
     }
+    chunk.last_version.iter().flat_map(|last| last.iter()).for_each(|&last| hash.update(&[u8::from(last)]));
     hash.digest()
 }

@@ -1,4 +1,5 @@
-//! A log in memory: each context once, with its rows grouped, in order of first appearance.
+//! A log in memory, in order of arrival. If repetitions are designed, each context is there once, with its rows
+//! grouped, in order of first appearance. Otherwise every row is an entry of its own.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,7 +7,9 @@ use std::collections::HashMap;
 use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
 
 use super::columns::{agree, check_full};
-use super::{Capabilities, Chunk, Columns, LogShape, LogSource, Outcome, chunk_contexts};
+use super::{
+    Capabilities, Chunk, Columns, LastVersion, LogShape, LogSource, Logging, Outcome, Repetitions, chunk_contexts,
+};
 use crate::error::{EngineError, Result, RowError};
 
 /// A log in memory.
@@ -15,13 +18,28 @@ pub struct MemoryLog {
     /// Shared if several logs have the same contexts.
     x: ArcArray2<f32>,
     ordinals: Vec<u64>,
+    arrivals: Vec<u64>,
     offsets: Vec<u32>,
     actions: Vec<u32>,
     costs: Vec<f64>,
     propensities: Vec<f64>,
     weights: Vec<f64>,
-    full: Option<Array2<f64>>,
+    full: Full,
     candidates: Vec<Vec<f64>>,
+    candidate_full: Vec<Option<Array2<f64>>>,
+    last_version: Option<Vec<bool>>,
+}
+
+/// The most actions for which π0(·|x) of a uniform log is made up chunk by chunk. Control variates gain little
+/// with more.
+pub const MAX_UNIFORM: usize = 256;
+
+/// π0(·|x).
+enum Full {
+    Unknown,
+    /// The same for all actions. It is not stored.
+    Uniform,
+    Known(Array2<f64>),
 }
 
 /// Contexts that were each logged m times, by a policy that is known for all actions.
@@ -45,35 +63,61 @@ impl MemoryLog {
     /// If a column is invalid, or rows of one context differ in their features or propensities.
     pub fn new(mut columns: Columns) -> Result<Self> {
         columns.check()?;
-        columns.normalize();
+        columns.settle();
+        // A log in order of arrival is not copied: the feature matrix is the caller's own memory.
+        if let Some(order) = columns.arrival_order() {
+            columns.reorder(&order);
+        }
         let groups = columns.contexts.as_ref().map(|c| group(c));
-        // Without repeated contexts nothing is copied: the feature matrix is the caller's own memory.
         match groups {
-            Some(groups) if groups.len() < columns.rows() => Self::grouped(columns, &groups),
+            Some(groups) if groups.len() < columns.rows() => match columns.repetitions {
+                Repetitions::Designed => Self::grouped(columns, &groups),
+                Repetitions::Decisions => {
+                    let mut ordinals = vec![0; columns.rows()];
+                    for (ordinal, rows) in (0u64..).zip(&groups) {
+                        rows.iter().for_each(|&row| ordinals[row as usize] = ordinal);
+                    }
+                    let mut log = MemoryLog { ordinals, ..Self::ungrouped(columns) };
+                    log.shape.capabilities.repeated_contexts = true;
+                    Ok(log)
+                }
+            },
             _ => Ok(Self::ungrouped(columns)),
         }
     }
 
     fn ungrouped(columns: Columns) -> Self {
         let n = columns.rows();
-        let shape = shape_of(&columns, n);
+        let (shape, last_version) = shape_of(&columns, n);
+        let k = shape.n_actions;
         MemoryLog {
             x: matrix(n, columns.dim, columns.x).into_shared(),
             ordinals: (0..n as u64).collect(),
+            arrivals: (0..n as u64).collect(),
             offsets: (0..=n as u32).collect(),
             actions: columns.actions,
             costs: columns.costs,
             propensities: columns.propensities,
             weights: vec![1.0; n],
-            full: columns.full.map(|f| matrix(n, shape.n_actions, f)),
+            full: match columns.full {
+                Some(full) => Full::Known(matrix(n, k, full)),
+                None if shape.capabilities.full_propensities => Full::Uniform,
+                None => Full::Unknown,
+            },
+            candidate_full: {
+                let mut full = columns.candidate_full;
+                full.resize(columns.candidates.len(), None);
+                full.into_iter().map(|full| full.map(|full| matrix(n, k, full))).collect()
+            },
             candidates: columns.candidates.into_iter().map(|(_, c)| c).collect(),
+            last_version,
             shape,
         }
     }
 
     fn grouped(columns: Columns, groups: &[Vec<u32>]) -> Result<Self> {
         let (p, k) = (columns.dim, columns.n_actions);
-        let shape = shape_of(&columns, groups.len());
+        let (shape, last_version) = shape_of(&columns, groups.len());
         let order: Vec<usize> = groups.iter().flatten().map(|&i| i as usize).collect();
         let mut x = Vec::with_capacity(groups.len() * p);
         let mut full = columns.full.as_ref().map(|_| Vec::with_capacity(groups.len() * k));
@@ -94,18 +138,31 @@ impl MemoryLog {
         Ok(MemoryLog {
             x: matrix(groups.len(), p, x).into_shared(),
             ordinals: (0..groups.len() as u64).collect(),
+            arrivals: order.iter().map(|&i| i as u64).collect(),
             offsets,
             actions: order.iter().map(|&i| columns.actions[i]).collect(),
             costs: pick(&columns.costs),
             propensities: pick(&columns.propensities),
             weights,
-            full: full.map(|f| matrix(groups.len(), k, f)),
+            full: match full {
+                Some(full) => Full::Known(matrix(groups.len(), k, full)),
+                None if shape.capabilities.full_propensities => Full::Uniform,
+                None => Full::Unknown,
+            },
             candidates: columns.candidates.iter().map(|(_, c)| pick(c)).collect(),
+            candidate_full: (0..columns.candidates.len())
+                .map(|candidate| {
+                    let full = columns.candidate_full.get(candidate)?.as_ref()?;
+                    let rows = order.iter().flat_map(|&i| full[i * k..(i + 1) * k].iter().copied());
+                    Some(matrix(order.len(), k, rows.collect()))
+                })
+                .collect(),
+            last_version: last_version.map(|last| order.iter().map(|&i| last[i]).collect()),
             shape,
         })
     }
 
-    /// The log of contexts that were all logged equally often. Their features are not copied.
+    /// The log of contexts that one fixed policy logged equally often. Their features are not copied.
     ///
     /// # Errors
     /// If the arrays do not fit together, or a number is out of its range.
@@ -128,23 +185,27 @@ impl MemoryLog {
             n_actions: k,
             dim: x.ncols(),
             outcome: Outcome::default(),
+            logging: Logging::Fixed,
             capabilities: Capabilities {
                 features: x.ncols() > 0,
                 full_propensities: true,
                 multiple_interactions: m > 1,
-                candidates: Vec::new(),
+                ..Capabilities::default()
             },
         };
         let log = MemoryLog {
             x,
             ordinals: (0..n as u64).collect(),
+            arrivals: (0..(n * m) as u64).collect(),
             offsets: (0..=n as u32).map(|c| c * m as u32).collect(),
             actions,
             costs,
             propensities: taken,
             weights: vec![1.0 / m as f64; n * m],
-            full: Some(full),
+            full: Full::Known(full),
             candidates: Vec::new(),
+            candidate_full: Vec::new(),
+            last_version: None,
             shape,
         };
         (0..log.chunks()).try_for_each(|index| log.chunk(index)?.check(&log.shape))?;
@@ -175,7 +236,7 @@ impl MemoryLog {
                 check_full(row + 1, pi, action, self.propensities[row])?;
             }
         }
-        self.full = Some(full);
+        self.full = Full::Known(full);
         self.shape.capabilities.full_propensities = true;
         Ok(self)
     }
@@ -207,31 +268,70 @@ impl LogSource for MemoryLog {
         Ok(Chunk {
             x: CowArray::from(self.x.slice(ndarray::s![from..to, ..])),
             ordinals: Cow::Borrowed(&self.ordinals[from..to]),
+            arrivals: Cow::Borrowed(&self.arrivals[rows.clone()]),
             offsets: offsets.collect(),
             actions: Cow::Borrowed(&self.actions[rows.clone()]),
             costs: Cow::Borrowed(&self.costs[rows.clone()]),
             propensities: Cow::Borrowed(&self.propensities[rows.clone()]),
             weights: Cow::Borrowed(&self.weights[rows.clone()]),
-            full: (self.full.as_ref()).map(|f| CowArray::from(f.slice(ndarray::s![from..to, ..]))),
+            full: match &self.full {
+                Full::Unknown => None,
+                Full::Uniform => Some(CowArray::from(uniform(to - from, self.shape.n_actions))),
+                Full::Known(full) => Some(CowArray::from(full.slice(ndarray::s![from..to, ..]))),
+            },
             candidates: (self.candidates.iter()).map(|c| Cow::Borrowed(&c[rows.clone()])).collect(),
+            candidate_full: (self.candidate_full.iter())
+                .map(|full| {
+                    let full = full.as_ref()?;
+                    Some(CowArray::from(full.slice(ndarray::s![rows.clone(), ..])))
+                })
+                .collect(),
+            last_version: self.last_version.as_ref().map(|last| Cow::Borrowed(&last[rows.clone()])),
         })
     }
 }
 
-fn shape_of(columns: &Columns, contexts: usize) -> LogShape {
-    LogShape {
+/// The shape of a log in order of arrival, and whether each row is of its last policy version.
+fn shape_of(columns: &Columns, contexts: usize) -> (LogShape, Option<Vec<bool>>) {
+    let last = columns.versions.as_ref().and_then(|versions| Some((versions, *versions.last()?)));
+    let last_version = last.map(|(versions, last)| LastVersion {
+        name: columns.version_names[last as usize].clone(),
+        first_row: versions.iter().position(|&v| v == last).unwrap_or(0) as u64,
+        rows: versions.iter().filter(|&&v| v == last).count() as u64,
+        versions: columns.version_names.len() as u64,
+    });
+    let carries_all = |i: usize| columns.candidate_full.get(i).is_some_and(Option::is_some);
+    let names = columns.candidates.iter().map(|(name, _)| name);
+    let shape = LogShape {
         rows: columns.rows() as u64,
         contexts: contexts as u64,
         n_actions: columns.n_actions,
         dim: columns.dim,
         outcome: columns.outcome,
+        logging: columns.logging,
         capabilities: Capabilities {
             features: columns.dim > 0,
-            full_propensities: columns.full.is_some(),
+            full_propensities: columns.full.is_some() || (columns.uniform && columns.n_actions <= MAX_UNIFORM),
             multiple_interactions: contexts < columns.rows(),
-            candidates: columns.candidates.iter().map(|(name, _)| name.clone()).collect(),
+            repeated_contexts: false,
+            candidates: names.clone().cloned().collect(),
+            candidate_propensities: (names.enumerate().filter(|(i, _)| carries_all(*i)))
+                .map(|(_, name)| name.clone())
+                .collect(),
+            actions_declared: columns.actions_declared,
+            precision: columns.precision,
+            candidate_precision: columns.candidate_precision.clone(),
+            uniform: columns.uniform,
+            timestamps: columns.timestamps.is_some(),
+            last_version,
         },
-    }
+    };
+    (shape, last.map(|(versions, last)| versions.iter().map(|&v| v == last).collect()))
+}
+
+/// The uniform distribution over K actions, for each of some contexts.
+pub fn uniform(contexts: usize, k: usize) -> Array2<f64> {
+    Array2::from_elem((contexts, k), 1.0 / k as f64)
 }
 
 fn matrix<T>(rows: usize, columns: usize, values: Vec<T>) -> Array2<T> {

@@ -7,9 +7,11 @@
 
 mod columns;
 mod guard;
+mod logging;
 mod memory;
 mod outcome;
 mod part;
+mod precision;
 
 use std::borrow::Cow;
 
@@ -22,9 +24,11 @@ pub use columns::{
     AGREEMENT_TOLERANCE, Columns, agree, check_distribution, check_full, disagrees, is_probability,
 };
 pub use guard::Guarded;
-pub use memory::{LoggedContexts, MemoryLog};
+pub use logging::{LastVersion, Logging, Repetitions};
+pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
 pub use outcome::{Outcome, OutcomeKind};
-pub use part::{PartLog, Side, Split};
+pub use part::{PartLog, Side, Span, Split};
+pub use precision::{Precision, PrecisionFinder};
 
 /// What a log supports. Jobs are checked against it before they run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,10 +38,73 @@ pub struct Capabilities {
     pub features: bool,
     /// Whether rows have π0(·|x) for all actions.
     pub full_propensities: bool,
-    /// Whether a context was logged more than once.
+    /// Whether contexts were logged more than once by design, so that the risk averages contexts.
     pub multiple_interactions: bool,
+    /// Whether rows with the same `context_id` are decisions of their own.
+    #[serde(default)]
+    pub repeated_contexts: bool,
     /// The names of the candidates that the log carries.
     pub candidates: Vec<String>,
+    /// The names of those candidates whose probabilities of all actions the log carries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidate_propensities: Vec<String>,
+    /// Whether the number of actions was stated, or follows from the length of `propensities`. If not, it was
+    /// read off the logged actions.
+    #[serde(default = "yes")]
+    pub actions_declared: bool,
+    /// How precisely the propensities were written.
+    #[serde(default)]
+    pub precision: Precision,
+    /// How precisely each candidate's probabilities were written, in the order of `candidates`; empty if all
+    /// of them have full precision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidate_precision: Vec<Precision>,
+    /// Whether every logged propensity is 1/K, up to the precision with which it was written. π0(·|x) is then
+    /// uniform.
+    #[serde(default)]
+    pub uniform: bool,
+    /// Whether rows have a `timestamp`, which then decides the order of arrival.
+    #[serde(default)]
+    pub timestamps: bool,
+    /// The policy version of the last row, if rows have a `policy_version`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_version: Option<LastVersion>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Capabilities {
+            features: false,
+            full_propensities: false,
+            multiple_interactions: false,
+            repeated_contexts: false,
+            candidates: Vec::new(),
+            candidate_propensities: Vec::new(),
+            actions_declared: true,
+            precision: Precision::default(),
+            candidate_precision: Vec::new(),
+            uniform: false,
+            timestamps: false,
+            last_version: None,
+        }
+    }
+}
+
+impl Capabilities {
+    /// Whether π0(·|x) is known well enough for a control variate. Rounded propensities are not: their errors
+    /// have either sign, and a policy could appear to improve on itself.
+    pub fn control_variate(&self) -> bool {
+        self.full_propensities && (self.uniform || !self.precision.is_coarse())
+    }
+
+    /// The precision of a candidate's probabilities, by its position.
+    pub fn precision_of(&self, candidate: usize) -> Precision {
+        self.candidate_precision.get(candidate).copied().unwrap_or_default()
+    }
 }
 
 /// The sizes of a log, its outcome and its capabilities.
@@ -53,6 +120,8 @@ pub struct LogShape {
     pub dim: usize,
     /// The kind and range of the outcomes.
     pub outcome: Outcome,
+    /// Whether one policy logged every row.
+    pub logging: Logging,
     /// What the log supports.
     pub capabilities: Capabilities,
 }
@@ -61,22 +130,30 @@ pub struct LogShape {
 pub struct Chunk<'a> {
     /// The features: contexts × p.
     pub x: CowArray<'a, f32, Ix2>,
-    /// The position of each context in the log, by first appearance. The split hashes it.
+    /// The position of each context in the log, by first appearance. The split of a fixed log hashes it.
     pub ordinals: Cow<'a, [u64]>,
+    /// The position of each row in the order of arrival.
+    pub arrivals: Cow<'a, [u64]>,
     /// The first row of each context, and the number of rows at the end.
     pub offsets: Cow<'a, [u32]>,
     /// The logged action of each row.
     pub actions: Cow<'a, [u32]>,
     /// The cost of each row, in [-1, 0].
     pub costs: Cow<'a, [f64]>,
-    /// π0(a|x) of the logged action of each row.
+    /// π0(a|x) of the logged action of each row. For propensities that were rounded, the upper end of the
+    /// interval: a larger propensity makes every bound larger.
     pub propensities: Cow<'a, [f64]>,
     /// 1/m_i of each row.
     pub weights: Cow<'a, [f64]>,
     /// π0(·|x): contexts × K.
     pub full: Option<CowArray<'a, f64, Ix2>>,
     /// π(a|x) of the logged action under each logged candidate, in the order of `Capabilities::candidates`.
+    /// For probabilities that were rounded, the lower ends of their intervals.
     pub candidates: Vec<Cow<'a, [f64]>>,
+    /// π(·|x) of those candidates of which the log carries it: rows × K.
+    pub candidate_full: Vec<Option<CowArray<'a, f64, Ix2>>>,
+    /// Whether each row was logged by the last policy version; absent if rows have no version.
+    pub last_version: Option<Cow<'a, [bool]>>,
 }
 
 /// One context of a chunk, with one element per interaction.
@@ -107,11 +184,15 @@ impl Chunk<'_> {
             && self.offsets.first() == Some(&0)
             && self.offsets.windows(2).all(|w| w[0] < w[1])
             && self.offsets.last() == Some(&(rows as u32))
-            && [self.costs.len(), self.propensities.len(), self.weights.len()] == [rows; 3]
+            && [self.costs.len(), self.propensities.len(), self.weights.len(), self.arrivals.len()] == [rows; 4]
             && self.full.is_some() == shape.capabilities.full_propensities
             && self.full.as_ref().is_none_or(|f| f.dim() == (contexts, shape.n_actions))
             && self.candidates.len() == shape.capabilities.candidates.len()
-            && self.candidates.iter().all(|c| c.len() == rows);
+            && self.candidates.iter().all(|c| c.len() == rows)
+            && self.candidate_full.len() == self.candidates.len()
+            && self.candidate_full.iter().flatten().all(|f| f.dim() == (rows, shape.n_actions))
+            && self.last_version.is_some() == shape.capabilities.last_version.is_some()
+            && self.last_version.as_ref().is_none_or(|v| v.len() == rows);
         let unit = |v: &f64| *v > 0.0 && *v <= 1.0;
         let ranges = self.x.rows().into_iter().all(all_finite)
             && self.actions.iter().all(|&a| (a as usize) < shape.n_actions)
@@ -119,7 +200,8 @@ impl Chunk<'_> {
             && self.propensities.iter().all(unit)
             && self.weights.iter().all(unit)
             && self.full.iter().flatten().all(|p| (0.0..=1.001).contains(p))
-            && self.candidates.iter().flat_map(|c| c.iter()).all(|p| (0.0..=1.0).contains(p));
+            && self.candidates.iter().flat_map(|c| c.iter()).all(|p| (0.0..=1.0).contains(p))
+            && self.candidate_full.iter().flatten().flatten().all(|p| (0.0..=1.001).contains(p));
         match (shapes, ranges) {
             (true, true) => Ok(()),
             (false, _) => Err(EngineError::Log("a chunk does not have the log's shape".into())),

@@ -1,6 +1,9 @@
-//! The split: contexts are divided by a seeded hash of their ordinal (docs/math.md#split). The side of a
-//! context must not depend on anything in its rows. Otherwise the certify side would not be a sample of the
-//! same distribution. A context also keeps its side when rows are appended.
+//! The rows of a log that a job learns from, and those that it certifies (docs/math.md#split).
+//!
+//! In a log that may have been logged by a policy that learned, later rows know the outcomes of earlier ones. So
+//! what is learned comes from rows that arrived before the first certified row. In a log of one fixed policy,
+//! contexts can instead be divided by a hash of their ordinal: the side of a context must not depend on
+//! anything in its rows.
 
 use std::borrow::Cow;
 
@@ -10,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Chunk, LogShape, LogSource};
 use crate::error::{EngineError, Result};
 
-/// The division of the contexts into a learn side and a certify side.
+/// The division of the contexts of a fixed log into a learn side and a certify side.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Split {
@@ -18,6 +21,50 @@ pub struct Split {
     pub seed: u64,
     /// Share of the contexts on the learn side.
     pub fraction: f64,
+}
+
+/// Which rows a job learns from, and which it certifies.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum Span {
+    /// Contexts are divided by a hash, whenever they arrived.
+    Hash(Split),
+    /// Rows are divided by their order of arrival.
+    Time {
+        /// The position of the first certified row in the order of arrival. Earlier rows are learned from.
+        first_certified_row: u64,
+        /// The policy version whose rows are certified; absent if rows have no version. Rows of other versions
+        /// that arrived after the first certified row are not used.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        policy_version: Option<String>,
+    },
+}
+
+impl Span {
+    /// The side of entry `c` of a chunk; none if its rows are used by neither. A context that straddles the
+    /// first certified row is on neither side: what was learned could know its outcomes.
+    pub fn side(&self, chunk: &Chunk, c: usize) -> Option<Side> {
+        let (first, version) = match self {
+            Span::Hash(split) => return Some(split.side(chunk.ordinals[c])),
+            Span::Time { first_certified_row, policy_version } => (*first_certified_row, policy_version),
+        };
+        let rows = chunk.rows_of(c);
+        let arrivals = &chunk.arrivals[rows.clone()];
+        if arrivals.iter().all(|&arrival| arrival < first) {
+            return Some(Side::Learn);
+        }
+        let of_version = match (version, &chunk.last_version) {
+            (Some(_), Some(last)) => last[rows].iter().all(|&last| last),
+            _ => version.is_none(),
+        };
+        (of_version && arrivals.iter().all(|&arrival| arrival >= first)).then_some(Side::Certify)
+    }
+
+    /// Whether all rows are certified.
+    pub fn is_everything(&self) -> bool {
+        *self == Span::Time { first_certified_row: 0, policy_version: None }
+    }
 }
 
 /// One side of a split.
@@ -50,10 +97,10 @@ fn mix(seed: u64, ordinal: u64) -> u64 {
     h
 }
 
-/// One side of a split of another log. It is gathered chunk by chunk, so the features are never all copied.
+/// One side of another log. It is gathered chunk by chunk, so the features are never all copied.
 pub struct PartLog<'a> {
     log: &'a dyn LogSource,
-    split: Split,
+    span: Span,
     side: Side,
     shape: LogShape,
 }
@@ -63,7 +110,7 @@ impl<'a> PartLog<'a> {
     ///
     /// # Errors
     /// If the log cannot be read, or the side is empty.
-    pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
+    pub fn new(log: &'a dyn LogSource, span: Span, side: Side) -> Result<Self> {
         let mut shape = log.shape().clone();
         (shape.rows, shape.contexts) = (0, 0);
         let (mut weight, mut seen) = (0.0, 0);
@@ -71,7 +118,7 @@ impl<'a> PartLog<'a> {
             let chunk = log.chunk(index)?;
             chunk.check(log.shape())?;
             seen += chunk.rows() as u64;
-            for c in (0..chunk.contexts()).filter(|&c| split.side(chunk.ordinals[c]) == side) {
+            for c in (0..chunk.contexts()).filter(|&c| span.side(&chunk, c) == Some(side)) {
                 let rows = chunk.rows_of(c);
                 shape.rows += rows.len() as u64;
                 weight += chunk.weights[rows].iter().sum::<f64>();
@@ -86,14 +133,14 @@ impl<'a> PartLog<'a> {
         shape.contexts = weight.round() as u64;
         shape.capabilities.multiple_interactions = shape.contexts < shape.rows;
         if shape.rows == 0 {
-            let message = format!(
-                "splitting {} contexts at {} leaves one side empty",
-                log.shape().contexts,
-                split.fraction
-            );
+            let rows = log.shape().rows;
+            let message = match side {
+                Side::Learn => format!("of {rows} rows, none is left to learn from"),
+                Side::Certify => format!("of {rows} rows, none is left to certify"),
+            };
             return Err(EngineError::Log(message));
         }
-        Ok(PartLog { log, split, side, shape })
+        Ok(PartLog { log, span, side, shape })
     }
 }
 
@@ -109,7 +156,7 @@ impl LogSource for PartLog<'_> {
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
         let whole = self.log.chunk(index)?;
         whole.check(self.log.shape())?;
-        let kept = |&c: &usize| self.split.side(whole.ordinals[c]) == self.side;
+        let kept = |&c: &usize| self.span.side(&whole, c) == Some(self.side);
         let contexts: Vec<usize> = (0..whole.contexts()).filter(kept).collect();
         let rows: Vec<usize> = contexts.iter().flat_map(|&c| whole.rows_of(c)).collect();
         let mut offsets = vec![0u32];
@@ -120,6 +167,7 @@ impl LogSource for PartLog<'_> {
         Ok(Chunk {
             x: CowArray::from(gather(&whole.x.view(), &contexts)),
             ordinals: contexts.iter().map(|&c| whole.ordinals[c]).collect(),
+            arrivals: rows.iter().map(|&i| whole.arrivals[i]).collect(),
             offsets: Cow::Owned(offsets),
             actions: rows.iter().map(|&i| whole.actions[i]).collect(),
             costs: pick(&whole.costs),
@@ -127,6 +175,10 @@ impl LogSource for PartLog<'_> {
             weights: pick(&whole.weights),
             full: (whole.full.as_ref()).map(|f| CowArray::from(f.select(Axis(0), &contexts))),
             candidates: whole.candidates.iter().map(|c| pick(c)).collect(),
+            candidate_full: (whole.candidate_full.iter())
+                .map(|full| Some(CowArray::from(full.as_ref()?.select(Axis(0), &rows))))
+                .collect(),
+            last_version: whole.last_version.as_ref().map(|last| rows.iter().map(|&i| last[i]).collect()),
         })
     }
 }

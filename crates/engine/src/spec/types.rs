@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::Split;
+use crate::checks::CheckName;
+use crate::log::Logging;
 
 /// What a job does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +219,62 @@ pub struct Family {
     pub looks: u64,
 }
 
+/// Which rows a later look at a dataset certifies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Looks {
+    /// Only rows that no certificate of an earlier version of the dataset has seen. Older rows are learned
+    /// from.
+    Once,
+    /// All rows, with a bound that holds at every number of rows at once. Looks after appends share one δ.
+    Anytime,
+}
+
+/// What a certified policy explores with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ExploreWith {
+    /// Every action with the same probability.
+    Uniform,
+    /// The dataset's stored logging policy.
+    LoggingPolicy,
+}
+
+/// How much a learned policy explores: it plays another policy with probability `share`. The mixture is what
+/// is certified, stored and served.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Explore {
+    /// The probability with which the other policy is played.
+    pub share: f64,
+    /// The other policy.
+    pub with: ExploreWith,
+}
+
+/// Exploration as the caller sends it: a share, or a share and what to explore with.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum ExploreRequest {
+    /// The share of the uniform policy.
+    Share(f64),
+    /// The share, and what to explore with.
+    Policy(ExplorePolicy),
+}
+
+/// Exploration with a named policy, as the caller sends it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ExplorePolicy {
+    /// The probability with which the other policy is played. The default is 0.02.
+    pub share: Option<f64>,
+    /// The other policy. The default is `uniform`.
+    pub with: Option<ExploreWith>,
+}
+
 /// A job's spec as the caller sends it, without the fields of the service (dataset, metadata).
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -247,6 +304,13 @@ pub struct SpecRequest {
     pub independent_of_log: Option<bool>,
     /// The improvement, in the paper's units, that must be exceeded for `deploy`.
     pub min_improvement: Option<f64>,
+    /// Which rows a later look certifies. The default is `once`.
+    pub looks: Option<Looks>,
+    /// How much the learned policy explores (kind `learn`). The default is 0.02 of the uniform policy; with 0,
+    /// the log of the policy can hardly be certified again.
+    pub explore: Option<ExploreRequest>,
+    /// Checks that may fail without causing `keep`. The certificate names them and the key that accepted them.
+    pub accept: Option<Vec<CheckName>>,
     /// The optimizer's settings (kind `learn`).
     pub optimizer: Option<OptimizerRequest>,
     /// The seed of all random choices.
@@ -289,6 +353,24 @@ pub struct JobSpec {
     pub independent_of_log: Option<bool>,
     /// The improvement, in the paper's units, that must be exceeded for `deploy`.
     pub min_improvement: f64,
+    /// How the dataset was logged; absent in specs of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logging: Option<Logging>,
+    /// Which rows a later look certifies; absent in specs of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub looks: Option<Looks>,
+    /// How many rows certificates of earlier versions have seen. They are learned from and not certified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_rows: Option<u64>,
+    /// How much the learned policy explores (kind `learn`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub explore: Option<Explore>,
+    /// Checks that may fail without causing `keep`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accept: Vec<CheckName>,
+    /// Who accepted them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_by: Option<String>,
     /// The optimizer's settings (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer: Option<Optimizer>,
@@ -297,21 +379,46 @@ pub struct JobSpec {
 }
 
 impl JobSpec {
-    /// The split of the contexts into a learn side and a certify side, if the prior needs one.
-    pub fn split(&self) -> Option<Split> {
-        let fraction = self.prior.as_ref()?.fraction?;
-        Some(Split { seed: self.seed, fraction })
+    /// The share of the contexts that are learned from, if the prior needs a split.
+    pub fn fraction(&self) -> Option<f64> {
+        self.prior.as_ref()?.fraction
+    }
+
+    /// Whether the dataset's rows are treated as those of one fixed policy.
+    pub fn is_fixed(&self) -> bool {
+        self.logging == Some(Logging::Fixed)
     }
 
     /// Whether the job is `auto` with a split. With few contexts, `auto` is the betting bound from the
     /// prior `zero` instead.
     pub fn is_automatic(&self) -> bool {
-        self.bound == BoundKind::Auto && self.split().is_some()
+        self.bound == BoundKind::Auto && self.fraction().is_some()
     }
 
     /// Whether the improvement is bounded directly (κ = 1), without a bound on R(π0).
     pub fn bounds_improvement(&self) -> bool {
         self.baseline.kind == BaselineKind::Certified
             && matches!(self.bound, BoundKind::Auto | BoundKind::Betting)
+    }
+
+    /// Whether the event of the spec holds at every number of rows, provided that each context was logged once:
+    /// everything that its bounds minimize over was fixed before the first row was seen.
+    pub fn holds_at_every_n(&self) -> bool {
+        let bound = match self.bound {
+            // For given policies, `auto` is the betting bound on its fixed grid. For `learn` it is a split, in
+            // which the rows of the learn side choose λ, τ, the cost model and the policy.
+            BoundKind::Betting => true,
+            BoundKind::Auto => self.kind == JobKind::Evaluate,
+            // A certified baseline of a fixed log needs a bound on R(π0) that holds at one n only.
+            BoundKind::LogSmoothing => self.baseline.kind != BaselineKind::Certified,
+            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb => false,
+        };
+        let prior = match &self.prior {
+            None => self.kind == JobKind::Evaluate,
+            Some(prior) => {
+                matches!(prior.kind, PriorKind::LoggingPolicy | PriorKind::Zero | PriorKind::Policy)
+            }
+        };
+        bound && prior
     }
 }

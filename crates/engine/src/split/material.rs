@@ -28,6 +28,7 @@ impl MaterialLog {
                 Ok(Chunk {
                     x: CowArray::from(features.apply(chunk.x.view()).into_owned()),
                     ordinals: Cow::Owned(chunk.ordinals.into_owned()),
+                    arrivals: Cow::Owned(chunk.arrivals.into_owned()),
                     offsets: Cow::Owned(chunk.offsets.into_owned()),
                     actions: Cow::Owned(chunk.actions.into_owned()),
                     costs: Cow::Owned(chunk.costs.into_owned()),
@@ -35,6 +36,10 @@ impl MaterialLog {
                     weights: Cow::Owned(chunk.weights.into_owned()),
                     full: chunk.full.map(|f| CowArray::from(f.into_owned())),
                     candidates: chunk.candidates.into_iter().map(|c| Cow::Owned(c.into_owned())).collect(),
+                    candidate_full: (chunk.candidate_full.into_iter())
+                        .map(|full| full.map(|full| CowArray::from(full.into_owned())))
+                        .collect(),
+                    last_version: chunk.last_version.map(|last| Cow::Owned(last.into_owned())),
                 })
             })
             .collect::<Result<_>>()?;
@@ -56,6 +61,7 @@ impl LogSource for MaterialLog {
         Ok(Chunk {
             x: CowArray::from(chunk.x.view()),
             ordinals: Cow::Borrowed(&chunk.ordinals),
+            arrivals: Cow::Borrowed(&chunk.arrivals),
             offsets: Cow::Borrowed(&chunk.offsets),
             actions: Cow::Borrowed(&chunk.actions),
             costs: Cow::Borrowed(&chunk.costs),
@@ -63,6 +69,10 @@ impl LogSource for MaterialLog {
             weights: Cow::Borrowed(&chunk.weights),
             full: chunk.full.as_ref().map(|f| CowArray::from(f.view())),
             candidates: chunk.candidates.iter().map(|c| Cow::Borrowed(&c[..])).collect(),
+            candidate_full: (chunk.candidate_full.iter())
+                .map(|full| full.as_ref().map(|full| CowArray::from(full.view())))
+                .collect(),
+            last_version: chunk.last_version.as_ref().map(|last| Cow::Borrowed(&last[..])),
         })
     }
 }

@@ -21,7 +21,7 @@ use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
 use super::control::Control;
 use super::cost_model::{ScoreCalibration, ScoreLink};
 use super::error::{EngineError, Result};
-use super::log::{LogSource, Side, Split};
+use super::log::{LogSource, Side, Span};
 use super::policy::{FeatureMap, PolicyParams};
 
 /// What was learned on the learn side.
@@ -104,12 +104,12 @@ fn link_of(family: LossFamily) -> ScoreLink {
 /// If the log cannot be read or the job is canceled.
 pub fn learn(
     log: &dyn LogSource,
-    split: Split,
+    span: &Span,
     target: &Target,
     seed: u64,
     control: &Control,
 ) -> Result<PartOne> {
-    let rows = Rows::new(log, split, Side::Learn)?;
+    let rows = Rows::new(log, span, Side::Learn)?;
     let k = log.shape().n_actions;
     let learner = Learner { rows, folds: folds(0), k, seed, control };
     Learner { folds: folds(learner.rows.len()), ..learner }.learn(log, target)
@@ -139,7 +139,7 @@ impl Learner<'_> {
         let (scorer, choice) = self.combine(&fitted);
         let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer)?;
         let policy = self.policy(&scorer);
-        let full = log.shape().capabilities.full_propensities;
+        let full = log.shape().capabilities.control_variate();
         let calibration = full.then(|| scorer.score_calibration());
         let mut choices = vec![choice];
         choices.extend(notes);
@@ -254,7 +254,7 @@ impl Learner<'_> {
         target: &Target,
         scorer: &Scorer,
     ) -> Result<(Choice, Choice, Vec<String>)> {
-        let full = log.shape().capabilities.full_propensities;
+        let full = log.shape().capabilities.control_variate();
         let (control, tau) = match full {
             true => (ControlVariate::Shrunk, target.tau),
             false => (ControlVariate::Constant(0.0), 0.0),

@@ -4,7 +4,7 @@ use ndarray::Array2;
 use rayon::prelude::*;
 
 use crate::error::Result;
-use crate::log::{Chunk, Context, LogSource, Side, Split};
+use crate::log::{Chunk, Context, LogSource, Side, Span};
 use crate::policy::standardize;
 
 /// The contexts of one side of a split.
@@ -23,12 +23,12 @@ impl<'a> Rows<'a> {
     ///
     /// # Errors
     /// If the log cannot be read.
-    pub fn new(log: &'a dyn LogSource, split: Split, side: Side) -> Result<Self> {
+    pub fn new(log: &'a dyn LogSource, span: &Span, side: Side) -> Result<Self> {
         let chunks = (0..log.chunks()).map(|i| log.chunk(i)).collect::<Result<Vec<_>>>()?;
         chunks.iter().try_for_each(|chunk| chunk.check(log.shape()))?;
         let mut places = Vec::new();
         for (i, chunk) in chunks.iter().enumerate() {
-            let kept = (0..chunk.contexts()).filter(|&c| split.side(chunk.ordinals[c]) == side);
+            let kept = (0..chunk.contexts()).filter(|&c| span.side(chunk, c) == Some(side));
             places.extend(kept.map(|c| (i as u32, c as u32)));
         }
         let mut rows = Rows { chunks, places, center: Vec::new(), inverse_scale: Vec::new() };
