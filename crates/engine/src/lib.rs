@@ -11,6 +11,7 @@ pub mod baseline;
 pub mod bound;
 pub mod certificate;
 pub mod certify;
+pub mod checks;
 pub mod claims;
 pub mod control;
 pub mod cost_model;
