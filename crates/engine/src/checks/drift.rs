@@ -105,11 +105,11 @@ fn statistics(slices: &Slices, actions: &[u64]) -> Vec<Statistic> {
         Statistic { name, sums, mean, variance, range: spread.most - spread.least }
     };
     let mut all = vec![
-        new("cost".into(), slices.slices.iter().map(|s| s.cost.value()).collect(), slices.cost.value()),
+        new("cost".into(), slices.slices.iter().map(|s| s.cost.value()).collect(), slices.cost),
         new(
             "propensity".into(),
             slices.slices.iter().map(|s| s.propensity.value()).collect(),
-            slices.propensity.value(),
+            slices.propensity,
         ),
     ];
     for &action in actions {
