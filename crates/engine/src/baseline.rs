@@ -5,6 +5,7 @@ use super::control::Control;
 use super::error::Result;
 use super::log::LogSource;
 use super::numerics::divergence::bernoulli_inverse;
+use super::numerics::elementary::ln;
 use super::numerics::sum::Sum;
 use super::terms::Terms;
 
@@ -26,7 +27,7 @@ pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
 /// The lower bound on R(π0): R(π0) ≥ −kl⁻¹(mean(−c), ln(1/δ)/n_c) with probability at least 1 − δ, for
 /// any cost in [−1, 0].
 pub fn lower_bound(mean_cost: f64, contexts: u64, delta: f64) -> f64 {
-    -bernoulli_inverse(-mean_cost, (1.0 / delta).ln() / contexts as f64)
+    -bernoulli_inverse(-mean_cost, ln(1.0 / delta) / contexts as f64)
 }
 
 /// The terms of the lower bound.
@@ -35,7 +36,7 @@ pub fn terms(mean_cost: f64, sample: Sample, delta: f64) -> Terms {
         n: sample.rows,
         contexts: sample.contexts,
         empirical_risk: Some(mean_cost),
-        penalty: Some((1.0 / delta).ln()),
+        penalty: Some(ln(1.0 / delta)),
         ..Terms::default()
     }
 }

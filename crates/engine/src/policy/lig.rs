@@ -11,6 +11,7 @@ use rand::{Rng, RngExt};
 
 use super::{Policy, Scratch};
 use crate::numerics::dispatch;
+use crate::numerics::elementary::log10;
 use crate::numerics::random::standard_normal;
 use crate::numerics::special::cdf_and_hazard;
 
@@ -32,7 +33,7 @@ impl Lig {
     /// The best of many tied actions is a narrow peak, so the number of nodes grows with ln K. Up to K in the
     /// thousands the error stays below 1e-14, and below 1e-7 on every second node.
     pub fn fine(scale: f64, n_actions: usize) -> Self {
-        let more = 64.0 * (n_actions as f64 / 10.0).log10().max(0.0);
+        let more = 64.0 * log10(n_actions as f64 / 10.0).max(0.0);
         let nodes = (80 + more.ceil() as usize).next_multiple_of(LANES);
         Lig { scale, nodes, below: 8.5, above: 9.0 }
     }

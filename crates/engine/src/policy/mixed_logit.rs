@@ -8,6 +8,7 @@
 
 use super::{Policy, Scratch};
 use crate::numerics::dispatch;
+use crate::numerics::elementary::powf;
 use crate::numerics::special::{cdf, density, exp_neg};
 
 /// The number of draws that are computed side by side.
@@ -43,7 +44,7 @@ impl MixedLogit {
 fn normal_points(dim: usize, draws: usize) -> Vec<f64> {
     let mut ratio = 1.5f64;
     for _ in 0..64 {
-        ratio = (1.0 + ratio).powf(1.0 / (dim as f64 + 1.0));
+        ratio = powf(1.0 + ratio, 1.0 / (dim as f64 + 1.0));
     }
     let mut points = Vec::with_capacity(draws * dim);
     for i in 0..draws {
