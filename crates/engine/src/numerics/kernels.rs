@@ -23,3 +23,11 @@ pub fn avx2_and_fma() -> bool {
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
+
+/// Numbers in [−1, 1) that depend on the salt alone, for comparing the copies of a kernel.
+#[cfg(test)]
+pub(crate) fn noise(n: usize, salt: u64) -> Vec<f64> {
+    use rand::{RngExt, SeedableRng};
+    let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(salt);
+    (0..n).map(|_| 2.0 * rng.random::<f64>() - 1.0).collect()
+}

@@ -184,12 +184,13 @@ fn add_tile(a: &[f32], b: &[f32], out: &mut [[f32; TILE_COLUMNS]; TILE_ROWS]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kernels::noise;
     use super::*;
-    use ndarray::{Array2, s};
+    use ndarray::s;
 
-    fn matrix(rows: usize, columns: usize, salt: usize) -> Array2<f32> {
-        let value = |i: usize| ((i.wrapping_mul(2654435761) >> 7) % 100_003) as f32 / 50_000.0 - 1.0;
-        Array2::from_shape_fn((rows, columns), |(i, j)| value(salt + i * columns + j))
+    fn matrix(rows: usize, columns: usize, salt: u64) -> Array2<f32> {
+        let values = noise(rows * columns, salt).into_iter().map(|v| v as f32).collect();
+        Array2::from_shape_vec((rows, columns), values).unwrap()
     }
 
     const SHAPES: [(usize, usize, usize); 10] = [

@@ -208,9 +208,14 @@ fn a_changed_digit_is_caught() {
     };
     assert!(verified(&finished.certificate, &finished.evidence));
     let mut forged = finished.certificate.clone();
-    forged.guaranteed_improvement += 1e-6;
+    forged.guaranteed_improvement = forged.guaranteed_improvement.next_up();
     assert!(!verified(&forged, &finished.evidence));
     // Also if the forger recomputes the digest.
+    forged.digest = forged.content_digest().unwrap();
+    assert!(!verified(&forged, &finished.evidence));
+    let mut forged = finished.certificate.clone();
+    let slack = &mut forged.bounds[0].terms.numerical_slack;
+    *slack = slack.next_up();
     forged.digest = forged.content_digest().unwrap();
     assert!(!verified(&forged, &finished.evidence));
     let Evidence::Auto { policies, certified } = &finished.evidence else { panic!("not `auto`") };
