@@ -96,7 +96,7 @@ fn with_inputs<T>(log: &dyn LogSource, then: impl FnOnce(&Inputs) -> T) -> T {
         policies: &policies,
         dataset_version: 3,
         dataset_digest: "sha256:test",
-        log_checks: &[],
+        log_checks: None,
     })
 }
 

@@ -115,7 +115,7 @@ fn job(name: &'static str, log: &MemoryLog, request: &SpecRequest) -> (&'static 
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "sha256:test",
-        log_checks: &[],
+        log_checks: None,
     };
     let finished = run(&request.resolve(&context).unwrap(), &inputs, &unattended()).unwrap();
     if let Evidence::Auto { policies, .. } = &finished.evidence {
