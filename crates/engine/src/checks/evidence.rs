@@ -72,7 +72,7 @@ impl Finding {
             (0, true) => self.message,
             (0, false) => format!("{}: {}", self.message, self.remedy),
             _ => format!(
-                "{invalid} rows have numbers out of their range: check the values before logging them"
+                "numbers are out of their range in {invalid} of the rows: check values before logging them"
             ),
         };
         CheckResult {

@@ -135,7 +135,10 @@ fn rows_out_of_range_fail_every_check() {
     ];
     for row in rows {
         let results = one(plan(true), row);
-        assert!(results.iter().all(|r| !r.ok && r.message.contains("1 row")), "{row:?}: {results:?}");
+        assert!(
+            results.iter().all(|r| !r.ok && r.message.contains("in 1 of the rows")),
+            "{row:?}: {results:?}"
+        );
     }
     assert!(one(plan(true), CheckRow { full: Some(&half), ..ROW }).iter().all(|r| r.ok));
 }
