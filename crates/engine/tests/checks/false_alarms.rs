@@ -133,3 +133,31 @@ fn without_intervals_rounded_logs_fail() {
     plan.candidates.iter_mut().for_each(|candidate| candidate.rounding = Written::Decimals(2).rounding());
     assert_eq!(failed(&plan), 0);
 }
+
+/// What floating-point sums lose in millions of equal rows is not evidence.
+#[test]
+fn long_logs_of_equal_rows_pass() {
+    let certain = [1.0 - 1e-9, 1e-9];
+    let plan = CheckPlan {
+        n_actions: 2,
+        full: true,
+        fixed: true,
+        known_baseline: Some(-0.1),
+        ..CheckPlan::default()
+    };
+    let mut builder = ChecksBuilder::new(plan);
+    for _ in 0..4_000_000 {
+        builder.row(&CheckRow {
+            action: 0,
+            cost: -0.1,
+            propensity: certain[0],
+            full: Some(&certain),
+            candidates: &[],
+            repetition: None,
+            counts_for_drift: true,
+        });
+    }
+    for result in builder.finish(CheckScope::Log) {
+        assert!(result.ok && result.evidence < 1.1, "{result:?}");
+    }
+}
