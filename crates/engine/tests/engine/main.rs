@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod golden;
+mod honest;
 mod jobs;
 mod kernels;
 #[path = "../common/light_kl.rs"]
