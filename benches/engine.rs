@@ -130,7 +130,7 @@ fn small_jobs(criterion: &mut Criterion) {
             policies: &policies,
             dataset_version: 1,
             dataset_digest: "sha256:synthetic",
-            log_checks: &[],
+            log_checks: None,
         };
         group.bench_function(format!("job of {n} rows"), |b| {
             b.iter(|| black_box(run(&spec, &inputs, &unattended())))

@@ -55,7 +55,7 @@ impl<'a> Certified<'a> {
         }
     }
 
-    fn log(&self) -> &dyn LogSource {
+    fn source(&self) -> &dyn LogSource {
         match self {
             Certified::All(log) => *log,
             Certified::Part(part) => part,
@@ -65,14 +65,14 @@ impl<'a> Certified<'a> {
 
 impl LogSource for Certified<'_> {
     fn shape(&self) -> &LogShape {
-        self.log().shape()
+        self.source().shape()
     }
 
     fn chunks(&self) -> usize {
-        self.log().chunks()
+        self.source().chunks()
     }
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
-        self.log().chunk(index)
+        self.source().chunk(index)
     }
 }

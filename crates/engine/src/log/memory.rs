@@ -242,6 +242,12 @@ impl MemoryLog {
         Ok(self)
     }
 
+    /// The same log, logged in another way.
+    pub fn with_logging(mut self, logging: Logging) -> Self {
+        self.shape.logging = logging;
+        self
+    }
+
     /// The features: contexts × p.
     pub fn x(&self) -> ArrayView2<'_, f32> {
         self.x.view()
