@@ -64,7 +64,7 @@ pub trait Real: NdFloat {
             if left % 2 == 1 {
                 result *= square;
             }
-            square = square * square;
+            square *= square;
             left /= 2;
         }
         result
