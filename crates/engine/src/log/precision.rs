@@ -66,7 +66,9 @@ impl PrecisionFinder {
             true => (self.decimals[0], FINE),
             false => (self.decimals[1], FINE_SINGLE),
         };
-        Precision { decimals: (decimals < fine).then_some(decimals), single: !self.double }
+        // Numbers without decimals are 0 and 1: those of a deterministic policy, not rounded ones.
+        let rounded = (1..fine).contains(&decimals);
+        Precision { decimals: rounded.then_some(decimals), single: !self.double && decimals > 0 }
     }
 }
 
@@ -95,6 +97,7 @@ mod tests {
     #[test]
     fn decimals_are_those_that_were_written() {
         assert_eq!(found(&[0.333, 0.25, 0.1]), Precision { decimals: Some(3), single: false });
+        assert_eq!(found(&[0.0, 1.0]), Precision::default());
         assert_eq!(found(&[0.5, 0.25]), Precision { decimals: Some(2), single: true });
         assert_eq!(found(&[1.0 / 3.0, 0.5]), Precision { decimals: None, single: false });
         let single = |value: f64| f64::from(value as f32);

@@ -62,9 +62,9 @@ pub trait Real: NdFloat {
         let (mut result, mut square, mut left) = (Self::one(), self, n);
         while left > 0 {
             if left % 2 == 1 {
-                result = result * square;
+                result *= square;
             }
-            square = square * square;
+            square *= square;
             left /= 2;
         }
         result
