@@ -64,10 +64,17 @@ pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
     digest_of(&event).map(Some)
 }
 
-/// The spec without the fields that no event depends on: the required improvement, how Q is searched (the
-/// bound holds for all Q), and the family that δ comes from.
+/// The spec without the fields that no event depends on: the required improvement, the checks that may fail,
+/// how Q is searched (the bound holds for all Q), and the family that δ comes from.
 fn of_event(spec: &JobSpec) -> JobSpec {
-    JobSpec { family: None, min_improvement: 0.0, optimizer: None, ..spec.clone() }
+    JobSpec {
+        family: None,
+        min_improvement: 0.0,
+        accept: Vec::new(),
+        accepted_by: None,
+        optimizer: None,
+        ..spec.clone()
+    }
 }
 
 /// The name of the question that a spec asks, known before anything is computed. On one dataset, the same
