@@ -110,13 +110,20 @@ impl StoredInputs {
     ) -> guarantor_engine::Result<T> {
         let StoredInputs { log, dataset, logging_policy, policies } = self;
         let log = open(log, logging_policy.as_ref(), control)?;
-        work(&Inputs {
+        let inputs = Inputs {
             log: &*log,
             logging_policy: logging_policy.as_ref(),
             policies: &policies,
             dataset_version: dataset.version,
             dataset_digest: &dataset.content.digest,
-        })
+            log_checks: &[],
+        };
+        let log_checks = match dataset.log_checks() {
+            Some(checks) => checks,
+            // The dataset was stored before uploads were checked, so its rows are checked now.
+            None => guarantor_engine::check_log(&inputs)?,
+        };
+        work(&Inputs { log_checks: &log_checks, ..inputs })
     }
 }
 

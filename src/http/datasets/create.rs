@@ -93,6 +93,7 @@ pub async fn create(
             format,
             n_actions: options.n_actions,
             outcome: options.outcome(format.format)?,
+            options: options.log_options(),
             logging_policy: options.logging_policy(&worker, &workspace).await?,
             limits: limits(&worker),
             workspace,
