@@ -22,6 +22,9 @@ pub struct NewPolicy {
     pub dim: usize,
     /// The digest of its parameters.
     pub digest: String,
+    /// The digest of its parameters without exploration, by which its descent is known: exploring more or less
+    /// does not change what the rest was learned from.
+    pub base_digest: String,
     /// The job that learned it.
     pub source_job_id: Option<JobId>,
     /// Its parameters: `PolicyParams` as JSON.

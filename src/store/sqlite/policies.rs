@@ -30,7 +30,7 @@ impl Write {
     pub async fn origins_of(&mut self, job: &Job) -> Result<BTreeSet<DatasetId>> {
         let read: Vec<(DatasetId,)> = sqlx::query_as(
             "SELECT DISTINCT d.dataset_id FROM job_policies j JOIN policies p ON p.id = j.policy_id \
-             JOIN policy_descents d ON d.workspace = p.workspace AND d.digest = p.digest WHERE j.job_id = $1",
+             JOIN policy_descents d ON d.workspace = p.workspace AND d.digest = p.base_digest WHERE j.job_id = $1",
         )
         .bind(job.id.to_string())
         .fetch_all(self.connection())
@@ -48,7 +48,7 @@ impl Write {
     ) -> Result<()> {
         let unchanged = sqlx::query(
             "SELECT 1 FROM job_policies j JOIN policies p ON p.id = j.policy_id \
-             WHERE j.job_id = $1 AND p.digest = $2",
+             WHERE j.job_id = $1 AND p.base_digest = $2",
         )
         .bind(job.id.to_string())
         .bind(digest)
@@ -77,7 +77,7 @@ macro_rules! select_policy {
     ($rest:literal) => {
         concat!(
             "SELECT p.*, (SELECT json_group_array(d.dataset_id) FROM policy_descents d \
-             WHERE d.workspace = p.workspace AND d.digest = p.digest) AS origins FROM policies p ",
+             WHERE d.workspace = p.workspace AND d.digest = p.base_digest) AS origins FROM policies p ",
             $rest
         )
     };
@@ -86,8 +86,8 @@ macro_rules! select_policy {
 /// Stores a policy: an uploaded one, or the one that a finishing job has learned.
 pub async fn insert_policy(write: &mut Write, new: NewPolicy) -> Result<StoredPolicy> {
     let inserted = sqlx::query(
-        "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, source_job_id, \
-         params) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9)",
+        "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, base_digest, \
+         source_job_id, params) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(new.id.to_string())
     .bind(new.workspace.as_str())
@@ -96,6 +96,7 @@ pub async fn insert_policy(write: &mut Write, new: NewPolicy) -> Result<StoredPo
     .bind(new.n_actions as i64)
     .bind(new.dim as i64)
     .bind(&new.digest)
+    .bind(&new.base_digest)
     .bind(new.source_job_id.map(|id| id.to_string()))
     .bind(to_json(&new.params)?)
     .execute(write.connection())

@@ -72,7 +72,10 @@ CREATE INDEX ledger_digests ON ledger (ledger_id, digest);
 CREATE INDEX ledger_families ON ledger (ledger_id, family);
 
 -- The datasets whose rows parameters were learned from, directly or through other policies. They are known by
--- their digest, so a policy that is stored again, even after it was deleted, has the same descent.
+-- the digest of the parameters without exploration, so a policy that is stored again, even after it was deleted,
+-- has the same descent.
+ALTER TABLE policies ADD COLUMN base_digest TEXT NOT NULL DEFAULT '';
+UPDATE policies SET base_digest = digest;
 CREATE TABLE policy_descents (
     workspace TEXT NOT NULL,
     digest TEXT NOT NULL,
