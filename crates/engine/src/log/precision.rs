@@ -14,8 +14,10 @@ pub struct Precision {
     pub single: bool,
 }
 
-/// Numbers with this many decimals or more count as unrounded: the error is below that of the arithmetic.
+/// Numbers with this many decimals or more count as unrounded: the error is near that of their type.
 const FINE: u8 = 9;
+/// The same for single precision, which has about seven digits.
+const FINE_SINGLE: u8 = 7;
 
 impl Precision {
     /// Whether rounding must be accounted for row by row.
@@ -60,8 +62,11 @@ impl PrecisionFinder {
 
     /// The precision of what was seen.
     pub fn finish(&self) -> Precision {
-        let decimals = self.decimals[usize::from(!self.double)];
-        Precision { decimals: (decimals < FINE).then_some(decimals), single: !self.double }
+        let (decimals, fine) = match self.double {
+            true => (self.decimals[0], FINE),
+            false => (self.decimals[1], FINE_SINGLE),
+        };
+        Precision { decimals: (decimals < fine).then_some(decimals), single: !self.double }
     }
 }
 
