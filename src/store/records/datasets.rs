@@ -68,12 +68,21 @@ pub struct NewVersion {
     pub after_version: u64,
     /// What it contains.
     pub content: DatasetContent,
-    /// Recognizes its rows in other datasets.
-    pub sketch: RowSketch,
+    /// The rows that it adds; `None` if it has the rows of its predecessor.
+    pub added: Option<AddedRows>,
     /// The newest version that a look or an unfinished job had seen when the new rows were checked
     /// (`Datasets::seen_by_looks`); absent if the rows were not compared with it. The version is not stored if
     /// a newer one was seen in the meantime.
     pub seen_version: Option<u64>,
+}
+
+/// Recognizes the rows of an appended version in other datasets.
+#[derive(Debug, Clone)]
+pub struct AddedRows {
+    /// The rows that the version added. Among all rows of a large dataset, a few would not be recognized.
+    pub new: RowSketch,
+    /// All rows of the version.
+    pub all: RowSketch,
 }
 
 /// What looks and unfinished jobs have seen of a dataset.

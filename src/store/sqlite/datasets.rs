@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sqlx::{Row, SqliteConnection};
 
 use super::rows::{is_taken, readable_page, to_json};
-use super::same_rows::SketchedVersion;
+use super::same_rows::{Recognized, SketchedVersion};
 use super::{Sqlite, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
@@ -101,8 +101,8 @@ impl Datasets for Sqlite {
             dataset: new.id,
             version: 1,
             digest: &new.content.digest,
-            rows: new.content.rows,
-            sketch: &new.sketch,
+            all: &new.sketch,
+            new: None,
         };
         let recognized = self.recognize(&sketched).await?;
         let mut write = self.write().await?;
@@ -143,15 +143,18 @@ impl Datasets for Sqlite {
         new: NewVersion,
     ) -> Result<Dataset> {
         let version = new.after_version + 1;
-        let sketched = SketchedVersion {
+        let sketched = new.added.as_ref().map(|added| SketchedVersion {
             workspace,
             dataset: id,
             version,
             digest: &new.content.digest,
-            rows: new.content.rows,
-            sketch: &new.sketch,
+            all: &added.all,
+            new: Some(&added.new),
+        });
+        let recognized = match &sketched {
+            Some(sketched) => self.recognize(sketched).await?,
+            None => Recognized::default(),
         };
-        let recognized = self.recognize(&sketched).await?;
         let mut write = self.write().await?;
         let before = newest(write.connection(), workspace, id).await?;
         if before.version != new.after_version {
@@ -170,7 +173,9 @@ impl Datasets for Sqlite {
             .bind(version as i64)
             .execute(write.connection())
             .await?;
-        write.remember_rows(&sketched, recognized).await?;
+        if let Some(sketched) = &sketched {
+            write.remember_rows(sketched, recognized).await?;
+        }
         let stored = newest(write.connection(), workspace, id).await?;
         write.commit().await?;
         Ok(stored)

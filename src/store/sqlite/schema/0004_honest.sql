@@ -13,22 +13,23 @@ UPDATE dataset_versions SET capabilities =
     json_set(capabilities, '$.multiple_interactions', json('false'), '$.repeated_contexts', json('true'))
 WHERE json_extract(capabilities, '$.multiple_interactions') = 1;
 
--- The fingerprints of the rows of every version of every dataset, deleted ones included, by which the same
--- rows are recognized when they are uploaded again. Nothing is ever deleted here, so `seq` grows. A version
--- of an earlier release has no sketch and is recognized by its digest only.
+-- The fingerprints by which rows are recognized when they are uploaded again, for every dataset of the workspace,
+-- deleted ones included: of the rows that each version added, and of all rows of the newest version (`whole`).
+-- `seq` grows. A version of an earlier release has no sketch and is recognized by its digest only.
 CREATE TABLE row_sketches (
-    seq INTEGER PRIMARY KEY,
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
     workspace TEXT NOT NULL,
     dataset_id TEXT NOT NULL,
     version BIGINT NOT NULL,
+    whole BIGINT NOT NULL,
     digest TEXT NOT NULL,
-    row_count BIGINT NOT NULL,
     sketch BLOB,
     created_at BIGINT NOT NULL
 );
 CREATE INDEX row_sketches_by_workspace ON row_sketches (workspace, seq);
-INSERT INTO row_sketches (workspace, dataset_id, version, digest, row_count, created_at)
-SELECT d.workspace, d.id, v.version, v.digest, v.row_count, v.created_at
+CREATE INDEX row_sketches_by_dataset ON row_sketches (dataset_id, whole);
+INSERT INTO row_sketches (workspace, dataset_id, version, whole, digest, created_at)
+SELECT d.workspace, d.id, v.version, 0, v.digest, v.created_at
 FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id ORDER BY v.created_at, d.id, v.version;
 
 -- A ledger counts the looks at rows, whichever datasets have them, and what they cost.
