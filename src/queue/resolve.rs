@@ -37,7 +37,7 @@ pub async fn resolve(
     let mut shapes: BTreeMap<String, PolicyShape> = BTreeMap::new();
     for (field, id) in named_policies(request) {
         if let Some(policy) = find_policy(store, workspace, &id).await? {
-            check_origin(&policy, dataset, field)?;
+            check_origin(store, &policy, dataset, field).await?;
             shapes.insert(id, policy.shape());
         }
     }
@@ -76,20 +76,25 @@ fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
 
 /// Rejects a candidate or prior that depends on rows of the dataset. What the store knows overrides the
 /// caller's attestation.
-fn check_origin(policy: &StoredPolicy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
-    let job = policy.source_job_id.map(|job| format!(" by job {job}")).unwrap_or_default();
-    let rows = if policy.origins.contains(&dataset.id) {
-        "rows of this dataset".to_owned()
-    } else if let Some(other) = policy.origins.intersection(&dataset.shares_ledger_with).next() {
-        format!("rows of dataset {other}, which this dataset has too")
-    } else {
+async fn check_origin(
+    store: &Store,
+    policy: &StoredPolicy,
+    dataset: &Dataset,
+    field: String,
+) -> Result<(), ResolveError> {
+    let Some(origin) = store.repository().of_same_ledger(dataset.id, &policy.origins).await? else {
         return Ok(());
+    };
+    let job = policy.source_job_id.map(|job| format!(" by job {job}")).unwrap_or_default();
+    let rows = match origin == dataset.id || policy.origins.contains(&dataset.id) {
+        true => "rows of this dataset".to_owned(),
+        false => format!("rows of dataset {origin}, which this dataset has too"),
     };
     let message = format!(
         "the policy was learned{job} from {rows}, directly or through a policy that was; to certify it on other \
          rows, upload them as a new dataset"
     );
-    Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message))
+    Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message).into())
 }
 
 async fn find_policy(

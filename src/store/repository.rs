@@ -5,6 +5,7 @@
 //! another workspace is `NotFound`; lists are newest first, and a row that is damaged is left out of them.
 //! An implementation does not contain the ledger's rules: it calls `guarantor_engine::ledger`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,6 +149,12 @@ pub trait Ledger: Send + Sync {
         dataset: DatasetId,
         page: &PageRequest,
     ) -> Result<(LedgerSummary, Page<LedgerEntry>)>;
+    /// One of `others` that shares the ledger of a dataset, or is it; `None` if there is none.
+    async fn of_same_ledger(
+        &self,
+        dataset: DatasetId,
+        others: &BTreeSet<DatasetId>,
+    ) -> Result<Option<DatasetId>>;
     /// The look of a job, even if its dataset is gone.
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>>;
     /// Stores the public half of a signing key.

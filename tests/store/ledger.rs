@@ -99,8 +99,15 @@ pub async fn datasets_with_the_same_rows_have_one_ledger(repository: &dyn Reposi
     let second = copy_of(repository, &first).await;
     assert_eq!(second.shares_ledger_with, BTreeSet::from([first.id]));
     let before = repository.dataset(&first.workspace, first.id).await.unwrap();
-    assert_eq!(before.shares_ledger_with, BTreeSet::from([second.id]));
-    assert!(before.revision > first.revision, "what clients cached is outdated");
+    assert_eq!((before.shares_ledger_with, before.ledger_datasets), (BTreeSet::from([second.id]), 2));
+    for (dataset, others, found) in [
+        (&first, BTreeSet::from([second.id]), Some(second.id)),
+        (&first, BTreeSet::from([first.id]), Some(first.id)),
+        (&second, BTreeSet::from([DatasetId::new()]), None),
+        (&second, BTreeSet::new(), None),
+    ] {
+        assert_eq!(repository.of_same_ledger(dataset.id, &others).await.unwrap(), found);
+    }
     let next = look(repository, &second, at(&spec, 0.1), |_| {}).await;
     assert_eq!((next.place.look, next.place.spent_before, next.place.spent), (2, 0.05, 0.05 + 0.1));
     // The same certificate is free, whichever of the datasets it was drawn from.

@@ -79,8 +79,8 @@ pub struct DatasetView {
 /// Who shares the dataset's ledger.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 pub struct LedgerShare {
-    /// The other datasets of the workspace with some of the same rows, deleted ones included. Looks at any of
-    /// them are looks at these rows.
+    /// The other datasets of the workspace with some of the same rows, deleted ones included, the first hundred of
+    /// them. Looks at any of them are looks at these rows.
     #[schema(value_type = Vec<String>)]
     shared_with: BTreeSet<DatasetId>,
     /// What that means, if there are any.
@@ -89,8 +89,8 @@ pub struct LedgerShare {
 }
 
 impl LedgerShare {
-    fn of(shared_with: BTreeSet<DatasetId>) -> Self {
-        let note = match shared_with.len() {
+    fn of(datasets: u64, shared_with: BTreeSet<DatasetId>) -> Self {
+        let note = match datasets.saturating_sub(1) {
             0 => None,
             1 => Some("1 other dataset has".to_owned()),
             n => Some(format!("{n} other datasets have")),
@@ -117,7 +117,7 @@ impl From<Dataset> for DatasetView {
             logging: dataset.logging,
             repetitions: dataset.repetitions,
             exact_propensities: dataset.exact_propensities,
-            ledger: LedgerShare::of(dataset.shares_ledger_with),
+            ledger: LedgerShare::of(dataset.ledger_datasets, dataset.shares_ledger_with),
             rows: dataset.content.rows,
             contexts: dataset.content.contexts,
             n_actions: dataset.content.n_actions,
@@ -154,7 +154,9 @@ async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dataset = app.store.repository().dataset(&workspace, id).await?;
-    tagged(&headers, dataset.revision, || json(&DatasetView::from(dataset)))
+    // Other datasets may join the ledger without changing this one.
+    let tag = format!("{}-{}", dataset.revision, dataset.ledger_datasets);
+    tagged(&headers, tag, || json(&DatasetView::from(dataset)))
 }
 
 /// Delete a dataset. Certificates that were computed from it remain, but can no longer be recomputed.

@@ -121,7 +121,10 @@ pub struct Dataset {
     pub repetitions: Repetitions,
     /// Whether the caller states that propensities with few digits are exact.
     pub exact_propensities: bool,
-    /// The other datasets with some of the same rows, deleted ones included. They share one ledger.
+    /// How many datasets with some of the same rows there were, this one and deleted ones included. They share
+    /// one ledger.
+    pub ledger_datasets: u64,
+    /// The first hundred of the others.
     #[sqlx(json)]
     pub shares_ledger_with: BTreeSet<DatasetId>,
     /// What the version contains.

@@ -20,10 +20,11 @@ macro_rules! select_dataset {
             "SELECT d.id, d.workspace, d.name, d.logging_policy_id, d.logging, d.repetitions, d.exact_propensities, \
              d.created_at, d.revision, v.version, v.row_count, v.context_count, v.n_actions, v.dim, v.outcome, \
              v.digest, v.capabilities, v.last_timestamp, v.health, v.parts, \
-             (SELECT json_group_array(o.dataset_id) FROM ledger_datasets l \
-              JOIN ledger_datasets o ON o.ledger_id = l.ledger_id \
-              WHERE l.dataset_id = d.id AND o.dataset_id <> d.id) AS shares_ledger_with \
-             FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id ",
+             g.datasets AS ledger_datasets, (SELECT json_group_array(o.dataset_id) FROM (\
+              SELECT dataset_id FROM ledger_datasets WHERE ledger_id = g.id AND dataset_id <> d.id LIMIT 100\
+             ) o) AS shares_ledger_with \
+             FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id \
+             JOIN ledger_datasets l ON l.dataset_id = d.id JOIN ledgers g ON g.id = l.ledger_id ",
             $rest
         )
     };

@@ -1,12 +1,14 @@
 //! The ledger's rows. A look is written in the transaction that ends its job, so that neither exists without
 //! the other. All rules are in `guarantor_engine::ledger`; this file only reads and writes rows.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::rows::{Named, name_of, to_json};
-use super::same_rows::ledger_of;
+use super::same_rows::{ledger_of, of_same_ledger};
 use super::{Sqlite, Write};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
@@ -311,6 +313,14 @@ impl Ledger for Sqlite {
             |row: &EntryRow| Cursor { created_at: Timestamp(row.seq), id: row.job_id.to_string() };
         let Page { data, next } = Page::from_extra(rows, page.limit, cursor);
         Ok((summary, Page { data: data.into_iter().map(LedgerEntry::from).collect(), next }))
+    }
+
+    async fn of_same_ledger(
+        &self,
+        dataset: DatasetId,
+        others: &BTreeSet<DatasetId>,
+    ) -> Result<Option<DatasetId>> {
+        of_same_ledger(&mut *self.readers.acquire().await?, dataset, others).await
     }
 
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>> {

@@ -8,11 +8,12 @@
 //! that were stored since, so other writers do not wait. A sketch is deleted only when one of the same rows and
 //! more takes its place, with a higher number, so nothing is missed in between.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
 use sqlx::{Row, SqliteConnection};
 
+use super::rows::to_json;
 use super::{Sqlite, Write};
 use crate::store::error::{Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
@@ -43,10 +44,11 @@ impl SketchedVersion<'_> {
     }
 }
 
-/// The datasets that were found to have some of the same rows, among all sketches up to a number.
+/// The ledgers of which a dataset was found to have some of the same rows, each with that dataset, among all
+/// sketches up to a number.
 #[derive(Default)]
 pub struct Recognized {
-    datasets: BTreeSet<String>,
+    ledgers: BTreeMap<String, String>,
     through: i64,
 }
 
@@ -57,8 +59,8 @@ async fn compare(
     so_far: &mut Recognized,
 ) -> Result<()> {
     let mut stored = sqlx::query(
-        "SELECT seq, dataset_id, digest, sketch FROM row_sketches \
-         WHERE workspace = $1 AND seq > $2 ORDER BY seq",
+        "SELECT s.seq, s.dataset_id, l.ledger_id, s.digest, s.sketch FROM row_sketches s \
+         JOIN ledger_datasets l ON l.dataset_id = s.dataset_id WHERE s.workspace = $1 AND s.seq > $2 ORDER BY s.seq",
     )
     .bind(version.workspace.as_str())
     .bind(so_far.through)
@@ -66,15 +68,16 @@ async fn compare(
     let own = version.dataset.to_string();
     while let Some(row) = stored.try_next().await? {
         so_far.through = row.try_get("seq")?;
-        let dataset: String = row.try_get("dataset_id")?;
-        if dataset == own || so_far.datasets.contains(&dataset) {
+        let (dataset, ledger): (String, String) = (row.try_get("dataset_id")?, row.try_get("ledger_id")?);
+        // One dataset of a ledger is enough. A log that was uploaded a thousand times is compared once.
+        if dataset == own || so_far.ledgers.contains_key(&ledger) {
             continue;
         }
         let sketch: Option<&[u8]> = row.try_get("sketch")?;
         let damaged = || StoreError::damaged("a sketch of rows", &dataset);
         let sketch = sketch.map(|bytes| RowSketch::from_bytes(bytes).ok_or_else(damaged)).transpose()?;
         if version.shares_rows(row.try_get("digest")?, sketch.as_ref()) {
-            so_far.datasets.insert(dataset);
+            so_far.ledgers.insert(ledger, dataset);
         }
     }
     Ok(())
@@ -106,7 +109,8 @@ impl Write {
             self.insert_sketch(version, false, new).await?;
         }
         self.insert_sketch(version, version.new.is_some(), version.all).await?;
-        for dataset in found.datasets {
+        // Ledgers may have been merged since they were found, so they are looked up by their datasets.
+        for dataset in found.ledgers.into_values() {
             self.merge_ledgers(&version.dataset.to_string(), &dataset).await?;
         }
         Ok(())
@@ -138,7 +142,7 @@ impl Write {
     /// Gives a new dataset a ledger of its own.
     pub async fn open_ledger(&mut self, workspace: &Workspace, dataset: DatasetId) -> Result<()> {
         let id = dataset.to_string();
-        sqlx::query("INSERT INTO ledgers (id, workspace, looks, spent) VALUES ($1, $2, 0, 0.0)")
+        sqlx::query("INSERT INTO ledgers (id, workspace, datasets, looks, spent) VALUES ($1, $2, 1, 0, 0.0)")
             .bind(&id)
             .bind(workspace.as_str())
             .execute(self.connection())
@@ -163,7 +167,8 @@ impl Write {
             return Ok(());
         }
         for statement in [
-            "UPDATE ledgers SET looks = looks + (SELECT looks FROM ledgers WHERE id = $1), \
+            "UPDATE ledgers SET datasets = datasets + (SELECT datasets FROM ledgers WHERE id = $1), \
+             looks = looks + (SELECT looks FROM ledgers WHERE id = $1), \
              spent = spent + (SELECT spent FROM ledgers WHERE id = $1) WHERE id = $2",
             "UPDATE ledger SET ledger_id = $2 WHERE ledger_id = $1",
             "UPDATE ledger_datasets SET ledger_id = $2 WHERE ledger_id = $1",
@@ -171,16 +176,25 @@ impl Write {
             sqlx::query(statement).bind(&from).bind(&to).execute(self.connection()).await?;
         }
         sqlx::query("DELETE FROM ledgers WHERE id = $1").bind(&from).execute(self.connection()).await?;
-        // Each of them now names others, so what clients have cached is outdated.
-        sqlx::query(
-            "UPDATE datasets SET revision = revision + 1 \
-             WHERE id IN (SELECT dataset_id FROM ledger_datasets WHERE ledger_id = $1)",
-        )
-        .bind(&to)
-        .execute(self.connection())
-        .await?;
         Ok(())
     }
+}
+
+/// One of `others` that shares the ledger of a dataset, or is it.
+pub async fn of_same_ledger(
+    connection: &mut SqliteConnection,
+    dataset: DatasetId,
+    others: &BTreeSet<DatasetId>,
+) -> Result<Option<DatasetId>> {
+    let found: Option<(DatasetId,)> = sqlx::query_as(
+        "SELECT o.dataset_id FROM ledger_datasets l JOIN ledger_datasets o ON o.ledger_id = l.ledger_id \
+         WHERE l.dataset_id = $1 AND o.dataset_id IN (SELECT value FROM json_each($2)) LIMIT 1",
+    )
+    .bind(dataset.to_string())
+    .bind(to_json(others)?)
+    .fetch_optional(connection)
+    .await?;
+    Ok(found.map(|(id,)| id))
 }
 
 /// The id of a dataset's ledger. Every dataset has one, from its creation on and forever.

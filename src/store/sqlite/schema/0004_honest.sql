@@ -36,6 +36,8 @@ FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id ORDER BY v.create
 CREATE TABLE ledgers (
     id TEXT PRIMARY KEY,
     workspace TEXT NOT NULL,
+    -- How many datasets have it, deleted ones included.
+    datasets BIGINT NOT NULL,
     looks BIGINT NOT NULL,
     spent DOUBLE PRECISION NOT NULL
 );
@@ -47,8 +49,8 @@ CREATE TABLE ledger_datasets (
 );
 CREATE INDEX ledger_datasets_by_ledger ON ledger_datasets (ledger_id);
 
-INSERT INTO ledgers (id, workspace, looks, spent)
-SELECT id, workspace, 0, 0.0 FROM datasets UNION SELECT dataset_id, workspace, 0, 0.0 FROM ledger;
+INSERT INTO ledgers (id, workspace, datasets, looks, spent)
+SELECT id, workspace, 1, 0, 0.0 FROM datasets UNION SELECT dataset_id, workspace, 1, 0, 0.0 FROM ledger;
 UPDATE ledgers SET
     looks = (SELECT MAX(look) FROM ledger WHERE dataset_id = ledgers.id),
     spent = (SELECT spent FROM ledger WHERE dataset_id = ledgers.id ORDER BY look DESC LIMIT 1)
