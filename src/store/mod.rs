@@ -44,7 +44,7 @@ pub use records::*;
 pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
 pub use signing::{make_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
-pub use uploads::{Append, BodyError, Upload, UploadError, append, upload};
+pub use uploads::{Append, BodyError, Upload, UploadError, add_candidates, append, upload};
 
 /// Rows and files. Cheap to clone; all clones are one store.
 #[derive(Clone)]

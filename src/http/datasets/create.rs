@@ -4,6 +4,7 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use serde_json::json;
 
 use super::DatasetView;
 use super::body::{Chunks, Passed, chunks, drain, limited, metered};
@@ -355,6 +356,11 @@ fn log_problem(error: IngestError) -> Problem {
             problem
         }
         IngestError::Option { field, message } => Problem::field(Code::InvalidValue, field, message),
+        error @ IngestError::RepeatedRows { row, run, first } => {
+            let problem = Problem::new(Code::RepeatedRows, format!("Nothing was stored: {error}."));
+            let problem = problem.member("repeated", json!({"row": row, "rows": run, "first": first}));
+            problem.with_fault(FieldError { row: Some(row), field: None, message: "repeats an earlier row".into() })
+        }
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
         IngestError::Expands(message) => Problem::new(Code::BodyTooLarge, message),
