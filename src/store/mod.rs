@@ -37,7 +37,7 @@ pub use blobs::{BlobWriter, Blobs};
 pub use error::{Damage, Resource, Result, StoreError};
 pub use failure::{FailureCode, JobFailure};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-pub use logs::{LogEncoder, LogMemory, SpooledLog, StoredLog};
+pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use records::*;

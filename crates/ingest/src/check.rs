@@ -43,6 +43,8 @@ pub struct LogSummary {
     pub options: LogOptions,
     /// Recognizes the rows in other logs.
     pub sketch: RowSketch,
+    /// The same for the rows of this upload alone.
+    pub new_rows: RowSketch,
     /// The latest time of a row, in microseconds since 1970, if rows have times.
     pub last_timestamp: Option<i64>,
     /// The health report.
@@ -269,7 +271,7 @@ impl Checker {
         let counted = Counted { layout: &layout, n_actions, stated: stated.is_some(), contexts };
         let (capabilities, last_timestamp) = (self.tally.capabilities(&self.rules, counted), self.tally.arrivals.last_timestamp());
         let rows = self.tally.rows;
-        let (mut health, sketch) = self.tally.finish(&self.rules, counted, &capabilities);
+        let (mut health, sketch, new_rows) = self.tally.finish(&self.rules, counted, &capabilities);
         health.add_notes(notes, self.earlier);
         Ok(LogSummary {
             rows,
@@ -281,6 +283,7 @@ impl Checker {
             capabilities,
             options: self.rules.options,
             sketch,
+            new_rows,
             last_timestamp,
             health,
         })

@@ -34,8 +34,8 @@ impl Finder {
 }
 
 impl Precisions {
-    /// Adds rows as they were uploaded. Propensities that a logging policy has filled in are not among them; see
-    /// `see`.
+    /// Adds rows as they were uploaded. `filled` says that the logging policy is known: jobs take its numbers, which
+    /// have all their digits, in place of the logged ones.
     pub fn add(&mut self, layout: &LogLayout, rows: &LogRows, filled: bool) {
         match layout.full {
             Some(_) => rows.full.iter().for_each(|&p| self.propensities.see(p)),
@@ -51,11 +51,6 @@ impl Precisions {
             let column = layout.full_position(name).and_then(|at| rows.candidate_full.get(at)).unwrap_or(column);
             column.iter().for_each(|&p| finder.see(p));
         }
-    }
-
-    /// Adds a propensity that was logged although the logging policy is known.
-    pub fn see(&mut self, propensity: f64) {
-        self.propensities.see(propensity);
     }
 
     /// The precision of the propensities.

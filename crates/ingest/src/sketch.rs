@@ -12,7 +12,7 @@ const MAX_KEPT: usize = 8192;
 const MIN_SHARE: f64 = 0.05;
 /// How many times more rows than chance explains must be shared, and how many more.
 const BEYOND_CHANCE: f64 = 4.0;
-const MIN_SHARED: f64 = 20.0;
+const MIN_SHARED: f64 = 8.0;
 const VERSION: u8 = 1;
 
 /// The order-free fingerprint of a log's rows: actions, outcomes, propensities and features, without ids, times,

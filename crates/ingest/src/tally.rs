@@ -29,6 +29,8 @@ pub struct Tally {
     checks: LogChecks,
     precisions: Precisions,
     sketch: RowSketch,
+    /// The rows of this upload.
+    new_rows: RowSketch,
 }
 
 /// What is known about the rows of a batch besides their content.
@@ -76,6 +78,9 @@ impl Tally {
         }
         for (i, fingerprint) in fingerprints(layout, rows).into_iter().enumerate() {
             self.sketch.add(fingerprint);
+            if numbers.file.is_some() {
+                self.new_rows.add(fingerprint);
+            }
             if !layout.event_ids {
                 let number = numbers.file.and_then(|file| file.get(i)).copied().unwrap_or(0);
                 self.repeats.add(fingerprint, rows.propensities[i], number);
@@ -110,10 +115,6 @@ impl Tally {
                 let filled = fill_in(action, logged, given);
                 if let (Err(RowFault { field, message }), Some(file)) = (filled, numbers.file) {
                     errors.add(RowError { row: file.get(i).copied().unwrap_or(0), field, message });
-                }
-                // A number that the policy gives has all its digits, whatever they are.
-                if layout.full.is_none() && *logged != given {
-                    self.precisions.see(*logged);
                 }
             }
             if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none() && errors.is_empty()) {
@@ -152,8 +153,13 @@ impl Tally {
         }
     }
 
-    /// The health of the rows, and what recognizes them.
-    pub fn finish(self, rules: &Rules, counted: Counted, capabilities: &Capabilities) -> (Health, RowSketch) {
+    /// The health of the rows, what recognizes them, and what recognizes those of this upload.
+    pub fn finish(
+        self,
+        rules: &Rules,
+        counted: Counted,
+        capabilities: &Capabilities,
+    ) -> (Health, RowSketch, RowSketch) {
         let traits = LogTraits {
             precision: capabilities.precision,
             uniform: capabilities.uniform,
@@ -161,7 +167,7 @@ impl Tally {
             ..LogTraits::default()
         };
         let checked = self.checks.finish(&self.precisions, &known(rules, counted.layout));
-        (self.health.finish(counted.n_actions, checked, traits), self.sketch)
+        (self.health.finish(counted.n_actions, checked, traits), self.sketch, self.new_rows)
     }
 }
 

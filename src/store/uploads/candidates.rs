@@ -42,8 +42,7 @@ where
         }
         Err(error) => Err(error),
     };
-    let Received { mut content, .. } = target.unless_repeated(received)?;
-    content.capabilities.actions_declared = before.content.capabilities.actions_declared;
+    let Received { content, .. } = target.unless_repeated(received)?;
     // The rows are the same, so nothing new can be recognized in other datasets, and nothing reaches back.
     target.store(store, content, None, None).await
 }

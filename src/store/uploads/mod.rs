@@ -16,8 +16,8 @@ use guarantor_ingest::{
 use uuid::Uuid;
 
 use super::{
-    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, PolicyId, Resource, Store,
-    StoreError, StoredLog, Workspace, dataset_part_key,
+    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId, Resource,
+    Store, StoreError, StoredLog, Workspace, dataset_part_key,
 };
 use part::UploadPart;
 
@@ -136,9 +136,7 @@ where
     let checker = on_blocking_thread(move || after(stored, checker, health)).await??;
     let (part, kept) = (dataset_part_key(before.id, request), before.content.parts.clone());
     let received = receive(store, part, format, checker, kept, body).await;
-    let Received { mut content, rows } = target.unless_repeated(received)?;
-    // What was read off the rows of the first upload was not stated by appending to it.
-    content.capabilities.actions_declared = before.content.capabilities.actions_declared;
+    let Received { content, rows } = target.unless_repeated(received)?;
     let seen_version = content.capabilities.timestamps.then_some(seen.version);
     target.store(store, content, Some(rows), seen_version).await
 }
@@ -168,7 +166,8 @@ impl Target {
     fn rules(&self, policy: Option<PolicyParams>, limits: IngestLimits) -> Result<Rules, IngestError> {
         let content = &self.before.content;
         let rules = Rules::new(Some(content.n_actions), content.outcome, policy, limits)?;
-        Ok(rules.with_options(self.before.options()))
+        let declared = content.capabilities.actions_declared;
+        Ok(rules.with_options(self.before.options()).with_actions_declared(declared))
     }
 
     /// What was received. A body that is rejected although an earlier attempt was accepted is a different one.
@@ -215,8 +214,13 @@ impl Target {
 
 /// A checker that has seen the stored rows.
 fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Result<Checker, UploadError> {
-    let digest = stored.each_batch(|layout, rows| Ok::<_, UploadError>(checker.remember(layout, rows)?))?;
-    checker.end_part();
+    let digest = stored.each_piece(|piece| {
+        match piece {
+            Piece::Rows(layout, rows) => checker.remember(layout, rows)?,
+            Piece::EndOfPart => checker.end_part(),
+        }
+        Ok::<_, UploadError>(())
+    })?;
     checker.follow(digest, health);
     Ok(checker)
 }
