@@ -9,7 +9,7 @@ use criterion::{BenchmarkId, Criterion};
 use guarantor_engine::bound::{Bound, Cbb, Sample};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::{Gaussian, Learner, LearningProblem};
-use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
 use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
 use guarantor_engine::policy::PolicyParams;
@@ -40,6 +40,8 @@ fn synthetic(n: usize, p: usize, k: usize) -> MemoryLog {
         costs,
         propensities,
         full,
+        logging: Logging::Fixed,
+        repetitions: Repetitions::Designed,
         ..Columns::default()
     })
     .expect("a valid log")
@@ -113,7 +115,13 @@ fn small_jobs(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("auto");
     for n in [1_000, 10_000] {
         let log = synthetic(n, 10, 4);
-        let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &|_| None };
+        let context = SpecContext {
+            shape: log.shape(),
+            logging_policy: None,
+            policy: &|_| None,
+            seen_rows: 0,
+            caller: "nobody",
+        };
         let spec = SpecRequest::default().resolve(&context).expect("a valid spec");
         let policies = BTreeMap::new();
         let inputs = Inputs {
@@ -122,6 +130,7 @@ fn small_jobs(criterion: &mut Criterion) {
             policies: &policies,
             dataset_version: 1,
             dataset_digest: "sha256:synthetic",
+            log_checks: &[],
         };
         group.bench_function(format!("job of {n} rows"), |b| {
             b.iter(|| black_box(run(&spec, &inputs, &unattended())))

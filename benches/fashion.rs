@@ -30,13 +30,20 @@ fn main() {
         let logging = data.logging_policy(alpha.parse().unwrap());
         let r0 = data.test_risk(&logging);
         let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };
-        let context = SpecContext { shape: log.shape(), logging_policy: Some(shape), policy: &|_| None };
+        let context = SpecContext {
+            shape: log.shape(),
+            logging_policy: Some(shape),
+            policy: &|_| None,
+            seen_rows: 0,
+            caller: "nobody",
+        };
         let inputs = Inputs {
             log: &log,
             logging_policy: Some(&logging),
             policies: &BTreeMap::new(),
             dataset_version: 1,
             dataset_digest: "sha256:fashion",
+            log_checks: &[],
         };
         if std::env::var("ALPHA").is_ok_and(|a| a != alpha) {
             continue;

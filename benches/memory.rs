@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use guarantor_engine::control::unattended;
-use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
 use guarantor_engine::policy::{PolicyKind, PolicyParams};
 use guarantor_engine::spec::{BoundKind, PolicyShape, SpecContext, SpecRequest};
 use guarantor_engine::{Inputs, run};
@@ -39,6 +39,8 @@ fn log() -> MemoryLog {
         costs,
         propensities,
         full,
+        logging: Logging::Fixed,
+        repetitions: Repetitions::Designed,
         ..Columns::default()
     })
     .expect("a valid log")
@@ -52,7 +54,13 @@ fn main() {
         features: Default::default(),
     };
     let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: K, dim: P };
-    let context = SpecContext { shape: log.shape(), logging_policy: Some(shape), policy: &|_| None };
+    let context = SpecContext {
+        shape: log.shape(),
+        logging_policy: Some(shape),
+        policy: &|_| None,
+        seen_rows: 0,
+        caller: "nobody",
+    };
     let policies = BTreeMap::new();
     let inputs = Inputs {
         log: &log,
@@ -60,6 +68,7 @@ fn main() {
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "sha256:synthetic",
+        log_checks: &[],
     };
     let matrix = (N * P * 4) as f64;
     for bound in [BoundKind::Cbb, BoundKind::Auto] {

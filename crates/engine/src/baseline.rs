@@ -1,12 +1,17 @@
-//! The baseline R(π0), from all rows of the log (docs/math.md#baseline).
+//! The baseline R(π0) (docs/math.md#baseline).
 
-use super::bound::Sample;
+use super::bound::{LAMBDA_POINTS, Sample};
+use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
-use super::error::Result;
-use super::log::LogSource;
+use super::error::{Result, finite};
+use super::log::{Chunk, LogSource};
 use super::numerics::divergence::bernoulli_inverse;
 use super::numerics::sum::Sum;
+use super::spec::JobSpec;
 use super::terms::Terms;
+
+/// A bound on the rounding error of the baseline's bound.
+const SLACK: f64 = 1e-12;
 
 /// The mean logged cost, averaged within contexts first.
 ///
@@ -14,13 +19,75 @@ use super::terms::Terms;
 /// If the log cannot be read or the job is canceled.
 pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
     let mut total = Sum::default();
+    each_chunk(log, control, |chunk| {
+        chunk.costs.iter().zip(chunk.weights.iter()).for_each(|(c, w)| total.add(c * w));
+    })?;
+    Ok((total.value() / log.shape().contexts as f64).clamp(-1.0, 0.0))
+}
+
+fn each_chunk(log: &dyn LogSource, control: &Control, mut visit: impl FnMut(&Chunk)) -> Result<()> {
     for index in 0..log.chunks() {
         control.check()?;
         let chunk = log.chunk(index)?;
         chunk.check(log.shape())?;
-        chunk.costs.iter().zip(chunk.weights.iter()).for_each(|(c, w)| total.add(c * w));
+        visit(&chunk);
     }
-    Ok((total.value() / log.shape().contexts as f64).clamp(-1.0, 0.0))
+    Ok(())
+}
+
+/// A lower bound on R(π0) that holds with probability at least 1 − δ: the kl bound if all rows are independent
+/// draws under one policy, and otherwise the betting bound, which holds for the average over the rows of any
+/// log.
+///
+/// # Errors
+/// If the log cannot be read, the job is canceled, or the bound is not finite.
+pub fn certify(
+    spec: &JobSpec,
+    log: &dyn LogSource,
+    mean_cost: f64,
+    delta: f64,
+    control: &Control,
+) -> Result<BoundRecord> {
+    let shape = log.shape();
+    let sample = Sample { rows: shape.rows, contexts: shape.contexts };
+    let (about, quantity) = (About::LoggingPolicy, BoundedQuantity::BaselineRisk);
+    let independent = spec.is_fixed() && !shape.capabilities.repeated_contexts;
+    let mut terms = terms(mean_cost, sample, delta);
+    let value = if independent {
+        lower_bound(mean_cost, sample.contexts, delta)
+    } else {
+        terms.penalty = Some((LAMBDA_POINTS as f64 / delta).ln());
+        terms.grid_size = Some(LAMBDA_POINTS as u64);
+        betting_lower_bound(log, delta, control)?
+    };
+    terms.numerical_slack = SLACK;
+    Ok(BoundRecord {
+        event: about.event(quantity),
+        quantity,
+        subject: about.subject(),
+        bound: if independent { "bernoulli_kl" } else { "betting" }.into(),
+        value: finite("the bound on the baseline", value)?,
+        delta,
+        terms,
+        used: true,
+    })
+}
+
+/// The betting bound on the mean of −c, which lies in [0, 1] (docs/math.md#betting with z = −c): a lower bound on
+/// the mean of E[c | the past] over the rows.
+fn betting_lower_bound(log: &dyn LogSource, delta: f64, control: &Control) -> Result<f64> {
+    let lambdas: [f64; LAMBDA_POINTS] = std::array::from_fn(|k| 0.9 * 0.5f64.powi(k as i32).sqrt());
+    let mut sums = vec![Sum::default(); LAMBDA_POINTS];
+    each_chunk(log, control, |chunk| {
+        for (cost, weight) in chunk.costs.iter().zip(chunk.weights.iter()) {
+            let terms = lambdas.iter().zip(&mut sums);
+            terms.for_each(|(lambda, sum)| sum.add(weight * (lambda * cost).ln_1p()));
+        }
+    })?;
+    let (n, penalty) = (log.shape().contexts as f64, (LAMBDA_POINTS as f64 / delta).ln());
+    let upper = |(lambda, sum): (&f64, &Sum)| -((sum.value() - penalty) / n).exp_m1() / lambda;
+    let upper = lambdas.iter().zip(&sums).map(upper).fold(1.0, f64::min);
+    Ok(-upper)
 }
 
 /// The lower bound on R(π0): R(π0) ≥ −kl⁻¹(mean(−c), ln(1/δ)/n_c) with probability at least 1 − δ, for

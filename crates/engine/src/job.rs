@@ -8,15 +8,18 @@ use super::certificate::{
     AutoEvidence, Certificate, DirectEvidence, Evidence, LearnedEvidence, LearningRecord, PriorEvidence,
 };
 use super::certify::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
-use super::certify::{certify_auto, certify_candidates, certify_learned, certify_side};
+use super::certify::{certify_auto, certify_candidates, certify_learned};
 use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecCode, SpecError};
 use super::inputs::Inputs;
 use super::learn::bound_learner::{Gaussian, Learned, LearningProblem, minimize};
-use super::log::{Chunk, Guarded, LogShape, LogSource, Split};
+use super::log::{Guarded, LogSource, Span};
 use super::policy::{FeatureMap, PolicyParams};
-use super::spec::{BoundKind, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind};
+use super::span::{Certified, span_of};
+use super::spec::{
+    BoundKind, Explore, ExploreWith, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind,
+};
 use super::split::{self, MaterialLog, PartOne, Target};
 
 /// The result of a job.
@@ -48,7 +51,7 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     let sure = Inputs { log: &guarded, ..*inputs };
     // A split reads the log a few times, and its learning must never see rows of the certify side. A bound
     // that holds for all policies does not depend on what learning sees in its many passes.
-    let inputs = if spec.split().is_some() { &sure } else { inputs };
+    let inputs = if spec.fraction().is_some() { &sure } else { inputs };
     let phase = control.span(0.9, 1.0);
     let certifying = || phase.report(Progress::phase("certifying", 0.0));
     let finished = match spec.kind {
@@ -88,7 +91,7 @@ struct Ground<'a> {
     log: Box<dyn LogSource + 'a>,
     features: FeatureMap,
     prior: Gaussian,
-    split: Option<Split>,
+    split: Option<Span>,
     choices: Vec<String>,
 }
 
@@ -113,7 +116,7 @@ fn learn_named(
         LearningProblem { log: &*ground.log, bound: &*bound, class, prior: &ground.prior, seed: spec.seed };
     let learned = minimize(&problem, optimizer_of(spec)?, &control.span(0.3, 0.9))?;
     let evidence = LearnedEvidence {
-        policy: policy_of(&learned, class, ground.features),
+        policy: exploring(policy_of(&learned, class, ground.features), spec, inputs)?,
         prior: prior_evidence(&ground.prior),
     };
     let record = LearningRecord {
@@ -137,7 +140,7 @@ fn policy_of(learned: &Learned, class: PolicyClass, map: FeatureMap) -> PolicyPa
     let mut policy = learned.gaussian.policy(class);
     match &mut policy {
         PolicyParams::Lig { features, .. } | PolicyParams::MixedLogit { features, .. } => *features = map,
-        PolicyParams::Softmax { .. } | PolicyParams::Uniform { .. } => {}
+        PolicyParams::Softmax { .. } | PolicyParams::Uniform { .. } | PolicyParams::Exploring { .. } => {}
     }
     policy
 }
@@ -153,7 +156,7 @@ fn ground<'a>(spec: &JobSpec, inputs: &Inputs<'a>, control: &Control) -> Result<
     let policy = match prior.kind {
         PriorKind::Zero => {
             let mean = Array2::zeros((shape.dim, shape.n_actions));
-            return on_log(inputs, FeatureMap::Identity, Gaussian { mean, scale: prior.scale });
+            return on_log(spec, inputs, FeatureMap::Identity, Gaussian { mean, scale: prior.scale });
         }
         PriorKind::Split => return split_ground(spec, inputs, control),
         PriorKind::LoggingPolicy => inputs.logging_policy.ok_or_else(|| missing("the logging policy"))?,
@@ -163,33 +166,38 @@ fn ground<'a>(spec: &JobSpec, inputs: &Inputs<'a>, control: &Control) -> Result<
         }
     };
     let (mean, scale) = policy.gaussian(prior.scale).ok_or_else(|| missing("the prior's mean"))?;
-    on_log(inputs, policy.features().clone(), Gaussian { mean, scale })
+    on_log(spec, inputs, policy.features().clone(), Gaussian { mean, scale })
 }
 
-fn on_log<'a>(inputs: &Inputs<'a>, features: FeatureMap, prior: Gaussian) -> Result<Ground<'a>> {
+fn on_log<'a>(
+    spec: &JobSpec,
+    inputs: &Inputs<'a>,
+    features: FeatureMap,
+    prior: Gaussian,
+) -> Result<Ground<'a>> {
+    let certified = Certified::new(&span_of(spec, inputs), inputs)?;
     let log: Box<dyn LogSource + 'a> = if features.is_identity() {
-        Box::new(Borrowed(inputs.log))
+        Box::new(certified)
     } else {
-        Box::new(MaterialLog::new(inputs.log, &features)?)
+        Box::new(MaterialLog::new(&certified, &features)?)
     };
     Ok(Ground { log, features, prior, split: None, choices: Vec::new() })
 }
 
-/// A log that is owned elsewhere.
-struct Borrowed<'a>(&'a dyn LogSource);
-
-impl LogSource for Borrowed<'_> {
-    fn shape(&self) -> &LogShape {
-        self.0.shape()
-    }
-
-    fn chunks(&self) -> usize {
-        self.0.chunks()
-    }
-
-    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
-        self.0.chunk(index)
-    }
+/// The policy with the exploration that the spec asks for. It is what is certified, stored and served.
+fn exploring(policy: PolicyParams, spec: &JobSpec, inputs: &Inputs) -> Result<PolicyParams> {
+    let (share, with) = match spec.explore {
+        None => return Ok(policy),
+        Some(Explore { share: 0.0, .. }) => return Ok(policy),
+        Some(Explore { share, with: ExploreWith::Uniform }) => {
+            (share, PolicyParams::Uniform { n_actions: policy.n_actions(), dim: policy.dim() })
+        }
+        Some(Explore { share, with: ExploreWith::LoggingPolicy }) => {
+            let missing = || EngineError::Log("the logging policy is missing".into());
+            (share, inputs.logging_policy.ok_or_else(missing)?.parts().0.clone())
+        }
+    };
+    Ok(PolicyParams::Exploring { share, base: Box::new(policy), with: Box::new(with) })
 }
 
 /// The prior is learned on the learn side, and the bound is computed on the certify side.
@@ -197,7 +205,8 @@ fn split_ground<'a>(spec: &JobSpec, inputs: &Inputs<'a>, control: &Control) -> R
     let (learned, certify_side) = learn_side(spec, inputs, &control.span(0.0, 0.3))?;
     let features = learned.policy.features().clone();
     let prior = widened(&learned)?;
-    Ok(Ground { log: Box::new(certify_side), features, prior, split: spec.split(), choices: learned.choices })
+    let split = Some(span_of(spec, inputs));
+    Ok(Ground { log: Box::new(certify_side), features, prior, split, choices: learned.choices })
 }
 
 /// The learn side's near-greedy policy as a Gaussian that is wide enough for a posterior to move in.
@@ -209,9 +218,8 @@ fn widened(learned: &PartOne) -> Result<Gaussian> {
 
 /// Learns on the learn side. Also returns the certify side, on the features of the learned policy.
 fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(PartOne, MaterialLog)> {
-    let missing = || EngineError::Log("the split is missing".into());
-    let split = spec.split().ok_or_else(missing)?;
-    let certify_side = certify_side(spec, inputs)?.ok_or_else(missing)?;
+    let span = span_of(spec, inputs);
+    let certify_side = Certified::new(&span, inputs)?;
     let risk = if spec.bounds_improvement() { DIRECT.risk } else { DIRECT.risk_alone };
     let target = Target {
         contexts: certify_side.shape().contexts,
@@ -219,7 +227,7 @@ fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Par
         risk_delta: risk * spec.delta,
         tau: 0.5 * spec.tau,
     };
-    let learned = split::learn(inputs.log, split, &target, spec.seed, control)?;
+    let learned = split::learn(inputs.log, &span, &target, spec.seed, control)?;
     let material = MaterialLog::new(&certify_side, learned.policy.features())?;
     Ok((learned, material))
 }
@@ -250,18 +258,18 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
     let record = LearningRecord {
         termination,
         iterations: trainings + learned.iterations,
-        split: spec.split(),
+        split: Some(span_of(spec, inputs)),
         choices,
     };
     let evidence = AutoEvidence {
         direct: DirectEvidence {
-            policy,
+            policy: exploring(policy, spec, inputs)?,
             calibration,
             tau: improvement.tau,
             improvement_lambda: improvement.lambda,
             risk_lambda: risk.lambda,
         },
-        refined: policy_of(&learned, PolicyClass::Lig, features),
+        refined: exploring(policy_of(&learned, PolicyClass::Lig, features), spec, inputs)?,
         prior: prior_evidence(&prior),
     };
     Ok((evidence, record))

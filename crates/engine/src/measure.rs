@@ -3,15 +3,16 @@
 
 use std::ops::Range;
 
+use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
 use super::bound::{Bound, GivenBetting, Played, Seen};
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
-use super::log::{Chunk, LogSource};
+use super::log::{Capabilities, Chunk, LogSource};
 use super::numerics::sum::Sum;
-use super::policy::{Policy, PolicyParams, Scratch};
+use super::policy::{Policy, PolicyParams, Scratch, mixed};
 
 /// The policy whose statistics are measured.
 #[derive(Clone, Copy)]
@@ -113,7 +114,8 @@ pub fn measure(
     let player = match subject {
         Subject::Policy(policy) => {
             link = policy.link();
-            Player::Policy { policy, link: &*link }
+            let (policy, explored) = policy.parts();
+            Player::Policy { policy, link: &*link, explored }
         }
         Subject::Logged(candidate) => Player::Logged(candidate),
     };
@@ -166,8 +168,8 @@ fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: 
 /// The subject, prepared for evaluation.
 #[derive(Clone, Copy)]
 enum Player<'a> {
-    /// Parameters, and their map from scores to propensities.
-    Policy { policy: &'a PolicyParams, link: &'a dyn Policy },
+    /// Parameters, their map from scores to propensities, and the share and policy of exploration.
+    Policy { policy: &'a PolicyParams, link: &'a dyn Policy, explored: Option<(f64, &'a PolicyParams)> },
     /// The log's own candidate, by its position.
     Logged(usize),
 }
@@ -189,7 +191,7 @@ fn measure_block(
         chunk.check(log.shape())?;
         block.rows += chunk.rows() as u64;
         let modeled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
-        let mut walk = Walk::new(&chunk, player)?;
+        let mut walk = Walk::new(&chunk, player, &log.shape().capabilities)?;
         for c in 0..chunk.contexts() {
             let seen = Seen {
                 n_actions: log.shape().n_actions,
@@ -208,10 +210,18 @@ fn measure_block(
 
 /// The subject on one chunk.
 enum Plays<'a> {
-    /// Scores and norms of each context, and the map from scores to propensities.
-    Scores { scores: ndarray::Array2<f64>, norms: Vec<f64>, link: &'a dyn Policy },
+    /// Scores and norms of each context, the map from scores to propensities, and the share and propensities
+    /// of exploration.
+    Scores {
+        scores: Array2<f64>,
+        norms: Vec<f64>,
+        link: &'a dyn Policy,
+        explored: Option<(f64, Array2<f64>)>,
+    },
     /// π(a|x) of the logged action of each row.
     Logged(&'a [f64]),
+    /// π(·|x) of each row.
+    All(ArrayView2<'a, f64>),
 }
 
 /// A chunk with the subject on it, and the working memory to evaluate it.
@@ -225,15 +235,26 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(chunk: &'a Chunk<'a>, player: Player<'a>) -> Result<Self> {
+    fn new(chunk: &'a Chunk<'a>, player: Player<'a>, capabilities: &Capabilities) -> Result<Self> {
         let (plays, k) = match player {
-            Player::Policy { policy, link } => {
+            Player::Policy { policy, link, explored } => {
                 let (scores, norms) = policy.scores(chunk.x.view())?;
-                (Plays::Scores { scores, norms, link }, policy.n_actions())
+                let explored = match explored {
+                    Some((share, with)) => Some((share, with.propensities(chunk.x.view())?)),
+                    None => None,
+                };
+                (Plays::Scores { scores, norms, link, explored }, policy.n_actions())
             }
             Player::Logged(candidate) => {
                 let missing = || EngineError::Log("the candidate is missing from the log".into());
-                (Plays::Logged(chunk.candidates.get(candidate).ok_or_else(missing)?), 0)
+                let logged = chunk.candidates.get(candidate).ok_or_else(missing)?;
+                match chunk.candidate_full.get(candidate) {
+                    // Rounded probabilities are used at the lower ends of their intervals.
+                    Some(Some(full)) if !capabilities.precision_of(candidate).is_coarse() => {
+                        (Plays::All(full.view()), 0)
+                    }
+                    _ => (Plays::Logged(logged), 0),
+                }
             }
         };
         Ok(Walk {
@@ -265,12 +286,25 @@ impl<'a> Walk<'a> {
                 let pi = &candidate[self.chunk.rows_of(c)];
                 [Played::Logged(pi), Played::Logged(pi)]
             }
-            Plays::Scores { scores, norms, link } => {
+            Plays::All(full) => {
+                // Rows of one context have the same features, and so the same π(·|x).
+                let row = full.row(self.chunk.rows_of(c).start);
+                let pi = row.to_slice().expect("row-major");
+                total = pi.iter().sum();
+                [Played::All(pi), Played::All(pi)]
+            }
+            Plays::Scores { scores, norms, link, explored } => {
                 let scores = scores.row(c);
                 let scores = scores.as_slice().expect("row-major");
                 let [fine, coarse] = &mut self.pi;
                 link.propensities(scores, norms[c], &mut self.scratch, fine);
                 link.coarse(norms[c], &self.scratch, fine, coarse);
+                if let Some((share, explored)) = explored {
+                    for (a, &q) in explored.row(c).iter().enumerate() {
+                        fine[a] = mixed(*share, fine[a], q);
+                        coarse[a] = mixed(*share, coarse[a], q);
+                    }
+                }
                 total = self.pi[0].iter().sum();
                 [Played::All(&self.pi[0]), Played::All(&self.pi[1])]
             }

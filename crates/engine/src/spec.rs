@@ -321,11 +321,15 @@ impl SpecRequest {
         }
         if self.independent_of_log != Some(true) {
             let message = match spec.is_fixed() {
-                true => "must be true: with it you attest, on the certificate, that no candidate was learned from \
-                         the certified rows; if one was, use other rows or kind `learn`",
-                false => "must be true: with it you attest, on the certificate, that no candidate depends on \
+                true => {
+                    "must be true: with it you attest, on the certificate, that no candidate was learned from \
+                         the certified rows; if one was, use other rows or kind `learn`"
+                }
+                false => {
+                    "must be true: with it you attest, on the certificate, that no candidate depends on \
                           anything that was logged at or after the first certified row; if one does, use later \
-                          rows or kind `learn`",
+                          rows or kind `learn`"
+                }
             };
             return Err(SpecError::new(SpecCode::AttestationRequired, "independent_of_log", message));
         }

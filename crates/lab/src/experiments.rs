@@ -241,7 +241,13 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         n_actions: logging_policy.n_actions(),
         dim: logging_policy.dim(),
     };
-    let context = SpecContext { shape: log.shape(), logging_policy: Some(shape), policy: &|_| None };
+    let context = SpecContext {
+        shape: log.shape(),
+        logging_policy: Some(shape),
+        policy: &|_| None,
+        seen_rows: 0,
+        caller: "nobody",
+    };
     let spec = job.line.request(job.promise, logging_risk, seed).resolve(&context)?;
     let inputs = Inputs {
         log,
@@ -249,6 +255,7 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         policies: &BTreeMap::new(),
         dataset_version: 1,
         dataset_digest: "",
+        log_checks: &[],
     };
     let Finished { certificate, evidence } = run(&spec, &inputs, control)?;
     // The refinement was learned on the certify side.

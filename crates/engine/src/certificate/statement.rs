@@ -3,7 +3,8 @@
 use super::{
     About, AutoPolicy, BoundedQuantity, Certificate, Decision, LedgerPlace, Reason, ReasonCode, SharedWhy,
 };
-use crate::log::OutcomeKind;
+use crate::checks::CheckResult;
+use crate::log::{OutcomeKind, Span};
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec};
 
 fn percent(share: f64) -> String {
@@ -11,33 +12,55 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// The reasons for the decision of a certificate with this guaranteed improvement.
-pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64) -> Vec<Reason> {
+/// The reasons for the decision of a certificate with this guaranteed improvement. `failed` are the failed checks
+/// that concern it.
+pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64, failed: &[&CheckResult]) -> Vec<Reason> {
     let reason = |code: ReasonCode, message: String| Reason { code, message };
     let min = spec.min_improvement;
-    let mut reasons = vec![match decision {
-        Decision::Deploy => reason(
+    let (accepted, refused): (Vec<&CheckResult>, Vec<&CheckResult>) =
+        failed.iter().partition(|check| spec.accept.contains(&check.name));
+    // Why not deploy: the checks come first, because nothing else can be relied on if they fail.
+    let mut reasons: Vec<Reason> = Vec::new();
+    for check in refused {
+        let code = ReasonCode::from(check.name);
+        if reasons.iter().all(|reason| reason.code != code) {
+            reasons.push(reason(code, check.message.clone()));
+        }
+    }
+    let improved = improvement > min && improvement <= 1.0;
+    let first = match decision {
+        Decision::Deploy => Some(reason(
             ReasonCode::ImprovementGuaranteed,
             format!("the guaranteed improvement {improvement:.6} exceeds the required {min}"),
-        ),
-        Decision::Keep if improvement > 1.0 => reason(
+        )),
+        // The checks above are the reason.
+        Decision::Keep if improved => None,
+        Decision::Keep if improvement > 1.0 => Some(reason(
             ReasonCode::GuaranteeImpossible,
             format!(
                 "the bound guarantees an improvement of {improvement:.6}, which is more than any policy \
                  can gain; the logged propensities must be wrong"
             ),
-        ),
-        Decision::Keep if improvement > 0.0 => reason(
+        )),
+        Decision::Keep if improvement > 0.0 => Some(reason(
             ReasonCode::ImprovementBelowMinimum,
             format!("the guaranteed improvement {improvement:.6} does not exceed the required {min}"),
-        ),
-        Decision::Keep => reason(
+        )),
+        Decision::Keep => Some(reason(
             ReasonCode::ImprovementNotGuaranteed,
             format!(
                 "no improvement can be guaranteed from this log (the bound is {improvement:.6}); more rows help"
             ),
-        ),
-    }];
+        )),
+    };
+    reasons.extend(first);
+    if !accepted.is_empty() {
+        let mut names: Vec<&str> = accepted.iter().map(|check| check.name.name()).collect();
+        names.dedup();
+        let by = spec.accepted_by.as_deref().unwrap_or("the caller");
+        let message = format!("failed, but accepted by {by}: {}", names.join(", "));
+        reasons.push(reason(ReasonCode::CheckAccepted, message));
+    }
     if spec.baseline.kind == BaselineKind::PointEstimate {
         let message = "the baseline is the mean logged cost, taken as exact, so this is not a full guarantee";
         reasons.push(reason(ReasonCode::BaselineNotCertified, message.into()));
@@ -82,25 +105,55 @@ pub fn statement(certificate: &Certificate) -> String {
         )
     };
     format!(
-        "With probability at least {}% over the draw of the {} logged rows, {result}. {decision}",
+        "With probability at least {}% over the draw of the {} logged rows, {result}{}. {decision}",
         percent(c.confidence),
-        c.dataset.rows
+        c.dataset.rows,
+        compared_with(c)
     )
 }
 
+/// Whom the improvement is compared with, if the logging policy may have changed.
+fn compared_with(c: &Certificate) -> String {
+    let Some(certified) = c.certified.as_ref().filter(|_| !c.spec.is_fixed()) else { return String::new() };
+    match &certified.span {
+        Span::Time { policy_version: Some(version), .. } => format!(
+            ", compared with the policy version {version:?} on the {} certified rows that it logged",
+            certified.rows
+        ),
+        _ => format!(
+            ", compared with the policies that were in place, on average over the certified period of {} rows",
+            certified.rows
+        ),
+    }
+}
+
 /// The conditions of the guarantee that the service cannot check in full.
-pub fn assumptions(spec: &JobSpec) -> Vec<String> {
-    let mut all: Vec<String> = vec![
-        "Contexts are independent draws from one distribution, the one that the policy will meet.".into(),
-        "Each logged action was drawn with its logged propensity, given only the context.".into(),
-        "Costs lie in the stated range and depend only on the context and the action.".into(),
-    ];
+pub fn assumptions(spec: &JobSpec, span: &Span) -> Vec<String> {
+    let mut all: Vec<String> = if spec.is_fixed() {
+        vec![
+            "Contexts are independent draws from one distribution, the one that the policy will meet.".into(),
+            "Each logged action was drawn with its logged propensity, given only the context.".into(),
+            "Costs lie in the stated range and depend only on the context and the action.".into(),
+        ]
+    } else {
+        vec![
+            "Each logged action was drawn with its logged propensity, which was fixed before the draw.".into(),
+            "Costs lie in the stated range and depend only on the context, the action and the past.".into(),
+            "Rows are in their order of arrival, and the policy will meet contexts like those of the certified \
+             period."
+                .into(),
+        ]
+    };
     if spec.kind == JobKind::Learn {
-        all.push(match spec.split() {
-            Some(_) => {
-                "The split of the contexts depends only on the seed and on their order of arrival.".into()
+        all.push(match (spec.fraction(), span) {
+            (Some(_), Span::Hash(_)) => {
+                "The split of the contexts depends only on the log's digest and their order of arrival."
+                    .into()
             }
-            None => "The prior does not depend on the logged rows.".into(),
+            (Some(_), Span::Time { .. }) => {
+                "What was learned depends only on rows that arrived before the first certified row.".into()
+            }
+            (None, _) => "The prior does not depend on the logged rows.".into(),
         });
     }
     if spec.bound == BoundKind::Cbb {
@@ -109,16 +162,43 @@ pub fn assumptions(spec: &JobSpec) -> Vec<String> {
     all
 }
 
-/// What the caller stated and the guarantee depends on.
-pub fn attestations(spec: &JobSpec) -> Vec<String> {
-    let mut all = Vec::new();
-    if spec.independent_of_log == Some(true) {
+/// What the caller stated and the guarantee depends on. `policy_known` says whether the logging policy is
+/// stored and gives the propensities that the rows have.
+pub fn attestations(spec: &JobSpec, designed: bool, policy_known: bool) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    if spec.is_fixed() {
+        all.push(match policy_known {
+            true => "The caller states that all contexts came from one distribution (logging = fixed). The stored \
+                     logging policy gives the propensities of every row, so one policy logged them all."
+                .into(),
+            false => "The caller states that one policy logged every row, and that all contexts came from one \
+                      distribution (logging = fixed)."
+                .into(),
+        });
+    }
+    if designed {
         all.push(
-            "The caller states that no candidate was learned from these rows (independent_of_log).".into(),
+            "The caller states that the number of rows of a context was chosen without looking at its actions and \
+             outcomes (repetitions = designed)."
+                .into(),
         );
+    }
+    if spec.independent_of_log == Some(true) {
+        all.push(match spec.is_fixed() {
+            true => "The caller states that no candidate was learned from the certified rows (independent_of_log).",
+            false => "The caller states that no candidate depends on anything that was logged at or after the first \
+                      certified row (independent_of_log).",
+        }.into());
     }
     if let (BaselineKind::Known, Some(risk)) = (spec.baseline.kind, spec.baseline.risk) {
         all.push(format!("The caller states that the logging policy's risk is {risk} (baseline.risk)."));
+    }
+    if let Some(by) = &spec.accepted_by {
+        let names: Vec<&str> = spec.accept.iter().map(|check| check.name()).collect();
+        all.push(format!(
+            "These checks may fail without causing `keep`, as {by} states: {}.",
+            names.join(", ")
+        ));
     }
     all
 }

@@ -3,12 +3,13 @@
 use serde::{Deserialize, Serialize};
 
 use super::evidence::AutoPolicy;
+use crate::checks::{CheckName, CheckResult};
 use crate::control::TerminationReason;
 use crate::digest::digest_of;
 use crate::error::Result;
-use crate::log::{Outcome, Split};
+use crate::log::{Logging, Outcome, Span};
 use crate::policy::PolicyKind;
-use crate::spec::{BaselineKind, JobSpec};
+use crate::spec::{BaselineKind, Explore, JobSpec};
 use crate::terms::Terms;
 
 /// The name of the document format.
@@ -16,7 +17,7 @@ pub const FORMAT: &str = "guarantor.certificate/1";
 
 /// The version of the statistical method of this release. Only certificates of this method can be
 /// recomputed. It changes whenever the same log and spec could give other numbers.
-pub const METHOD: u32 = 2;
+pub const METHOD: u32 = 3;
 
 /// The method of certificates that do not name theirs: those issued before the field existed.
 const FIRST_METHOD: u32 = 1;
@@ -34,7 +35,8 @@ fn is_first_method(method: &u32) -> bool {
 pub fn release_of_method(method: u32) -> Option<&'static str> {
     match method {
         FIRST_METHOD => Some("0.1"),
-        METHOD => Some("0.2"),
+        2 => Some("0.2"),
+        METHOD => Some("0.3"),
         _ => None,
     }
 }
@@ -85,6 +87,39 @@ pub enum ReasonCode {
     GuaranteeImpossible,
     /// The baseline is an estimate, so this is not a full guarantee.
     BaselineNotCertified,
+    /// Keep: the mean of 1/propensity does not fit the number of actions.
+    #[serde(rename = "log_check_failed:propensities")]
+    PropensitiesCheckFailed,
+    /// Keep: an action was logged more or less often than its propensities say.
+    #[serde(rename = "log_check_failed:action_counts")]
+    ActionCountsCheckFailed,
+    /// Keep: the candidate's probabilities are not those of the logged actions.
+    #[serde(rename = "log_check_failed:candidate_weights")]
+    CandidateWeightsCheckFailed,
+    /// Keep: the log contradicts the stated risk of the logging policy.
+    #[serde(rename = "log_check_failed:known_baseline")]
+    KnownBaselineCheckFailed,
+    /// Keep: the log changed over time, although it was stated to be of one policy and one distribution.
+    #[serde(rename = "log_check_failed:drift")]
+    DriftCheckFailed,
+    /// Keep: how often a context was logged depends on its actions, although it was stated to be designed.
+    #[serde(rename = "log_check_failed:repetitions")]
+    RepetitionsCheckFailed,
+    /// A check failed, and the caller accepted that.
+    CheckAccepted,
+}
+
+impl From<CheckName> for ReasonCode {
+    fn from(check: CheckName) -> Self {
+        match check {
+            CheckName::Propensities => ReasonCode::PropensitiesCheckFailed,
+            CheckName::ActionCounts => ReasonCode::ActionCountsCheckFailed,
+            CheckName::CandidateWeights => ReasonCode::CandidateWeightsCheckFailed,
+            CheckName::KnownBaseline => ReasonCode::KnownBaselineCheckFailed,
+            CheckName::Drift => ReasonCode::DriftCheckFailed,
+            CheckName::Repetitions => ReasonCode::RepetitionsCheckFailed,
+        }
+    }
 }
 
 impl ReasonCode {
@@ -96,6 +131,13 @@ impl ReasonCode {
             ReasonCode::ImprovementNotGuaranteed => "improvement_not_guaranteed",
             ReasonCode::GuaranteeImpossible => "guarantee_impossible",
             ReasonCode::BaselineNotCertified => "baseline_not_certified",
+            ReasonCode::PropensitiesCheckFailed => "log_check_failed:propensities",
+            ReasonCode::ActionCountsCheckFailed => "log_check_failed:action_counts",
+            ReasonCode::CandidateWeightsCheckFailed => "log_check_failed:candidate_weights",
+            ReasonCode::KnownBaselineCheckFailed => "log_check_failed:known_baseline",
+            ReasonCode::DriftCheckFailed => "log_check_failed:drift",
+            ReasonCode::RepetitionsCheckFailed => "log_check_failed:repetitions",
+            ReasonCode::CheckAccepted => "check_accepted",
         }
     }
 }
@@ -257,6 +299,51 @@ pub struct DatasetRecord {
     pub n_actions: usize,
     /// The number of features; 0 if the dataset has none.
     pub dim: usize,
+    /// How the dataset was logged; absent in certificates of methods 1 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logging: Option<Logging>,
+}
+
+/// The rows that the bounds were computed on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CertifiedRows {
+    /// How they were chosen.
+    pub span: Span,
+    /// The number of rows.
+    pub rows: u64,
+    /// The number of contexts; equal to `rows` if every row is a decision of its own.
+    pub contexts: u64,
+    /// The improvement over the last quarter of these rows, if the logging policy may have changed over them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_quarter: Option<PeriodEstimate>,
+}
+
+/// An estimate over a part of the certified period. It is no part of the guarantee.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PeriodEstimate {
+    /// The number of rows.
+    pub rows: u64,
+    /// The estimated improvement.
+    pub improvement: f64,
+    /// The lower end of its normal interval at the certificate's confidence.
+    pub lower: f64,
+    /// The upper end of that interval.
+    pub upper: f64,
+}
+
+/// How much the certified policy explores, and what that costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Exploration {
+    /// The share of exploration, and with what.
+    #[serde(flatten)]
+    pub explore: Explore,
+    /// The estimated risk that exploration adds. It is no part of the guarantee.
+    pub estimated_cost: f64,
+    /// What to know about it, as a sentence.
+    pub note: String,
 }
 
 /// The learned policy that a certificate is about.
@@ -281,9 +368,9 @@ pub struct LearningRecord {
     pub termination: TerminationReason,
     /// The number of passes over all rows; for `auto`, plus the number of networks that were trained.
     pub iterations: u64,
-    /// The split of the contexts, if there was one.
+    /// The rows that were learned from and those that were certified, if they differ.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub split: Option<Split>,
+    pub split: Option<Span>,
     /// What `auto` chose and why, one sentence each.
     pub choices: Vec<String>,
 }
@@ -326,6 +413,13 @@ pub struct Certificate {
     pub delta_accounting: Vec<DeltaShare>,
     /// The dataset that the certificate was computed from.
     pub dataset: DatasetRecord,
+    /// The rows that the bounds were computed on; absent in certificates of methods 1 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certified: Option<CertifiedRows>,
+    /// The checks of the log against the assumptions of the guarantee, on all rows and on the certified ones. A
+    /// check that failed and was not accepted means `keep`. Certificates of methods 1 and 2 have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<CheckResult>,
     /// The learned policy (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyRecord>,
@@ -338,6 +432,9 @@ pub struct Certificate {
     /// How the policy was learned (kind `learn`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub learning: Option<LearningRecord>,
+    /// How much the certified policy explores (kind `learn`); absent in certificates of methods 1 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exploration: Option<Exploration>,
     /// The conditions of the guarantee that the service cannot check in full.
     pub assumptions: Vec<String>,
     /// What the caller stated and the guarantee depends on.

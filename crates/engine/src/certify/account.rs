@@ -2,15 +2,12 @@
 
 use super::shares::Shares;
 use crate::baseline;
-use crate::certificate::{About, BaselineRisk, BoundRecord, BoundedQuantity, DeltaShare, what_holds};
-use crate::claims::{PolicyQuantity, sample_of};
+use crate::certificate::{About, BaselineRisk, BoundRecord, DeltaShare, what_holds};
+use crate::claims::PolicyQuantity;
 use crate::control::Control;
 use crate::error::{EngineError, Result};
-use crate::inputs::Inputs;
+use crate::log::LogSource;
 use crate::spec::{BaselineKind, JobSpec};
-
-/// A bound on the rounding error of the baseline's bound.
-const BASELINE_SLACK: f64 = 1e-12;
 
 /// What the claims about one policy guarantee, numerical slack included.
 #[derive(Debug, Clone, Copy)]
@@ -44,8 +41,10 @@ pub struct Account {
 impl Account {
     /// Opens the account with the baseline, and with the bound on it if the spec needs one
     /// (docs/math.md#baseline).
-    pub fn open(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Account> {
-        let mean = baseline::mean_cost(inputs.log, control)?;
+    ///
+    /// `log` are the rows on which π0 is measured: all rows of a fixed log, and otherwise the certified ones.
+    pub fn open(spec: &JobSpec, log: &dyn LogSource, control: &Control) -> Result<Account> {
+        let mean = baseline::mean_cost(log, control)?;
         let mut account = Account {
             records: Vec::new(),
             shares: Vec::new(),
@@ -57,23 +56,9 @@ impl Account {
                 account.baseline.estimate = spec.baseline.risk.ok_or_else(missing)?;
             }
             BaselineKind::Certified if !spec.bounds_improvement() => {
-                let (sample, delta) = (sample_of(inputs.log), 0.5 * spec.delta);
-                let value = baseline::lower_bound(mean, sample.contexts, delta);
-                account.baseline.lower_bound = Some(value - BASELINE_SLACK);
-                let mut terms = baseline::terms(mean, sample, delta);
-                terms.numerical_slack = BASELINE_SLACK;
-                let (about, quantity) = (About::LoggingPolicy, BoundedQuantity::BaselineRisk);
-                let record = BoundRecord {
-                    event: about.event(quantity),
-                    quantity,
-                    subject: about.subject(),
-                    bound: "bernoulli_kl".into(),
-                    value,
-                    delta,
-                    terms,
-                    used: true,
-                };
-                account.enter(about, record);
+                let bound = baseline::certify(spec, log, mean, 0.5 * spec.delta, control)?;
+                account.baseline.lower_bound = Some(bound.value - bound.terms.numerical_slack);
+                account.enter(About::LoggingPolicy, bound);
             }
             BaselineKind::Certified | BaselineKind::PointEstimate => {}
         }
@@ -111,17 +96,19 @@ impl Account {
     fn guarantee(&self, risk: Entry, improvement: Option<Entry>) -> Guarantee {
         let of = |Entry(i): Entry| (self.records[i].value, self.records[i].terms.numerical_slack);
         let (risk, risk_slack) = of(risk);
+        // A risk is never below −1 or above 0, whatever a bound says. `clamp` keeps NaN.
+        let certain = |risk: f64| risk.clamp(-1.0, 0.0);
         match improvement.map(of) {
             Some((value, slack)) => Guarantee {
-                risk: risk + risk_slack,
+                risk: certain(risk + risk_slack),
                 improvement: -(value + slack),
                 slack: slack.max(risk_slack),
             },
             None => {
                 let baseline = self.baseline.lower_bound.unwrap_or(self.baseline.estimate);
                 Guarantee {
-                    risk: risk + risk_slack,
-                    improvement: baseline - risk - risk_slack,
+                    risk: certain(risk + risk_slack),
+                    improvement: baseline - certain(risk + risk_slack),
                     slack: risk_slack,
                 }
             }

@@ -1,21 +1,25 @@
 //! The decision, and the assembly of a certificate from an account.
 
 use super::account::{Account, Guarantee};
+use super::ground::Ground;
 use crate::certificate::{
-    self, CandidateResult, Certificate, DatasetRecord, Decision, DeltaShare, FORMAT, LearningRecord, METHOD,
-    PolicyRecord, PriorEvidence, UserUnits,
+    self, CandidateResult, Certificate, CertifiedRows, DatasetRecord, Decision, DeltaShare, Exploration,
+    FORMAT, LearningRecord, METHOD, PeriodEstimate, PolicyRecord, PriorEvidence, UserUnits,
 };
+use crate::checks::CheckResult;
 use crate::cost_model::CostModel;
 use crate::digest::digest_of;
 use crate::error::{EngineError, Result, finite};
-use crate::inputs::Inputs;
+use crate::log::LogSource;
 use crate::policy::PolicyParams;
 use crate::spec::JobSpec;
 
-/// Decides `deploy` only if the guaranteed improvement, slack included, exceeds the required one. NaN
-/// compares false, so the decision is `keep`.
-pub fn decide(spec: &JobSpec, guarantee: &Guarantee) -> Decision {
-    let sound = guarantee.improvement.is_finite() && guarantee.risk.is_finite();
+/// Decides `deploy` only if no check failed, or every failed one was accepted, and the guaranteed improvement,
+/// slack included, exceeds the required one. NaN compares false, so the decision is `keep`.
+pub fn decide(spec: &JobSpec, guarantee: &Guarantee, failed: &[&CheckResult]) -> Decision {
+    let sound = guarantee.improvement.is_finite()
+        && guarantee.risk.is_finite()
+        && failed.iter().all(|check| spec.accept.contains(&check.name));
     // R(π0) − R(π) is at most 1, so a larger guarantee shows that an assumption does not hold.
     if sound && guarantee.improvement > spec.min_improvement && guarantee.improvement <= 1.0 {
         Decision::Deploy
@@ -52,27 +56,37 @@ pub struct Subjects<'a> {
     pub prior: Option<&'a PriorEvidence>,
     pub cost_model: Option<CostModel<'a>>,
     pub learning: Option<LearningRecord>,
+    pub exploration: Option<Exploration>,
+    /// The improvement of what is certified over the last quarter of the certified rows.
+    pub last_quarter: Option<PeriodEstimate>,
+    /// The candidate that the certificate's own results are about.
+    pub best: Option<String>,
 }
 
 /// Assembles the certificate.
 pub fn assemble(
-    spec: &JobSpec,
-    inputs: &Inputs,
+    ground: &Ground,
     account: Account,
     guarantee: Guarantee,
     subjects: Subjects,
 ) -> Result<Certificate> {
     finite("the guaranteed risk", guarantee.risk)?;
     finite("the guaranteed improvement", guarantee.improvement)?;
+    if !(-1.0..=0.0).contains(&guarantee.risk) {
+        return Err(EngineError::Numerical(format!("the guaranteed risk {} is not a risk", guarantee.risk)));
+    }
+    let Ground { spec, inputs, .. } = *ground;
     check_shares(spec, &account.shares)?;
     let shape = inputs.log.shape();
-    let decision = decide(spec, &guarantee);
+    let certified = ground.certified.shape();
+    let failed = ground.failed(subjects.best.as_deref());
+    let decision = decide(spec, &guarantee, &failed);
     let mut certificate = Certificate {
         format: FORMAT.into(),
         method: METHOD,
         statement: String::new(),
         decision,
-        reasons: certificate::reasons(spec, decision, guarantee.improvement),
+        reasons: certificate::reasons(spec, decision, guarantee.improvement, &failed),
         guaranteed_risk: guarantee.risk,
         guaranteed_improvement: guarantee.improvement,
         min_improvement: spec.min_improvement,
@@ -95,13 +109,26 @@ pub fn assemble(
             contexts: shape.contexts,
             n_actions: shape.n_actions,
             dim: shape.dim,
+            logging: spec.logging,
         },
+        certified: Some(CertifiedRows {
+            span: ground.span.clone(),
+            rows: certified.rows,
+            contexts: certified.contexts,
+            last_quarter: subjects.last_quarter,
+        }),
+        checks: ground.checks.clone(),
         policy: subjects.policy.map(policy_record).transpose()?,
         prior_digest: subjects.prior.map(digest_of).transpose()?,
         cost_model_digest: subjects.cost_model.map(|model| model.digest()).transpose()?,
         learning: subjects.learning,
-        assumptions: certificate::assumptions(spec),
-        attestations: certificate::attestations(spec),
+        exploration: subjects.exploration,
+        assumptions: certificate::assumptions(spec, &ground.span),
+        attestations: certificate::attestations(
+            spec,
+            shape.capabilities.multiple_interactions,
+            inputs.logging_policy.is_some(),
+        ),
         engine_version: crate::VERSION.into(),
         seed: spec.seed,
         spec: spec.clone(),

@@ -2,6 +2,7 @@
 
 use super::account::{Account, PolicyClaims};
 use super::assemble::{Subjects, assemble, decide};
+use super::ground::{Checked, Ground};
 use super::shares::{GIVEN, policy_delta};
 use crate::bound::{Choice, ControlVariate, lambda_grid};
 use crate::certificate::{About, CandidateResult, Certificate};
@@ -24,29 +25,47 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     if spec.kind != JobKind::Evaluate {
         return Err(super::other_evidence());
     }
-    let mut account = Account::open(spec, inputs, control)?;
-    let mut results = Vec::new();
-    let mut best: Option<PolicyClaims> = None;
+    let mut checked: Vec<Checked> = Vec::new();
+    for candidate in &spec.candidates {
+        checked.push((candidate.label(), subject_of(candidate, inputs)?.1));
+    }
+    let ground = Ground::new(spec, inputs, &checked, control)?;
+    let log = &ground.certified;
+    let mut account = Account::open(spec, ground.baseline(), control)?;
+    let mut results: Vec<CandidateResult> = Vec::new();
+    let mut best: Option<(bool, PolicyClaims, usize)> = None;
     for (i, candidate) in spec.candidates.iter().enumerate() {
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
-        let claims = claim_candidate(spec, inputs.log, candidate, subject, &mut account, &control)?;
+        let claims = claim_candidate(spec, log, candidate, subject, &mut account, &control)?;
+        let failed = ground.failed(Some(&candidate.label()));
+        let sound = failed.iter().all(|check| spec.accept.contains(&check.name));
         results.push(CandidateResult {
             candidate: candidate.label(),
             policy_digest: policy.map(PolicyParams::digest).transpose()?,
-            decision: decide(spec, &claims.guarantee),
+            decision: decide(spec, &claims.guarantee, &failed),
             guaranteed_risk: claims.guarantee.risk,
             guaranteed_improvement: claims.guarantee.improvement,
-            estimated_risk: estimate::cips(inputs.log, subject, 0.0, &control)?,
+            estimated_risk: estimate::cips(log, subject, 0.0, &control)?,
         });
-        let better = |best: &PolicyClaims| claims.guarantee.improvement > best.guarantee.improvement;
+        // A candidate whose checks failed is the best one only if all others failed too.
+        let better = |(other_sound, other, _): &(bool, PolicyClaims, usize)| {
+            (sound, claims.guarantee.improvement) > (*other_sound, other.guarantee.improvement)
+        };
         if best.as_ref().is_none_or(better) {
-            best = Some(claims);
+            best = Some((sound, claims, i));
         }
     }
-    let best = best.ok_or_else(|| EngineError::Log("there is no candidate".into()))?;
+    let (_, best, place) = best.ok_or_else(|| EngineError::Log("there is no candidate".into()))?;
     let guarantee = account.rest_on(&best);
-    assemble(spec, inputs, account, guarantee, Subjects { candidates: results, ..Subjects::default() })
+    let (label, subject) = &checked[place];
+    let subjects = Subjects {
+        candidates: results,
+        last_quarter: ground.last_quarter(*subject, control)?,
+        best: Some(label.clone()),
+        ..Subjects::default()
+    };
+    assemble(&ground, account, guarantee, subjects)
 }
 
 fn subject_of<'a>(
@@ -90,7 +109,15 @@ fn claim_candidate(
                 claim.for_given(log, "log_smoothing", grid, None, control)
             }
             BoundKind::Betting | BoundKind::Auto => {
-                let all = matches!(subject, Subject::Policy(_));
+                let all = match subject {
+                    Subject::Policy(_) => true,
+                    Subject::Logged(place) => {
+                        let capabilities = &log.shape().capabilities;
+                        let name = capabilities.candidates.get(place);
+                        name.is_some_and(|name| capabilities.candidate_propensities.contains(name))
+                            && !capabilities.precision_of(place).is_coarse()
+                    }
+                };
                 let grid = given_grid(spec, log, all, quantity);
                 claim.for_given(log, "betting", grid, None, control)
             }

@@ -4,28 +4,32 @@
 mod account;
 mod assemble;
 mod candidates;
+mod ground;
 pub mod shares;
 
 use self::account::{Account, PolicyClaims};
 use self::assemble::{Subjects, assemble};
+use self::ground::Ground;
 use self::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
 use crate::bound::{Choice, ControlVariate};
 use crate::certificate::{
-    About, AutoEvidence, AutoPolicy, Certificate, DirectEvidence, LearnedEvidence, LearningRecord,
-    PriorEvidence,
+    About, AutoEvidence, AutoPolicy, Certificate, DirectEvidence, Exploration, LearnedEvidence,
+    LearningRecord, PriorEvidence,
 };
 use crate::claims::{Claim, PolicyQuantity, bound_of};
 use crate::control::Control;
 use crate::cost_model::CostModel;
 use crate::error::{EngineError, Result, finite};
+use crate::estimate;
 use crate::inputs::Inputs;
 use crate::learn::bound_learner::Gaussian;
-use crate::log::{LogSource, PartLog, Side};
+use crate::log::LogSource;
 use crate::measure::Subject;
 use crate::policy::PolicyParams;
-use crate::spec::{JobKind, JobSpec};
+use crate::spec::{ExploreWith, JobKind, JobSpec};
 
 pub use candidates::certify_candidates;
+pub use ground::{Checked, check_rows};
 
 /// Certifies a policy that was learned with a named bound.
 ///
@@ -41,15 +45,22 @@ pub fn certify_learned(
     if spec.kind != JobKind::Learn || spec.is_automatic() {
         return Err(other_evidence());
     }
-    let mut account = Account::open(spec, inputs, control)?;
-    let part = certify_side(spec, inputs)?;
-    let log: &dyn LogSource = part.as_ref().map_or(inputs.log, |p| p);
     let LearnedEvidence { policy, prior } = evidence;
+    let checked = [(About::Learned.subject(), Subject::Policy(policy))];
+    let ground = Ground::new(spec, inputs, &checked, control)?;
+    let mut account = Account::open(spec, ground.baseline(), control)?;
     let posterior = Posterior { about: About::Learned, policy, prior };
-    let claims = posterior.claim(spec, log, NAMED, &mut account, control)?;
+    let claims = posterior.claim(spec, &ground.certified, NAMED, &mut account, control)?;
     let guarantee = account.rest_on(&claims);
-    let subjects = Subjects { policy: Some(policy), prior: Some(prior), learning, ..Subjects::default() };
-    assemble(spec, inputs, account, guarantee, subjects)
+    let subjects = Subjects {
+        policy: Some(policy),
+        prior: Some(prior),
+        learning,
+        exploration: exploration(&ground, policy, control)?,
+        last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
+        ..Subjects::default()
+    };
+    assemble(&ground, account, guarantee, subjects)
 }
 
 /// Certifies both policies of `auto` and chooses the better one (docs/math.md#auto).
@@ -66,39 +77,61 @@ pub fn certify_auto(
     if spec.kind != JobKind::Learn || !spec.is_automatic() {
         return Err(other_evidence());
     }
-    let mut account = Account::open(spec, inputs, control)?;
-    let part = certify_side(spec, inputs)?;
-    let log: &dyn LogSource = part.as_ref().map_or(inputs.log, |p| p);
     let AutoEvidence { direct, refined, prior } = evidence;
-    let as_given = claim_direct(spec, log, direct, &mut account, control)?;
+    let checked = [AutoPolicy::Direct, AutoPolicy::Refined].map(|which| {
+        let label = format!("{}:{}", About::Auto(which).subject(), which.name());
+        (label, Subject::Policy(evidence.policy(which)))
+    });
+    let ground = Ground::new(spec, inputs, &checked, control)?;
+    let mut account = Account::open(spec, ground.baseline(), control)?;
+    let as_given = claim_direct(spec, &ground.certified, direct, &mut account, control)?;
     let posterior = Posterior { about: About::Auto(AutoPolicy::Refined), policy: refined, prior };
-    let as_posterior = posterior.claim(spec, log, REFINED, &mut account, control)?;
+    let as_posterior = posterior.claim(spec, &ground.certified, REFINED, &mut account, control)?;
     let (certified, claims) = match as_posterior.guarantee.improvement > as_given.guarantee.improvement {
         true => (AutoPolicy::Refined, as_posterior),
         false => (AutoPolicy::Direct, as_given),
     };
     let guarantee = account.rest_on(&claims);
+    let policy = evidence.policy(certified);
     let subjects = Subjects {
-        candidates: Vec::new(),
-        policy: Some(evidence.policy(certified)),
+        policy: Some(policy),
         prior: Some(prior),
         cost_model: cost_model(direct),
         learning,
+        exploration: exploration(&ground, policy, control)?,
+        last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
+        ..Subjects::default()
     };
-    Ok((assemble(spec, inputs, account, guarantee, subjects)?, certified))
+    Ok((assemble(&ground, account, guarantee, subjects)?, certified))
+}
+
+/// What the certificate says about the exploration of the learned policy.
+fn exploration(ground: &Ground, policy: &PolicyParams, control: &Control) -> Result<Option<Exploration>> {
+    let Some(explore) = ground.spec.explore else { return Ok(None) };
+    let (base, explored) = policy.parts();
+    let Some((_, with)) = explored else {
+        let note = "The policy does not explore: it plays nearly always the same action in a context, so the log \
+                    that it produces can hardly certify anything again.";
+        return Ok(Some(Exploration { explore, estimated_cost: 0.0, note: note.into() }));
+    };
+    let risk = |policy| estimate::cips(&ground.certified, Subject::Policy(policy), 0.0, control);
+    let estimated_cost = finite("the cost of exploration", explore.share * (risk(with)? - risk(base)?))?;
+    let note = match explore.with {
+        ExploreWith::Uniform => {
+            "The policy plays every action in every context with at least a small probability, so the log that it \
+             produces can be certified again. Actions that the logging policy never played are among them."
+        }
+        ExploreWith::LoggingPolicy => {
+            "The policy plays what the logging policy played with at least a small probability, so the log that it \
+             produces can be certified again where the logging policy was random."
+        }
+    };
+    Ok(Some(Exploration { explore, estimated_cost, note: note.into() }))
 }
 
 /// The error for evidence that belongs to a different kind of job than the spec describes.
 fn other_evidence() -> EngineError {
     EngineError::Log("the evidence does not belong to a job with this spec".into())
-}
-
-/// The rows of the bound, if the spec splits the contexts.
-///
-/// # Errors
-/// If the log cannot be read, or the certify side is empty.
-pub fn certify_side<'a>(spec: &JobSpec, inputs: &Inputs<'a>) -> Result<Option<PartLog<'a>>> {
-    spec.split().map(|split| PartLog::new(inputs.log, split, Side::Certify)).transpose()
 }
 
 /// A learned policy with its prior.
@@ -126,7 +159,8 @@ impl Posterior<'_> {
         })
     }
 
-    /// KL(Q‖P), computed from the parameters so that no stored number has to be trusted.
+    /// KL(Q‖P), computed from the parameters so that no stored number has to be trusted. Exploration is mixed into
+    /// the prior alike, and KL is convex, so it shrinks by the share of exploration.
     fn kl(&self) -> Result<f64> {
         let prior = self.prior;
         let flat: Vec<f64> = prior.mean.iter().flatten().copied().collect();
@@ -135,7 +169,8 @@ impl Posterior<'_> {
         match (mean, self.policy.gaussian(1.0)) {
             (Some(mean), Some((q, scale))) if mean.dim() == q.dim() && prior.scale > 0.0 => {
                 let kl = Gaussian { mean: q, scale }.kl(&Gaussian { mean, scale: prior.scale });
-                finite("KL", kl)
+                let explored = self.policy.parts().1.map_or(0.0, |(share, _)| share);
+                finite("KL", (1.0 - explored) * kl)
             }
             _ => Err(EngineError::Numerical("the prior does not have the policy's shape".into())),
         }

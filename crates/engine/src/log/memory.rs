@@ -8,7 +8,8 @@ use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
 
 use super::columns::{agree, check_full};
 use super::{
-    Capabilities, Chunk, Columns, LastVersion, LogShape, LogSource, Logging, Outcome, Repetitions, chunk_contexts,
+    Capabilities, Chunk, Columns, LastVersion, LogShape, LogSource, Logging, Outcome, Repetitions,
+    chunk_contexts,
 };
 use crate::error::{EngineError, Result, RowError};
 
@@ -311,7 +312,8 @@ fn shape_of(columns: &Columns, contexts: usize) -> (LogShape, Option<Vec<bool>>)
         logging: columns.logging,
         capabilities: Capabilities {
             features: columns.dim > 0,
-            full_propensities: columns.full.is_some() || (columns.uniform && columns.n_actions <= MAX_UNIFORM),
+            full_propensities: columns.full.is_some()
+                || (columns.uniform && columns.n_actions <= MAX_UNIFORM),
             multiple_interactions: contexts < columns.rows(),
             repeated_contexts: false,
             candidates: names.clone().cloned().collect(),

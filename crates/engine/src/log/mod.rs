@@ -184,7 +184,8 @@ impl Chunk<'_> {
             && self.offsets.first() == Some(&0)
             && self.offsets.windows(2).all(|w| w[0] < w[1])
             && self.offsets.last() == Some(&(rows as u32))
-            && [self.costs.len(), self.propensities.len(), self.weights.len(), self.arrivals.len()] == [rows; 4]
+            && [self.costs.len(), self.propensities.len(), self.weights.len(), self.arrivals.len()]
+                == [rows; 4]
             && self.full.is_some() == shape.capabilities.full_propensities
             && self.full.as_ref().is_none_or(|f| f.dim() == (contexts, shape.n_actions))
             && self.candidates.len() == shape.capabilities.candidates.len()

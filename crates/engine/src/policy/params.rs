@@ -23,6 +23,8 @@ pub enum PolicyKind {
     MixedLogit,
     /// Every action with the same probability.
     Uniform,
+    /// Another policy that explores with some probability.
+    Exploring,
 }
 
 /// The parameters of a policy. `mean` has one row per dimension of φ(x), with K numbers each.
@@ -70,6 +72,17 @@ pub enum PolicyParams {
         /// p, the number of features of a context.
         dim: usize,
     },
+    /// Plays `with` with probability `share`, and otherwise `base`.
+    Exploring {
+        /// The probability of playing `with`.
+        share: f64,
+        /// The policy that is played otherwise.
+        #[cfg_attr(feature = "schema", schema(no_recursion))]
+        base: Box<PolicyParams>,
+        /// The policy to explore with.
+        #[cfg_attr(feature = "schema", schema(no_recursion))]
+        with: Box<PolicyParams>,
+    },
 }
 
 fn one() -> f64 {
@@ -87,6 +100,15 @@ impl PolicyParams {
             PolicyParams::Lig { .. } => PolicyKind::Lig,
             PolicyParams::MixedLogit { .. } => PolicyKind::MixedLogit,
             PolicyParams::Uniform { .. } => PolicyKind::Uniform,
+            PolicyParams::Exploring { .. } => PolicyKind::Exploring,
+        }
+    }
+
+    /// The policy without its exploration, and what it explores with, if it does.
+    pub fn parts(&self) -> (&PolicyParams, Option<(f64, &PolicyParams)>) {
+        match self {
+            PolicyParams::Exploring { share, base, with } => (base, Some((*share, with))),
+            plain => (plain, None),
         }
     }
 
@@ -98,6 +120,9 @@ impl PolicyParams {
     pub fn check(&self) -> Result<(), SpecError> {
         let fault =
             |field: &str, message: String| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
+        if let PolicyParams::Exploring { share, base, with } = self {
+            return check_exploring(*share, base, with);
+        }
         if self.n_actions() < 2 {
             let field = if self.mean().is_some() { "mean" } else { "n_actions" };
             return fault(field, "a policy needs at least two actions".into());
@@ -131,6 +156,7 @@ impl PolicyParams {
     pub fn dim(&self) -> usize {
         match self {
             PolicyParams::Uniform { dim, .. } => *dim,
+            PolicyParams::Exploring { base, .. } => base.dim(),
             _ => self.features().input_dim(self.mean().map_or(0, <[_]>::len)),
         }
     }
@@ -139,17 +165,19 @@ impl PolicyParams {
     pub fn n_actions(&self) -> usize {
         match self {
             PolicyParams::Uniform { n_actions, .. } => *n_actions,
+            PolicyParams::Exploring { base, .. } => base.n_actions(),
             _ => self.mean().and_then(|m| m.first()).map_or(0, Vec::len),
         }
     }
 
-    /// μ; None for the uniform policy.
+    /// μ, without exploration; None for the uniform policy.
     pub fn mean(&self) -> Option<&[Vec<f64>]> {
         match self {
             PolicyParams::Softmax { mean, .. }
             | PolicyParams::Lig { mean, .. }
             | PolicyParams::MixedLogit { mean, .. } => Some(mean),
             PolicyParams::Uniform { .. } => None,
+            PolicyParams::Exploring { base, .. } => base.mean(),
         }
     }
 
@@ -160,17 +188,20 @@ impl PolicyParams {
             | PolicyParams::Lig { features, .. }
             | PolicyParams::MixedLogit { features, .. } => features,
             PolicyParams::Uniform { .. } => &FeatureMap::Identity,
+            PolicyParams::Exploring { base, .. } => base.features(),
         }
     }
 
     /// The Gaussian N(μ, σ²I) of this policy when it is used as a prior: its own for LIG and mixed logit,
-    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), and None for the uniform policy.
+    /// N(αμ, `softmax_scale`²I) for a softmax (paper, Experiments), and None for the uniform policy. It leaves
+    /// exploration out.
     pub fn gaussian(&self, softmax_scale: f64) -> Option<(Array2<f64>, f64)> {
         let mean = self.mean_matrix()?;
         Some(match self {
             PolicyParams::Softmax { inverse_temperature, .. } => (mean * *inverse_temperature, softmax_scale),
             PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => (mean, *scale),
             PolicyParams::Uniform { .. } => return None,
+            PolicyParams::Exploring { base, .. } => return base.gaussian(softmax_scale),
         })
     }
 
@@ -189,7 +220,7 @@ impl PolicyParams {
         digest_of(self)
     }
 
-    /// The map from scores to propensities, at the resolution of certificates.
+    /// The map from scores to propensities, at the resolution of certificates. It leaves exploration out.
     pub fn link(&self) -> Box<dyn Policy> {
         match self {
             PolicyParams::Softmax { inverse_temperature, .. } => {
@@ -200,32 +231,37 @@ impl PolicyParams {
             PolicyParams::MixedLogit { scale, .. } => {
                 Box::new(MixedLogit::new(*scale, self.n_actions(), DRAWS))
             }
+            PolicyParams::Exploring { base, .. } => base.link(),
         }
     }
 
     /// The factor by which the difference between the two resolutions may understate the error of the finer
     /// one, q in docs/math.md#slack.
     pub fn quadrature_safety(&self) -> f64 {
-        match self.kind() {
-            PolicyKind::Lig => 2.0,
-            PolicyKind::MixedLogit => 4.0,
-            PolicyKind::Softmax | PolicyKind::Uniform => 0.0,
+        match self {
+            PolicyParams::Lig { .. } => 2.0,
+            PolicyParams::MixedLogit { .. } => 4.0,
+            PolicyParams::Softmax { .. } | PolicyParams::Uniform { .. } => 0.0,
+            PolicyParams::Exploring { base, .. } => base.quadrature_safety(),
         }
     }
 
     /// A bound on the relative change of a propensity by the rounding of f64 scores, ρ in docs/math.md#slack.
     pub fn score_rounding(&self) -> f64 {
+        if let PolicyParams::Exploring { base, with, .. } = self {
+            return base.score_rounding().max(with.score_rounding());
+        }
         let Some(mean) = self.mean_matrix() else { return 0.0 };
         let spread = match self {
             PolicyParams::Softmax { inverse_temperature, .. } => inverse_temperature.abs(),
             PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => 1.0 / scale,
-            PolicyParams::Uniform { .. } => 0.0,
+            PolicyParams::Uniform { .. } | PolicyParams::Exploring { .. } => 0.0,
         };
         let longest = mean.columns().into_iter().map(|c| c.dot(&c).sqrt()).fold(0.0, f64::max);
         f64::EPSILON * (mean.nrows() as f64).sqrt() * longest * spread
     }
 
-    /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64.
+    /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64, without exploration.
     ///
     /// # Errors
     /// If the contexts do not have the policy's dimension.
@@ -267,6 +303,10 @@ impl PolicyParams {
             }
             pi.iter_mut().for_each(|p| *p /= total);
         }
+        if let PolicyParams::Exploring { share, with, .. } = self {
+            let explored = with.propensities(x)?;
+            out.zip_mut_with(&explored, |p, q| *p = mixed(*share, *p, *q));
+        }
         Ok(out)
     }
 
@@ -292,6 +332,28 @@ impl PolicyParams {
         };
         Ok(pi.rows().into_iter().map(draw).collect())
     }
+}
+
+/// The probability under a policy that plays q with probability `share` and otherwise p.
+pub fn mixed(share: f64, p: f64, q: f64) -> f64 {
+    (1.0 - share) * p + share * q
+}
+
+fn check_exploring(share: f64, base: &PolicyParams, with: &PolicyParams) -> Result<(), SpecError> {
+    let fault = |field: &str, message: &str| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
+    if !(0.0..=1.0).contains(&share) {
+        return fault("share", "must be in [0, 1]");
+    }
+    for (field, policy) in [("base", base), ("with", with)] {
+        if policy.kind() == PolicyKind::Exploring {
+            return fault(field, "must not explore itself; explore once");
+        }
+        policy.check().map_err(|error| SpecError { field: format!("{field}.{}", error.field), ..error })?;
+    }
+    if (base.n_actions(), base.dim()) != (with.n_actions(), with.dim()) {
+        return fault("with", "must have as many actions and features as `base`");
+    }
+    Ok(())
 }
 
 /// The action whose share of [0, 1) contains `u`; never an action of probability 0.

@@ -7,7 +7,7 @@ use guarantor_engine::bound::{
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
-use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
 use guarantor_engine::measure::{Statistics, Subject, measure};
 use guarantor_engine::numerics::divergence;
 use guarantor_engine::policy::{Lig, Policy, PolicyParams, Scratch};
@@ -143,6 +143,8 @@ fn columns(golden: &Value, rows: &[&Value]) -> Columns {
         dim: golden["p"].as_u64().unwrap() as usize,
         full: Some(Vec::new()),
         contexts: Some(Vec::new()),
+        logging: Logging::Fixed,
+        repetitions: Repetitions::Designed,
         ..Columns::default()
     };
     for row in rows {

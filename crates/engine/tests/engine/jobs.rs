@@ -8,7 +8,7 @@ use guarantor_engine::certificate::{
 };
 use guarantor_engine::control::{Control, Progress, TerminationReason, unattended};
 use guarantor_engine::error::EngineError;
-use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, MemoryLog};
+use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, Logging, MemoryLog, Repetitions};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{
     Baseline, BaselineKind, BoundKind, Candidate, JobSpec, OptimizerRequest, PolicyShape, Preset, PriorKind,
@@ -33,7 +33,14 @@ fn columns(n: usize, full: bool) -> Columns {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as f64 / (1u64 << 31) as f64
     };
-    let mut columns = Columns { n_actions: 3, dim: 3, full: full.then(Vec::new), ..Columns::default() };
+    let mut columns = Columns {
+        n_actions: 3,
+        dim: 3,
+        full: full.then(Vec::new),
+        logging: Logging::Fixed,
+        repetitions: Repetitions::Designed,
+        ..Columns::default()
+    };
     let mut logged = Vec::new();
     for _ in 0..n {
         let x = [unit(), unit(), unit()];
@@ -71,7 +78,13 @@ fn resolve(log: &dyn LogSource, request: &SpecRequest) -> JobSpec {
     let shape_of = |id: &str| {
         stored.get(id).map(|p| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() })
     };
-    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &shape_of };
+    let context = SpecContext {
+        shape: log.shape(),
+        logging_policy: None,
+        policy: &shape_of,
+        seen_rows: 0,
+        caller: "nobody",
+    };
     request.resolve(&context).unwrap()
 }
 
@@ -83,6 +96,7 @@ fn with_inputs<T>(log: &dyn LogSource, then: impl FnOnce(&Inputs) -> T) -> T {
         policies: &policies,
         dataset_version: 3,
         dataset_digest: "sha256:test",
+        log_checks: &[],
     })
 }
 

@@ -13,7 +13,13 @@ use guarantor_engine::{Finished, Inputs, run, verify};
 
 fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: BaselineKind) -> Finished {
     let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };
-    let context = SpecContext { shape: log.shape(), logging_policy: Some(shape), policy: &|_| None };
+    let context = SpecContext {
+        shape: log.shape(),
+        logging_policy: Some(shape),
+        policy: &|_| None,
+        seen_rows: 0,
+        caller: "nobody",
+    };
     let baseline = Some(Baseline { kind: baseline, risk: None });
     let request = SpecRequest { bound: Some(bound), baseline, ..SpecRequest::default() };
     let spec = request.resolve(&context).unwrap();
@@ -24,6 +30,7 @@ fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: 
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "sha256:fashion",
+        log_checks: &[],
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap();
     let again =

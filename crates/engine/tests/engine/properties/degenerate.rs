@@ -158,7 +158,13 @@ fn baselines_of_degenerate_logs_are_risks() {
 /// From the log to a certificate that verifies.
 fn certified(what: &str, columns: Columns) -> Certificate {
     let log = MemoryLog::new(columns).unwrap();
-    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &|_| None };
+    let context = SpecContext {
+        shape: log.shape(),
+        logging_policy: None,
+        policy: &|_| None,
+        seen_rows: 0,
+        caller: "nobody",
+    };
     let spec = SpecRequest::default().resolve(&context).unwrap();
     let policies = BTreeMap::new();
     let inputs = Inputs {
@@ -167,6 +173,7 @@ fn certified(what: &str, columns: Columns) -> Certificate {
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "degenerate",
+        log_checks: &[],
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap_or_else(|error| panic!("{what}: {error}"));
     let verification =

@@ -182,7 +182,13 @@ fn a_whole_job_gives_the_same_certificate_on_one_and_two_threads() {
     let columns = large();
     let log = MemoryLog::new(columns).unwrap();
     let request = SpecRequest { seed: Some(5), ..SpecRequest::default() };
-    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &|_| None };
+    let context = SpecContext {
+        shape: log.shape(),
+        logging_policy: None,
+        policy: &|_| None,
+        seen_rows: 0,
+        caller: "nobody",
+    };
     let spec = request.resolve(&context).unwrap();
     let policies = BTreeMap::new();
     let inputs = Inputs {
@@ -191,6 +197,7 @@ fn a_whole_job_gives_the_same_certificate_on_one_and_two_threads() {
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "large",
+        log_checks: &[],
     };
     let [one, two] =
         [1, 2].map(|threads| on_threads(threads, || run(&spec, &inputs, &unattended()).unwrap()));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
-use guarantor_engine::log::{Columns, LogSource, MemoryLog};
+use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
 use guarantor_engine::measure::{Measured, Statistics, Subject, measure};
 use guarantor_engine::policy::PolicyParams;
 use ndarray::Array2;
@@ -49,6 +49,8 @@ impl Recipe {
             dim: self.p,
             full: Some(Vec::new()),
             contexts: Some(Vec::new()),
+            logging: Logging::Fixed,
+            repetitions: Repetitions::Designed,
             ..Columns::default()
         };
         for id in 0..self.contexts {

@@ -1,0 +1,242 @@
+//! What a certificate stands on: the rows that are certified, and the checks of the log against the assumptions of
+//! the guarantee (docs/math.md#checks).
+
+use rayon::prelude::*;
+
+use crate::certificate::PeriodEstimate;
+use crate::checks::{
+    CandidatePlan, CandidateWeight, CheckName, CheckPlan, CheckResult, CheckRow, CheckScope, ChecksBuilder,
+    LEVEL, Repetition, Rounding,
+};
+use crate::control::Control;
+use crate::error::{EngineError, Result};
+use crate::estimate;
+use crate::inputs::Inputs;
+use crate::log::{Chunk, LogShape, LogSource, PartLog, Precision, Side, Span};
+use crate::measure::{Subject, blocks};
+use crate::numerics::special;
+use crate::span::{Certified, span_of};
+use crate::spec::{BaselineKind, JobSpec};
+
+/// A policy whose weights are checked: its label on the certificate, and the policy.
+pub type Checked<'a> = (String, Subject<'a>);
+
+/// The rows that a certificate is computed on, and their checks.
+pub struct Ground<'a> {
+    pub spec: &'a JobSpec,
+    pub inputs: &'a Inputs<'a>,
+    pub span: Span,
+    pub certified: Certified<'a>,
+    /// The checks of all rows that concern this job, and those of the certified rows.
+    pub checks: Vec<CheckResult>,
+}
+
+impl<'a> Ground<'a> {
+    /// Selects the certified rows and checks them, together with the weights of these policies.
+    ///
+    /// # Errors
+    /// If the log cannot be read, no row is certified, or the job is canceled.
+    pub fn new(
+        spec: &'a JobSpec,
+        inputs: &'a Inputs<'a>,
+        policies: &[Checked],
+        control: &Control,
+    ) -> Result<Self> {
+        let span = span_of(spec, inputs);
+        let certified = Certified::new(&span, inputs)?;
+        let concerns = |check: &&CheckResult| {
+            check.name != CheckName::CandidateWeights
+                || check
+                    .subject
+                    .as_ref()
+                    .is_none_or(|subject| policies.iter().any(|(label, _)| label == subject))
+        };
+        let mut checks: Vec<CheckResult> = inputs.log_checks.iter().filter(concerns).cloned().collect();
+        checks.extend(check_rows(spec, &certified, policies, CheckScope::CertifiedRows, control)?);
+        Ok(Ground { spec, inputs, span, certified, checks })
+    }
+
+    /// The rows on which the logging policy is measured: all rows of a fixed log, unless some were certified
+    /// before, and otherwise the certified ones.
+    pub fn baseline(&self) -> &dyn LogSource {
+        match self.span {
+            Span::Hash(_) => self.inputs.log,
+            Span::Time { .. } => &self.certified,
+        }
+    }
+
+    /// The failed checks that concern a candidate, or all policies if there is none.
+    pub fn failed(&self, candidate: Option<&str>) -> Vec<&CheckResult> {
+        let concerns = |check: &&CheckResult| {
+            !check.ok
+                && (check.name != CheckName::CandidateWeights
+                    || check.subject.as_deref().is_none_or(|subject| candidate.is_none_or(|c| c == subject)))
+        };
+        self.checks.iter().filter(concerns).collect()
+    }
+
+    /// The improvement of a policy over the last quarter of the certified rows, if the logging policy may have
+    /// changed over them: it may have caught up.
+    ///
+    /// # Errors
+    /// If the log cannot be read or the job is canceled.
+    pub fn last_quarter(&self, subject: Subject, control: &Control) -> Result<Option<PeriodEstimate>> {
+        let Span::Time { first_certified_row, policy_version: None } = self.span else { return Ok(None) };
+        let rows = self.inputs.log.shape().rows;
+        let first = first_certified_row + (rows - first_certified_row) * 3 / 4;
+        if self.spec.is_fixed() || rows - first < 2 {
+            return Ok(None);
+        }
+        let span = Span::Time { first_certified_row: first, policy_version: None };
+        let quarter = match PartLog::new(&self.certified, span, Side::Certify) {
+            Ok(quarter) => quarter,
+            // No context is entirely in it.
+            Err(EngineError::Log(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let estimate = estimate::improvement(&quarter, subject, control)?;
+        let reach = normal_quantile(1.0 - 0.5 * self.spec.delta) * estimate.standard_error;
+        Ok(Some(PeriodEstimate {
+            rows: quarter.shape().rows,
+            improvement: estimate.value,
+            lower: estimate.value - reach,
+            upper: estimate.value + reach,
+        }))
+    }
+}
+
+/// Φ⁻¹(q) for q in (½, 1), to about 1e-9.
+fn normal_quantile(q: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 40.0);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        let above = special::cdf(-middle);
+        if above > 1.0 - q { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
+fn rounding(precision: Precision) -> Rounding {
+    let absolute = precision.half_width(0.0);
+    Rounding { absolute, relative: precision.half_width(1.0) - absolute }
+}
+
+fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
+    let capabilities = &shape.capabilities;
+    let precision_of = |subject: &Subject| match subject {
+        Subject::Logged(candidate) => capabilities.precision_of(*candidate),
+        Subject::Policy(_) => Precision::default(),
+    };
+    CheckPlan {
+        n_actions: shape.n_actions,
+        actions_declared: capabilities.actions_declared,
+        full: capabilities.full_propensities,
+        rounding: if capabilities.uniform { Rounding::default() } else { rounding(capabilities.precision) },
+        candidates: (policies.iter())
+            .map(|(label, subject)| CandidatePlan {
+                label: label.clone(),
+                rounding: rounding(precision_of(subject)),
+            })
+            .collect(),
+        known_baseline: spec.baseline.risk.filter(|_| spec.baseline.kind == BaselineKind::Known),
+        fixed: spec.is_fixed(),
+        designed: capabilities.multiple_interactions,
+        level: LEVEL,
+    }
+}
+
+/// Checks rows and the weights of policies on them.
+///
+/// # Errors
+/// If the log cannot be read or the job is canceled.
+pub fn check_rows(
+    spec: &JobSpec,
+    log: &dyn LogSource,
+    policies: &[Checked],
+    scope: CheckScope,
+    control: &Control,
+) -> Result<Vec<CheckResult>> {
+    let plan = plan(spec, log.shape(), policies);
+    let before = contexts_before(log)?;
+    let parts: Vec<ChecksBuilder> = blocks(log.chunks())
+        .into_par_iter()
+        .map(|range| {
+            let mut checks = ChecksBuilder::new(plan.clone());
+            for index in range {
+                control.check()?;
+                let chunk = log.chunk(index)?;
+                chunk.check(log.shape())?;
+                check_chunk(&chunk, before.get(index).copied(), policies, &mut checks)?;
+            }
+            Ok(checks)
+        })
+        .collect::<Result<_>>()?;
+    let mut all = ChecksBuilder::new(plan);
+    parts.into_iter().for_each(|part| all.merge(part));
+    Ok(all.finish(scope))
+}
+
+/// The number of contexts that appeared before each chunk, if rows of one context are decisions of their own. Only
+/// the first row of a context counts for drift: the others are not independent of it.
+fn contexts_before(log: &dyn LogSource) -> Result<Vec<u64>> {
+    let (mut before, mut next) = (Vec::new(), 0);
+    if log.shape().capabilities.repeated_contexts {
+        for index in 0..log.chunks() {
+            before.push(next);
+            // Contexts are numbered by first appearance.
+            next = log.chunk(index)?.ordinals.iter().fold(next, |next, &ordinal| next.max(ordinal + 1));
+        }
+    }
+    Ok(before)
+}
+
+/// π(·|x) of each context, or π(a|x) of each row.
+enum Weights<'a> {
+    Policy(ndarray::Array2<f64>),
+    Logged(&'a [f64]),
+}
+
+fn check_chunk(
+    chunk: &Chunk,
+    mut contexts_before: Option<u64>,
+    policies: &[Checked],
+    checks: &mut ChecksBuilder,
+) -> Result<()> {
+    let missing = || EngineError::Log("the candidate is missing from the log".into());
+    let mut weights = Vec::with_capacity(policies.len());
+    for (_, subject) in policies {
+        weights.push(match subject {
+            Subject::Policy(policy) => Weights::Policy(policy.propensities(chunk.x.view())?),
+            Subject::Logged(candidate) => {
+                Weights::Logged(chunk.candidates.get(*candidate).ok_or_else(missing)?)
+            }
+        });
+    }
+    let mut candidates: Vec<CandidateWeight> = Vec::with_capacity(policies.len());
+    for c in 0..chunk.contexts() {
+        let (context, rows) = (chunk.context(c), chunk.rows_of(c));
+        let new = contexts_before.is_none_or(|before| chunk.ordinals[c] >= before);
+        contexts_before = contexts_before.map(|before| before.max(chunk.ordinals[c] + 1));
+        for (j, row) in rows.clone().enumerate() {
+            let action = chunk.actions[row];
+            candidates.clear();
+            candidates.extend(weights.iter().map(|weights| match weights {
+                Weights::Policy(all) => {
+                    let all = all.row(c).to_slice().expect("row-major");
+                    CandidateWeight { played: all[action as usize], all: Some(all) }
+                }
+                Weights::Logged(played) => CandidateWeight { played: played[row], all: None },
+            }));
+            checks.row(&CheckRow {
+                action,
+                cost: chunk.costs[row],
+                propensity: context.full.map_or(chunk.propensities[row], |full| full[action as usize]),
+                full: context.full,
+                candidates: &candidates,
+                repetition: (j == 0).then_some(Repetition { interactions: rows.len() as u64 }),
+                counts_for_drift: j == 0 && new,
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! All checks of a log, row by row.
+
+use super::candidates::Candidate;
+use super::centered::Widths;
+use super::counts::{ActionBets, Tally, finish_full, finish_logged};
+use super::drift::{self, Drift};
+use super::evidence::Finding;
+use super::known::Known;
+use super::propensities::{FullRow, Propensities};
+use super::repetitions::Repetitions;
+use super::slices::Slices;
+use super::{CheckPlan, CheckResult, CheckRow, CheckScope};
+
+/// How far a probability may be above 1.
+const TOLERANCE: f64 = 1e-3;
+
+/// Checks rows one by one. Builders of consecutive parts of a log can be merged.
+pub struct ChecksBuilder {
+    plan: CheckPlan,
+    /// K, if it is known in advance: declared, or the length of π0(·|x).
+    k: Option<usize>,
+    widths: Widths,
+    /// Rows whose numbers are not in their ranges. They are not used, and fail every check.
+    invalid: u64,
+    propensities: Propensities,
+    tally: Tally,
+    bets: ActionBets,
+    candidates: Vec<Candidate>,
+    known: Known,
+    repetitions: Repetitions,
+    slices: Slices,
+    inverse: Vec<f64>,
+}
+
+impl ChecksBuilder {
+    /// A builder that has seen no row.
+    pub fn new(plan: CheckPlan) -> ChecksBuilder {
+        let mut builder = ChecksBuilder {
+            k: None,
+            widths: Widths::of_written(plan.rounding),
+            invalid: 0,
+            propensities: Propensities::default(),
+            tally: Tally::default(),
+            bets: ActionBets::default(),
+            candidates: plan.candidates.iter().map(|_| Candidate::default()).collect(),
+            known: Known::default(),
+            repetitions: Repetitions::default(),
+            slices: Slices::default(),
+            inverse: Vec::new(),
+            plan,
+        };
+        let known = builder.plan.n_actions > 0 && (builder.plan.actions_declared || builder.plan.full);
+        if known {
+            builder.set_actions(builder.plan.n_actions);
+        }
+        builder
+    }
+
+    fn set_actions(&mut self, k: usize) {
+        self.k = Some(k);
+        if self.plan.full {
+            self.widths = Widths::of_scaled(self.plan.rounding, k);
+        }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, row: &CheckRow) {
+        if self.k.is_none()
+            && let (true, Some(full)) = (self.plan.full, row.full)
+        {
+            self.set_actions(full.len());
+        }
+        if !self.is_valid(row) {
+            self.invalid += 1;
+            return;
+        }
+        let p = match row.full {
+            Some(full) if self.plan.full => {
+                self.add_full(full, row);
+                full[row.action as usize]
+            }
+            _ => {
+                self.add_logged(row);
+                row.propensity
+            }
+        };
+        for ((candidate, weight), plan) in
+            self.candidates.iter_mut().zip(row.candidates).zip(&self.plan.candidates)
+        {
+            candidate.add(weight, p, &self.widths, plan);
+        }
+        // Of a context with designed repetitions one row counts, because the risk is a mean over contexts.
+        if let Some(stated) = self.plan.known_baseline
+            && (row.counts_for_drift || !self.plan.designed)
+        {
+            self.known.add(row.cost, stated);
+        }
+        if let (true, Some(repetition)) = (self.plan.designed, row.repetition) {
+            let row = CheckRow { full: row.full.filter(|_| self.plan.full), ..*row };
+            self.repetitions.add(&row, repetition.interactions, &self.widths);
+        }
+        if row.counts_for_drift {
+            self.slices.add(row.action as usize, row.cost, p);
+        }
+    }
+
+    fn add_full(&mut self, p: &[f64], row: &CheckRow) {
+        self.inverse.clear();
+        // A finite maximum, because 0 · ∞ is NaN.
+        self.inverse.extend(p.iter().map(|&p| if p > 0.0 { (1.0 / p).min(1e300) } else { 0.0 }));
+        let full = FullRow {
+            p,
+            inverse: &self.inverse,
+            support: p.iter().filter(|&&p| p > 0.0).count(),
+            least: p.iter().fold(f64::INFINITY, |least, &p| if p < least { p } else { least }),
+            action: row.action as usize,
+            widths: &self.widths,
+        };
+        self.propensities.add_full(&full);
+        self.tally.add(p, row.action as usize);
+        for ((candidate, weight), plan) in
+            self.candidates.iter_mut().zip(row.candidates).zip(&self.plan.candidates)
+        {
+            candidate.add_full(weight, &full, plan);
+        }
+    }
+
+    fn add_logged(&mut self, row: &CheckRow) {
+        if let Some(k) = self.k {
+            self.propensities.add_logged(row.propensity, k, &self.widths);
+        }
+        self.bets.add(row.action as usize, row.propensity, &self.widths);
+    }
+
+    /// Whether all numbers are in their ranges. NaN is in none.
+    fn is_valid(&self, row: &CheckRow) -> bool {
+        let action = row.action as usize;
+        let all_probabilities =
+            |all: &[f64]| all.iter().fold(true, |so_far, p| so_far & (*p >= 0.0) & (*p <= 1.0 + TOLERANCE));
+        let length = |all: &[f64]| self.k.is_none_or(|k| all.len() == k) && action < all.len();
+        let full = match (self.plan.full, row.full) {
+            (true, Some(full)) => length(full) && all_probabilities(full) && full[action] > 0.0,
+            (true, None) => false,
+            (false, _) => true,
+        };
+        let candidates = row.candidates.len() == self.candidates.len()
+            && row.candidates.iter().all(|candidate| {
+                (0.0..=1.0 + TOLERANCE).contains(&candidate.played)
+                    && candidate.all.is_none_or(|all| length(all) && all_probabilities(all))
+            });
+        full && candidates
+            && self.k.is_none_or(|k| action < k)
+            && (-1.0..=0.0).contains(&row.cost)
+            && row.propensity > 0.0
+            && row.propensity <= 1.0 + TOLERANCE
+    }
+
+    /// Adds the rows of another builder with the same plan, which come after the rows of this one.
+    pub fn merge(&mut self, other: ChecksBuilder) {
+        match (self.k, other.k) {
+            (None, Some(k)) => self.set_actions(k),
+            // Parts of one log with different numbers of actions: their rows cannot be judged together.
+            (Some(mine), Some(theirs)) if mine != theirs => self.invalid += 1,
+            _ => {}
+        }
+        self.invalid += other.invalid;
+        self.propensities.merge(other.propensities);
+        self.tally.merge(&other.tally);
+        self.bets.merge(other.bets);
+        self.candidates.iter_mut().zip(other.candidates).for_each(|(mine, theirs)| mine.merge(theirs));
+        self.known.merge(other.known);
+        self.repetitions.merge(other.repetitions);
+        self.slices.merge(other.slices);
+    }
+
+    /// The slices of the log and the strongest change between them, which decides only if a fixed policy was
+    /// attested.
+    pub fn drift(&self) -> Drift {
+        drift::describe(&self.slices, self.plan.level)
+    }
+
+    /// The results, one for each check that applies and one for each candidate. The level is divided evenly
+    /// over the checks, and that of the candidates' check evenly over candidates.
+    pub fn finish(self, scope: CheckScope) -> Vec<CheckResult> {
+        let mut groups: Vec<Vec<Finding>> = Vec::new();
+        let mut skipped = None;
+        if self.plan.full {
+            groups.push(vec![self.propensities.finish(Some(self.k.unwrap_or(0)))]);
+            groups.push(vec![finish_full(&self.tally, &self.widths)]);
+        } else {
+            match self.k {
+                Some(_) => groups.push(vec![self.propensities.finish(None)]),
+                None => skipped = Some(self.propensities.skipped()),
+            }
+            groups.push(vec![finish_logged(&self.bets, self.k)]);
+        }
+        let candidates = self.candidates.iter().zip(&self.plan.candidates);
+        groups.push(candidates.map(|(candidate, plan)| candidate.finish(plan)).collect());
+        groups.extend(self.plan.known_baseline.map(|stated| vec![self.known.finish(stated)]));
+        if self.plan.fixed {
+            groups.push(vec![drift::finish(&self.slices)]);
+        }
+        if self.plan.designed {
+            groups.push(vec![self.repetitions.finish(self.plan.full, self.k, &self.widths)]);
+        }
+        groups.retain(|group| !group.is_empty());
+        let level = self.plan.level / groups.len() as f64;
+        let mut results: Vec<CheckResult> =
+            skipped.into_iter().map(|finding| finding.judge(scope, level, self.invalid)).collect();
+        for group in groups {
+            let level = level / group.len() as f64;
+            results.extend(group.into_iter().map(|finding| finding.judge(scope, level, self.invalid)));
+        }
+        results
+    }
+}
