@@ -65,17 +65,17 @@ fn the_hash_split_of_a_retrained_log_is_caught() {
 /// trained on the log is evaluated on it.
 #[test]
 fn a_candidate_of_the_same_period_is_caught() {
-    assert_flagged(&simulate(60, 10_050, |rng| {
-        let nature = Nature::nothing_to_gain(16, LEVEL);
+    const CONTEXTS: usize = 100;
+    assert_flagged(&simulate(30, 10_050, |rng| {
+        let nature = Nature::nothing_to_gain(CONTEXTS, LEVEL);
         let mut last = Logger::of_means(&nature, Rule::EpsilonGreedy(0.0), Refit::Never);
-        let logger = Logger::of_means(&nature, Rule::EpsilonGreedy(0.1), Refit::Once(960));
-        let stream = draw(&nature, logger, 1600, true, rng);
-        for row in 0..960 {
-            let x = &stream.columns.x[row * 16..(row + 1) * 16];
+        let logger = Logger::of_means(&nature, Rule::EpsilonGreedy(0.1), Refit::Once(2400));
+        let stream = draw(&nature, logger, 4000, true, rng);
+        for (row, x) in stream.columns.x.chunks_exact(CONTEXTS).enumerate().take(2400) {
             let context = x.iter().position(|&v| v == 1.0).expect("one-hot");
             last.see(context, stream.columns.actions[row] as usize, stream.columns.costs[row]);
         }
-        let mean = (0..16).map(|x| last.estimates(x)).collect();
+        let mean = (0..CONTEXTS).map(|x| last.estimates(x)).collect();
         let policy = PolicyParams::Softmax { mean, inverse_temperature: 1e3, features: Default::default() };
         let case = Case::new(&stream, policy);
         DELTAS.map(|delta| case.stored("trained on the same period", delta)).into()

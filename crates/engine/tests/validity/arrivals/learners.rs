@@ -3,11 +3,11 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::case::{Case, random_policy};
+use super::case::{Case, betting_from_zero, random_policy};
 use super::logger::{Logger, Refit, Rule};
 use super::nature::Nature;
 use super::stream::{Stream, draw};
-use super::{CONTEXTS, LOGS, ROWS};
+use super::{CONTEXTS, DELTAS, LOGS, ROWS};
 use crate::harness::{Claim, assert_valid, simulate};
 
 /// Rewards are rare, moderate or frequent.
@@ -36,40 +36,47 @@ pub fn claims_on(nature: &Nature, logger: Logger, rng: &mut ChaCha8Rng) -> Vec<C
     Case::with_logged_candidate(&mut stream, steady).claims(rng)
 }
 
-/// Tries a logger where there is nothing to gain and where there is something, at all reward levels.
-fn holds(natures: fn(f64) -> [Nature; 2], logger: MakeLogger, seed: u64) {
-    for which in 0..2 {
-        let natures = LEVELS.map(|level| natures(level).into_iter().nth(which).expect("two natures"));
-        println!("{}", ["nothing to gain", "something to gain"][which]);
-        let tallies = simulate(LOGS, seed + which as u64, |rng| {
-            let nature = &natures[rng.random_range(0..LEVELS.len())];
-            claims_on(nature, logger(nature), rng)
-        });
-        assert_valid(&tallies);
-    }
+/// Nothing to gain at each reward level, and something to gain at one of them.
+fn natures(contexts: usize) -> Vec<Nature> {
+    let mut natures: Vec<Nature> = LEVELS.map(|level| Nature::nothing_to_gain(contexts, level)).into();
+    natures.push(Nature::something_to_gain(contexts, 0.3));
+    natures
 }
 
-fn own_parameters(level: f64) -> [Nature; 2] {
-    [Nature::nothing_to_gain(CONTEXTS, level), Nature::something_to_gain(CONTEXTS, level)]
-}
-
-fn shared_features(level: f64) -> [Nature; 2] {
-    let contexts = 2 * CONTEXTS;
-    [Nature::nothing_to_gain(contexts, level), Nature::something_to_gain(contexts, level)]
-        .map(|nature| nature.with_dense_features(3))
+/// Tries a logger in all of these natures.
+fn holds(natures: &[Nature], logger: MakeLogger, seed: u64) {
+    assert_valid(&simulate(LOGS, seed, |rng| {
+        let nature = &natures[rng.random_range(0..natures.len())];
+        claims_on(nature, logger(nature), rng)
+    }));
 }
 
 #[test]
 fn online_learners_hold() {
-    holds(own_parameters, online, 10_000);
+    holds(&natures(CONTEXTS), online, 10_000);
 }
 
 #[test]
 fn nightly_retraining_holds() {
-    holds(own_parameters, nightly, 10_010);
+    holds(&natures(CONTEXTS), nightly, 10_010);
 }
 
 #[test]
 fn nightly_linear_retraining_holds() {
-    holds(shared_features, nightly_linear, 10_020);
+    let natures: Vec<Nature> =
+        natures(2 * CONTEXTS).into_iter().map(|nature| nature.with_dense_features(3)).collect();
+    holds(&natures, nightly_linear, 10_020);
+}
+
+/// A posterior for which KL is paid, on all rows of logs of an online learner.
+#[test]
+fn betting_from_zero_holds_for_online_learners() {
+    let natures = natures(CONTEXTS);
+    assert_valid(&simulate(LOGS, 10_025, |rng| {
+        let nature = &natures[rng.random_range(0..natures.len())];
+        let full = rng.random();
+        let stream = draw(nature, online(nature), ROWS / 2, full, rng);
+        let case = Case::new(&stream, random_policy(CONTEXTS, rng));
+        DELTAS.map(|delta| case.learned("betting from zero", &betting_from_zero(delta))).into()
+    }));
 }

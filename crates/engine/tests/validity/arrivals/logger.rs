@@ -1,5 +1,7 @@
 //! Logging policies that learn from the log that they write.
 
+use std::ops::Range;
+
 use ndarray::Array2;
 
 use super::nature::{ACTIONS, Nature};
@@ -114,10 +116,17 @@ impl Logger {
             return;
         }
         self.version += 1;
-        match (&self.model, self.refit) {
-            // The estimates of the other contexts did not change.
-            (Model::Means { .. }, Refit::Always) => self.play_by_estimates(context),
+        match self.refit {
+            Refit::Always => self.changed(context).for_each(|x| self.play_by_estimates(x)),
             _ => (0..self.table.len() / ACTIONS).for_each(|x| self.play_by_estimates(x)),
+        }
+    }
+
+    /// The contexts whose estimates a row of this context changes.
+    pub fn changed(&self, context: usize) -> Range<usize> {
+        match self.model {
+            Model::Means { .. } => context..context + 1,
+            Model::Ridge { .. } => 0..self.table.len() / ACTIONS,
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Stream {
     pub columns: Columns,
     /// One per row.
     pub moments: Vec<Moment>,
+    /// How often the logging policy had been fitted before each row.
+    pub fits: Vec<u32>,
 }
 
 /// The true means over some rows.
@@ -57,11 +59,11 @@ pub fn draw(nature: &Nature, mut logger: Logger, rows: usize, full: bool, rng: &
     let mut stream = Stream::empty(nature.x.clone(), full);
     let mut shadow = Vec::with_capacity(rows);
     let mut setting = nature.at(0.0);
+    let mut greedy: Vec<usize> = (0..nature.contexts()).map(|x| logger.greedy(x)).collect();
     for row in 0..rows {
         if nature.changes() {
             setting = nature.at(row as f64 / (rows - 1) as f64);
         }
-        let greedy: Vec<usize> = (0..nature.contexts()).map(|x| logger.greedy(x)).collect();
         stream.moments.push(Moment {
             baseline: dot(logger.table(), &setting.weighted),
             shadow: greedy.iter().enumerate().map(|(x, a)| setting.weighted[x * ACTIONS + a]).sum(),
@@ -71,8 +73,10 @@ pub fn draw(nature: &Nature, mut logger: Logger, rows: usize, full: bool, rng: &
         let action = pick(logger.plays(context).iter().copied(), rng.random());
         let cost = bernoulli(setting.costs[context * ACTIONS + action], rng);
         stream.push(context, action, cost, logger.plays(context));
+        stream.fits.push(logger.version);
         shadow.push(f64::from(u8::from(greedy[context] == action)));
         logger.see(context, action, cost);
+        logger.changed(context).for_each(|x| greedy[x] = logger.greedy(x));
     }
     stream.columns.candidates.push((SHADOW.into(), shadow));
     stream
@@ -91,7 +95,7 @@ impl Stream {
     pub fn empty(x: Array2<f32>, full: bool) -> Stream {
         let columns =
             Columns { n_actions: ACTIONS, dim: x.ncols(), full: full.then(Vec::new), ..Columns::default() };
-        Stream { x, columns, moments: Vec::new() }
+        Stream { x, columns, moments: Vec::new(), fits: Vec::new() }
     }
 
     /// Adds a row that a policy with these propensities logged.
@@ -122,12 +126,6 @@ impl Stream {
     pub fn truth_of(&self, pi: &[f64], rows: &[u64]) -> Truth {
         let risks = rows.iter().map(|&row| dot(pi, &self.moments[row as usize].costs));
         self.against_baseline(risks.sum(), rows)
-    }
-
-    /// The truth about a policy on the features.
-    pub fn truth(&self, policy: &PolicyParams, rows: &[u64]) -> Truth {
-        let pi = policy.propensities(self.x.view()).expect("a policy on these contexts");
-        self.truth_of(pi.as_slice().expect("row-major"), rows)
     }
 
     /// The truth about the shadow.
