@@ -47,7 +47,7 @@ fn hash_split_claim(stream: &Stream, request: &SpecRequest) -> Claim {
 fn retraining_once_holds() {
     assert_valid(&simulate(LOGS, 10_030, |rng| {
         let steady = random_policy(8, rng);
-        let mut stream = retrained_once(8, 600, rng);
+        let mut stream = retrained_once(8, 480, rng);
         Case::with_logged_candidate(&mut stream, steady).claims(rng)
     }));
 }

@@ -23,7 +23,7 @@ const DELTAS: [f64; 2] = [0.05, 0.2];
 const LOGS: u64 = 300;
 
 /// Rows of a log, unless a world needs more.
-const ROWS: usize = 300;
+const ROWS: usize = 240;
 
 /// Contexts of a world, unless it needs more.
 const CONTEXTS: usize = 4;

@@ -115,10 +115,12 @@ impl Plain {
         let risk = -REWARD * self.pi0[..self.rewarded].iter().sum::<f64>();
         let claim = |delta: f64| {
             let logged = |name: &str| Candidate::Logged { name: name.into() };
-            let stored = Candidate::Policy { policy_id: "itself".into() };
-            let candidates = vec![logged("exact"), logged("rounded"), stored];
+            let mut candidates = vec![logged("exact"), logged("rounded")];
+            // A stored policy with many actions takes long to evaluate, and differs little from a logged one.
+            if self.pi0.len() < 100 {
+                candidates.push(Candidate::Policy { policy_id: "itself".into() });
+            }
             let results = run_job(&evaluating_all(candidates, delta), log, &policies).certificate.candidates;
-            assert_eq!(results.len(), 3);
             let excesses =
                 results.iter().flat_map(|r| [r.guaranteed_improvement, risk - r.guaranteed_risk]);
             Claim::that_none_exceeds(name, excesses).at(delta)
@@ -133,7 +135,7 @@ impl Plain {
 
 /// Rewarded actions are rounded down: 0.0274 to 0.027, and 0.01144 to 0.0114.
 fn three_decimals() -> Plain {
-    Plain::halves(40, 0.0274, 0.0226, 3000)
+    Plain::halves(40, 0.0274, 0.0226, 2000)
 }
 
 fn four_decimals() -> Plain {
@@ -164,21 +166,22 @@ fn taking_rounded_propensities_as_exact_is_caught() {
     assert_flagged(&four_decimals().tallies("four decimals as exact", 30, 10_350, case));
 }
 
-/// 0.90049, 0.03251 and twice 0.0335 are written as numbers that sum to 1.001. Scaled to sum to 1, the first is
-/// 0.89910, which is further from the truth than rounding alone.
+/// Twenty rare actions are rounded up from 0.00496 to 0.0050, so the written numbers sum to 1.0008. Scaled to sum
+/// to 1, the frequent action's 0.9008 becomes 0.9001, which is further from the truth than rounding alone.
 #[test]
 fn rounded_propensities_that_do_not_sum_to_one_hold() {
-    let plain = Plain { pi0: vec![0.90049, 0.03251, 0.0335, 0.0335], rewarded: 1, rows: 20_000 };
-    let case = Case { written: Written::Decimals(3), full: true, found: true };
-    assert_valid(&plain.tallies("sum to 1.001", 60, 10_360, case));
+    let pi0 = [vec![0.9008], vec![0.00496; 20]].concat();
+    let plain = Plain { pi0, rewarded: 1, rows: 25_000 };
+    let case = Case { written: Written::Decimals(4), full: true, found: true };
+    assert_valid(&plain.tallies("sum to 1.0008", 30, 10_360, case));
 }
 
 /// Rounded to three significant digits, the smallest propensity has five decimals, and the others three.
 #[test]
 fn significant_digits_hold() {
-    let plain = Plain { pi0: vec![0.33344, 0.33344, 0.33189, 0.00123], rewarded: 2, rows: 20_000 };
+    let plain = Plain { pi0: vec![0.33344, 0.33344, 0.33189, 0.00123], rewarded: 2, rows: 25_000 };
     let case = Case { written: Written::SignificantDigits(3), full: false, found: true };
-    assert_valid(&plain.tallies("three significant digits", 60, 10_370, case));
+    assert_valid(&plain.tallies("three significant digits", 30, 10_370, case));
 }
 
 /// A policy that is nearly uniform is not uniform, even if its rounded propensities cannot be told from 1/K.

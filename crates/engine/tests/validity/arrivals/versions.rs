@@ -4,11 +4,11 @@ use guarantor_engine::log::Columns;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::case::{Case, random_policy};
+use super::case::{Case, quick_auto, random_policy};
 use super::logger::{Logger, Refit, Rule};
 use super::nature::{ACTIONS, Nature};
-use super::stream::{Moment, SHADOW, Stream, bernoulli, draw};
-use super::{CONTEXTS, LOGS, ROWS};
+use super::stream::{Moment, Stream, bernoulli, draw};
+use super::{CONTEXTS, DELTAS, LOGS, ROWS};
 use crate::harness::{assert_valid, simulate};
 use crate::world::pick;
 
@@ -72,7 +72,10 @@ fn the_version_that_won_a_trial_period_holds() {
         let full = rng.random();
         let mut stream = trial_period(&nature, ROWS + ROWS / 2, full, rng);
         with_versions(&mut stream);
-        assert!(stream.columns.candidates.iter().all(|(name, _)| name != SHADOW));
-        Case::with_logged_candidate(&mut stream, steady).claims(rng)
+        let case = Case::with_logged_candidate(&mut stream, steady);
+        let mut claims = vec![case.learned("auto", &quick_auto(0.2, rng.random::<u64>() >> 11))];
+        claims.extend(DELTAS.map(|delta| case.stored("stored candidate", delta)));
+        claims.extend(DELTAS.map(|delta| case.logged("logged candidates", delta)));
+        claims
     }));
 }
