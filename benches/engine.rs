@@ -11,6 +11,7 @@ use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::{Gaussian, Learner, LearningProblem};
 use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
 use guarantor_engine::measure::{Statistics, Subject, measure};
+use guarantor_engine::numerics::matrix::add_product;
 use guarantor_engine::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{PolicyClass, SpecContext, SpecRequest};
@@ -111,6 +112,30 @@ fn passes(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// The products of a hidden layer and of its training, by ndarray and by the kernel with the same bits on every CPU.
+fn hidden_layers(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("hidden layer");
+    for (n, p, h) in [(1024, 784, 128), (128, 784, 128), (128, 129, 10), (64, 10, 32)] {
+        let (x, weights) = (Array2::<f32>::from_elem((n, p), 0.3), Array2::<f32>::from_elem((p, h), 0.01));
+        let (mut scores, mut gradient) = (Array2::<f32>::zeros((n, h)), Array2::<f32>::zeros((p, h)));
+        let d = scores.clone();
+        let name = format!("n={n} p={p} h={h}");
+        group.bench_function(BenchmarkId::new("forward, general", &name), |b| {
+            b.iter(|| general_mat_mul(1.0, &x, &weights, 0.0, &mut scores))
+        });
+        group.bench_function(BenchmarkId::new("forward, ours", &name), |b| {
+            b.iter(|| add_product(x.view(), weights.view(), scores.as_slice_mut().expect("standard"), h))
+        });
+        group.bench_function(BenchmarkId::new("gradient, general", &name), |b| {
+            b.iter(|| general_mat_mul(1.0, &x.t(), &d, 1.0, &mut gradient))
+        });
+        group.bench_function(BenchmarkId::new("gradient, ours", &name), |b| {
+            b.iter(|| add_product(x.t(), d.view(), gradient.as_slice_mut().expect("standard"), h))
+        });
+    }
+    group.finish();
+}
+
 fn small_jobs(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("auto");
     for n in [1_000, 10_000] {
@@ -130,7 +155,7 @@ fn small_jobs(criterion: &mut Criterion) {
             policies: &policies,
             dataset_version: 1,
             dataset_digest: "sha256:synthetic",
-            log_checks: &[],
+            log_checks: None,
         };
         group.bench_function(format!("job of {n} rows"), |b| {
             b.iter(|| black_box(run(&spec, &inputs, &unattended())))
@@ -143,6 +168,7 @@ fn main() {
     let mut criterion =
         Criterion::default().sample_size(10).measurement_time(Duration::from_secs(4)).configure_from_args();
     passes(&mut criterion);
+    hidden_layers(&mut criterion);
     small_jobs(&mut criterion);
     criterion.final_summary();
 }

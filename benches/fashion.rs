@@ -10,7 +10,9 @@ use std::time::Instant;
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::LogSource;
 use guarantor_engine::policy::PolicyKind;
-use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::spec::{
+    Baseline, BaselineKind, BoundKind, ExploreRequest, PolicyShape, SpecContext, SpecRequest,
+};
 use guarantor_engine::{Inputs, run, verify};
 
 /// CPU seconds of this process. On a busy machine they say more than wall-clock time.
@@ -43,7 +45,7 @@ fn main() {
             policies: &BTreeMap::new(),
             dataset_version: 1,
             dataset_digest: "sha256:fashion",
-            log_checks: &[],
+            log_checks: None,
         };
         if std::env::var("ALPHA").is_ok_and(|a| a != alpha) {
             continue;
@@ -56,6 +58,7 @@ fn main() {
                 continue;
             }
             let request = SpecRequest {
+                explore: Some(ExploreRequest::Share(0.0)),
                 bound: Some(bound),
                 baseline: Some(Baseline { kind: baseline, risk: None }),
                 seed: Some(seed),

@@ -68,7 +68,7 @@ fn main() {
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "sha256:synthetic",
-        log_checks: &[],
+        log_checks: None,
     };
     let matrix = (N * P * 4) as f64;
     for bound in [BoundKind::Cbb, BoundKind::Auto] {

@@ -1,11 +1,12 @@
 //! The baseline R(π0) (docs/math.md#baseline).
 
-use super::bound::{LAMBDA_POINTS, Sample};
+use super::bound::{ControlVariate, LAMBDA_POINTS, Sample, lambda_grid};
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
 use super::error::{Result, finite};
 use super::log::{Chunk, LogSource};
 use super::numerics::divergence::bernoulli_inverse;
+use super::numerics::elementary::{exp, ln, ln_1p};
 use super::numerics::sum::Sum;
 use super::spec::JobSpec;
 use super::terms::Terms;
@@ -56,7 +57,7 @@ pub fn certify(
     let value = if independent {
         lower_bound(mean_cost, sample.contexts, delta)
     } else {
-        terms.penalty = Some((LAMBDA_POINTS as f64 / delta).ln());
+        terms.penalty = Some(ln(LAMBDA_POINTS as f64 / delta));
         terms.grid_size = Some(LAMBDA_POINTS as u64);
         betting_lower_bound(log, delta, control)?
     };
@@ -76,16 +77,18 @@ pub fn certify(
 /// The betting bound on the mean of −c, which lies in [0, 1] (docs/math.md#betting with z = −c): a lower bound on
 /// the mean of E[c | the past] over the rows.
 fn betting_lower_bound(log: &dyn LogSource, delta: f64, control: &Control) -> Result<f64> {
-    let lambdas: [f64; LAMBDA_POINTS] = std::array::from_fn(|k| 0.9 * 0.5f64.powi(k as i32).sqrt());
+    // The grid for z ≤ 1.
+    let grid = lambda_grid(ControlVariate::Constant(0.0), 0.0, 1);
+    let lambdas: Vec<f64> = grid.iter().map(|choice| choice.lambda).collect();
     let mut sums = vec![Sum::default(); LAMBDA_POINTS];
     each_chunk(log, control, |chunk| {
         for (cost, weight) in chunk.costs.iter().zip(chunk.weights.iter()) {
             let terms = lambdas.iter().zip(&mut sums);
-            terms.for_each(|(lambda, sum)| sum.add(weight * (lambda * cost).ln_1p()));
+            terms.for_each(|(lambda, sum)| sum.add(weight * ln_1p(lambda * cost)));
         }
     })?;
-    let (n, penalty) = (log.shape().contexts as f64, (LAMBDA_POINTS as f64 / delta).ln());
-    let upper = |(lambda, sum): (&f64, &Sum)| -((sum.value() - penalty) / n).exp_m1() / lambda;
+    let (n, penalty) = (log.shape().contexts as f64, ln(LAMBDA_POINTS as f64 / delta));
+    let upper = |(lambda, sum): (&f64, &Sum)| (1.0 - exp((sum.value() - penalty) / n)) / lambda;
     let upper = lambdas.iter().zip(&sums).map(upper).fold(1.0, f64::min);
     Ok(-upper)
 }
@@ -93,7 +96,7 @@ fn betting_lower_bound(log: &dyn LogSource, delta: f64, control: &Control) -> Re
 /// The lower bound on R(π0): R(π0) ≥ −kl⁻¹(mean(−c), ln(1/δ)/n_c) with probability at least 1 − δ, for
 /// any cost in [−1, 0].
 pub fn lower_bound(mean_cost: f64, contexts: u64, delta: f64) -> f64 {
-    -bernoulli_inverse(-mean_cost, (1.0 / delta).ln() / contexts as f64)
+    -bernoulli_inverse(-mean_cost, ln(1.0 / delta) / contexts as f64)
 }
 
 /// The terms of the lower bound.
@@ -102,7 +105,7 @@ pub fn terms(mean_cost: f64, sample: Sample, delta: f64) -> Terms {
         n: sample.rows,
         contexts: sample.contexts,
         empirical_risk: Some(mean_cost),
-        penalty: Some((1.0 / delta).ln()),
+        penalty: Some(ln(1.0 / delta)),
         ..Terms::default()
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::digest::digest_of;
 use super::error::Result;
+use super::numerics::elementary::{exp, ln};
 use super::policy::PolicyParams;
 
 /// How t_a is read from the scores.
@@ -28,7 +29,7 @@ impl ScoreLink {
             ScoreLink::Competing => {
                 let others = || (0..scores.len()).filter(|&b| b != a).map(|b| scores[b]);
                 let max = others().fold(f64::NEG_INFINITY, f64::max);
-                scores[a] - max - others().map(|s| (s - max).exp()).sum::<f64>().ln()
+                scores[a] - max - ln(others().map(|s| exp(s - max)).sum::<f64>())
             }
         }
     }
@@ -50,7 +51,7 @@ impl ScoreCalibration {
     pub fn costs(&self, scores: &[f64], out: &mut [f64]) {
         for a in 0..scores.len() {
             let t = self.offset + self.slope * self.link.log_odds(scores, a);
-            out[a] = -1.0 / (1.0 + (-t).exp());
+            out[a] = -1.0 / (1.0 + exp(-t));
         }
     }
 }

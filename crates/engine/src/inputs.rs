@@ -18,6 +18,6 @@ pub struct Inputs<'a> {
     pub dataset_version: u64,
     /// The dataset's digest, printed on the certificate.
     pub dataset_digest: &'a str,
-    /// The checks that were made on all rows at upload.
-    pub log_checks: &'a [CheckResult],
+    /// The checks that were made on all rows at upload; None if there were none, so that the job makes them.
+    pub log_checks: Option<&'a [CheckResult]>,
 }

@@ -40,7 +40,7 @@ pub enum Certified<'a> {
     /// All of them.
     All(&'a dyn LogSource),
     /// A part.
-    Part(PartLog<'a>),
+    Part(Box<PartLog<'a>>),
 }
 
 impl<'a> Certified<'a> {
@@ -51,28 +51,28 @@ impl<'a> Certified<'a> {
     pub fn new(span: &Span, inputs: &Inputs<'a>) -> Result<Self> {
         match span.is_everything() {
             true => Ok(Certified::All(inputs.log)),
-            false => Ok(Certified::Part(PartLog::new(inputs.log, span.clone(), Side::Certify)?)),
+            false => Ok(Certified::Part(Box::new(PartLog::new(inputs.log, span.clone(), Side::Certify)?))),
         }
     }
 
-    fn log(&self) -> &dyn LogSource {
+    fn source(&self) -> &dyn LogSource {
         match self {
             Certified::All(log) => *log,
-            Certified::Part(part) => part,
+            Certified::Part(part) => &**part,
         }
     }
 }
 
 impl LogSource for Certified<'_> {
     fn shape(&self) -> &LogShape {
-        self.log().shape()
+        self.source().shape()
     }
 
     fn chunks(&self) -> usize {
-        self.log().chunks()
+        self.source().chunks()
     }
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
-        self.log().chunk(index)
+        self.source().chunk(index)
     }
 }

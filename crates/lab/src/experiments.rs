@@ -12,7 +12,7 @@ use guarantor_engine::baseline::mean_cost;
 use guarantor_engine::certificate::{AutoPolicy, Decision, Evidence};
 use guarantor_engine::control::{Control, TerminationReason};
 use guarantor_engine::error::{EngineError, Result};
-use guarantor_engine::log::{LogSource, Side, Split};
+use guarantor_engine::log::{LogSource, Side, Span, Split};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{PolicyShape, SpecContext};
 use guarantor_engine::{Finished, Inputs, run};
@@ -255,7 +255,7 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         policies: &BTreeMap::new(),
         dataset_version: 1,
         dataset_digest: "",
-        log_checks: &[],
+        log_checks: None,
     };
     let Finished { certificate, evidence } = run(&spec, &inputs, control)?;
     // The refinement was learned on the certify side.
@@ -269,7 +269,10 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         lambda: None,
         termination: learning.as_ref().map(|l| l.termination),
         numerical_slack: Some(certificate.numerical_slack),
-        unseen: learning.and_then(|l| l.split).filter(|_| unseen),
+        unseen: match learning.and_then(|l| l.split) {
+            Some(Span::Hash(split)) if unseen => Some(split),
+            _ => None,
+        },
         policy: evidence.policy().cloned().ok_or_else(missing)?,
     })
 }

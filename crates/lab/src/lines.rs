@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::plot::{Marker, Style};
 use super::related::Principle;
-use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, OptimizerRequest, PolicyClass, SpecRequest};
+use guarantor_engine::spec::{
+    Baseline, BaselineKind, BoundKind, ExploreRequest, OptimizerRequest, PolicyClass, SpecRequest,
+};
 
 /// A line of a figure: a learner with its bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,6 +116,8 @@ impl Line {
             Promise::Certified | Promise::Estimate => Baseline { kind: BaselineKind::Certified, risk: None },
         };
         SpecRequest {
+            // The paper's policies do not explore.
+            explore: Some(ExploreRequest::Share(0.0)),
             bound: Some(bound),
             xi,
             policy_class: (self == Line::LsMixedLogit).then_some(PolicyClass::MixedLogit),

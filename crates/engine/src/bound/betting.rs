@@ -11,6 +11,7 @@
 use super::{Bound, BoundValue, Needs, Sample, Seen, clipped, impossible, smallest};
 use crate::error::Result;
 use crate::log::Context;
+use crate::numerics::elementary::{exp, exp_m1, exp2, ln, ln_1p};
 use crate::terms::Terms;
 
 /// Nothing if ξ = 0. If the job sets a ξ below 0, `spec` requires π0(·|x).
@@ -65,7 +66,7 @@ fn lambda_max(control: ControlVariate, tau: f64, kappa: u8) -> f64 {
 /// The grid of λ for one control variate and τ: λ_max·2^{−k/2}, k = 0, …, 31.
 pub fn lambda_grid(control: ControlVariate, tau: f64, kappa: u8) -> Vec<Choice> {
     let max = lambda_max(control, tau, kappa);
-    let at = |k: usize| Choice { control, tau, lambda: max * (-0.5 * k as f64).exp2() };
+    let at = |k: usize| Choice { control, tau, lambda: max * exp2(-0.5 * k as f64) };
     (0..LAMBDA_POINTS).map(at).collect()
 }
 
@@ -103,7 +104,7 @@ impl Betting {
 
     /// ln(N/δ).
     pub fn penalty(&self) -> f64 {
-        (self.choices.len() as f64 / self.delta).ln()
+        ln(self.choices.len() as f64 / self.delta)
     }
 
     /// The bound at one member of the grid from the statistic S_λ/n_c, with its derivatives with respect to
@@ -111,8 +112,8 @@ impl Betting {
     pub fn at(&self, choice: usize, statistic: f64, kl: f64) -> (f64, f64, f64) {
         let (n, lambda) = (self.sample.contexts as f64, self.choices[choice].lambda);
         let exponent = statistic - (kl + self.penalty()) / n;
-        let slope = exponent.exp() / lambda;
-        (-exponent.exp_m1() / lambda, -slope, slope / n)
+        let slope = exp(exponent) / lambda;
+        (-exp_m1(exponent) / lambda, -slope, slope / n)
     }
 
     /// The terms of the bound at one member of the grid.
@@ -163,7 +164,7 @@ fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) -> Result<()
         let shift = -(kappa as f64) * costs[j];
         let logged = actions[j] as usize;
         // Actions that were not logged have the same z if ξ is 0 or their π0 is not clipped.
-        let plain = (-lambda * (shift + xi)).ln_1p();
+        let plain = ln_1p(-lambda * (shift + xi));
         for (a, h) in h.iter_mut().enumerate() {
             if a != logged && (xi == 0.0 || full.is_some_and(|f| f[a] >= tau)) {
                 *h += weights[j] * plain;
@@ -176,7 +177,7 @@ fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) -> Result<()
             if a == logged {
                 z += (costs[j] - xi) * clipped(propensities[j], tau);
             }
-            *h += weights[j] * (-lambda * z).ln_1p();
+            *h += weights[j] * ln_1p(-lambda * z);
         }
     }
     Ok(())

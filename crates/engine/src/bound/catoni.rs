@@ -9,6 +9,7 @@
 use super::{Bound, BoundValue, LondonSandler, Needs, Sample, Seen, add_cips, london_sandler};
 use crate::error::Result;
 use crate::numerics::divergence::bernoulli_inverse;
+use crate::numerics::elementary::{exp_m1, ln};
 use crate::terms::Terms;
 
 /// The same as London–Sandler's: the proof treats rows as independent draws.
@@ -33,7 +34,7 @@ impl Catoni {
     /// The bound at one λ in the paper's form, which the tests compare with the other form.
     pub fn at_lambda(&self, r: f64, kl: f64, lambda: f64) -> f64 {
         let k = kl + self.penalty();
-        -(-self.tau * lambda * r - k / self.sample.rows as f64).exp_m1() / (self.tau * lambda.exp_m1())
+        -exp_m1(-self.tau * lambda * r - k / self.sample.rows as f64) / (self.tau * exp_m1(lambda))
     }
 }
 
@@ -56,7 +57,7 @@ impl Bound for Catoni {
         // toward a lower risk.
         let inside = q > 0.0 && p < 1.0 && p > q;
         let d_epsilon = if inside { p * (1.0 - p) / (p - q) } else { 0.0 };
-        let d_q = if inside { ((p * (1.0 - q)) / (q * (1.0 - p))).ln() * d_epsilon } else { 1.0 };
+        let d_q = if inside { ln((p * (1.0 - q)) / (q * (1.0 - p))) * d_epsilon } else { 1.0 };
         BoundValue { value: (p - 1.0) / tau, d_statistics: vec![d_q], d_kl: d_epsilon / (n * tau), choice: 0 }
     }
 
@@ -68,7 +69,7 @@ impl Bound for Catoni {
         let q = (1.0 + self.tau * statistics[0]).clamp(0.0, 1.0);
         let p = bernoulli_inverse(q, (kl + self.penalty()) / self.sample.rows as f64);
         // The λ at which the paper's form has its minimum.
-        let lambda = ((p * (1.0 - q)) / (q * (1.0 - p))).ln();
+        let lambda = ln((p * (1.0 - q)) / (q * (1.0 - p)));
         let Catoni { sample, tau, delta } = *self;
         let shared = LondonSandler { sample, tau, delta }.terms(statistics, kl);
         Terms { lambda: lambda.is_finite().then_some(lambda), ..shared }

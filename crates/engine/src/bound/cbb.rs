@@ -9,6 +9,7 @@
 
 use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips, impossible, smallest};
 use crate::error::Result;
+use crate::numerics::elementary::{exp_m1, ln};
 use crate::terms::Terms;
 
 /// The bias and the second moment are sums over all actions.
@@ -43,7 +44,7 @@ fn g(u: f64) -> f64 {
         let terms = [1.0 / 40_320.0, 1.0 / 5_040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5];
         terms.iter().fold(0.0, |acc, c| acc * u + c)
     } else {
-        (u.exp_m1() - u) / (u * u)
+        (exp_m1(u) - u) / (u * u)
     }
 }
 
@@ -52,7 +53,7 @@ impl Cbb {
     pub fn new(sample: Sample, multiplicities: Vec<u64>, tau: f64, xi: f64, delta: f64) -> Self {
         let mut bound = Cbb { sample, tau, xi, delta, multiplicities, grid: Vec::new() };
         let n = sample.rows as f64;
-        let from = (2.0 * tau * (1.0 / delta).ln() / (5.0 * n * bound.l())).sqrt();
+        let from = (2.0 * tau * ln(1.0 / delta) / (5.0 * n * bound.l())).sqrt();
         let to = 2.0 / bound.b();
         let step = (to - from) / (POINTS - 1) as f64;
         bound.grid = (0..POINTS).map(|i| from + step * i as f64).collect();
@@ -79,7 +80,7 @@ impl Cbb {
     /// The square root of the bound and its derivative with respect to KL.
     fn complexity(&self, kl: f64) -> (f64, f64) {
         let contexts = self.sample.contexts as f64;
-        let k = kl + (4.0 * contexts.sqrt() / self.delta).ln();
+        let k = kl + ln(4.0 * contexts.sqrt() / self.delta);
         let root = (k / (2.0 * contexts)).sqrt();
         (root, 0.25 / (contexts * root))
     }
@@ -87,7 +88,7 @@ impl Cbb {
     /// The term in λ that depends on KL: its value and its derivative with respect to KL.
     fn lambda_term(&self, lambda: f64, kl: f64) -> (f64, f64) {
         let scale = lambda * self.sample.rows as f64;
-        ((kl + (2.0 * POINTS as f64 / self.delta).ln()) / scale, 1.0 / scale)
+        ((kl + ln(2.0 * POINTS as f64 / self.delta)) / scale, 1.0 / scale)
     }
 
     /// The term in λ that depends on the second moments.
@@ -165,7 +166,7 @@ impl Bound for Cbb {
             contexts: self.sample.contexts,
             empirical_risk: Some(self.xi + statistics[0]),
             kl: Some(kl),
-            penalty: Some((2.0 * POINTS as f64 / self.delta).ln()),
+            penalty: Some(ln(2.0 * POINTS as f64 / self.delta)),
             bias: Some(statistics[1]),
             second_moment: Some(statistics[2..].iter().sum()),
             lambda: Some(self.grid[choice]),

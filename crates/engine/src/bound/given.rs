@@ -10,6 +10,7 @@
 use super::betting::expected_control;
 use super::{Betting, Choice, ControlVariate, Seen, clipped, impossible};
 use crate::error::{EngineError, Result};
+use crate::numerics::elementary::ln_1p;
 
 /// A policy's propensities on one context.
 #[derive(Clone, Copy)]
@@ -62,7 +63,7 @@ impl GivenBetting {
             };
             for j in 0..context.actions.len() {
                 let z = center.z(choice, self.betting.kappa, seen, played, j);
-                *out += context.weights[j] * (-choice.lambda * z).ln_1p();
+                *out += context.weights[j] * ln_1p(-choice.lambda * z);
             }
         }
         Ok(())

@@ -6,6 +6,7 @@
 
 use super::{Bound, BoundValue, Needs, Sample, Seen, add_cips};
 use crate::error::Result;
+use crate::numerics::elementary::ln;
 use crate::terms::Terms;
 
 /// The proof treats rows as independent draws, so a context may be logged only once.
@@ -35,7 +36,7 @@ impl LondonSandler {
 
 /// ln(2√n/δ).
 pub(super) fn log_penalty(n: u64, delta: f64) -> f64 {
-    (2.0 * (n as f64).sqrt() / delta).ln()
+    ln(2.0 * (n as f64).sqrt() / delta)
 }
 
 impl Bound for LondonSandler {

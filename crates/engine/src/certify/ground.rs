@@ -44,14 +44,7 @@ impl<'a> Ground<'a> {
     ) -> Result<Self> {
         let span = span_of(spec, inputs);
         let certified = Certified::new(&span, inputs)?;
-        let concerns = |check: &&CheckResult| {
-            check.name != CheckName::CandidateWeights
-                || check
-                    .subject
-                    .as_ref()
-                    .is_none_or(|subject| policies.iter().any(|(label, _)| label == subject))
-        };
-        let mut checks: Vec<CheckResult> = inputs.log_checks.iter().filter(concerns).cloned().collect();
+        let mut checks = log_checks(spec, inputs, policies, control)?;
         checks.extend(check_rows(spec, &certified, policies, CheckScope::CertifiedRows, control)?);
         Ok(Ground { spec, inputs, span, certified, checks })
     }
@@ -102,6 +95,28 @@ impl<'a> Ground<'a> {
             lower: estimate.value - reach,
             upper: estimate.value + reach,
         }))
+    }
+}
+
+/// The checks of all rows that concern a job with these policies: those that were made at upload, or the same made
+/// now.
+fn log_checks(
+    spec: &JobSpec,
+    inputs: &Inputs,
+    policies: &[Checked],
+    control: &Control,
+) -> Result<Vec<CheckResult>> {
+    let concerns = |check: &&CheckResult| {
+        check.name != CheckName::CandidateWeights
+            || check.subject.as_ref().is_none_or(|subject| policies.iter().any(|(label, _)| label == subject))
+    };
+    match inputs.log_checks {
+        Some(made) => Ok(made.iter().filter(concerns).cloned().collect()),
+        None => {
+            let logged = |(_, subject): &&Checked| matches!(subject, Subject::Logged(_));
+            let candidates: Vec<Checked> = policies.iter().filter(logged).cloned().collect();
+            check_rows(spec, inputs.log, &candidates, CheckScope::Log, control)
+        }
     }
 }
 
@@ -156,7 +171,11 @@ pub fn check_rows(
     scope: CheckScope,
     control: &Control,
 ) -> Result<Vec<CheckResult>> {
-    let plan = plan(spec, log.shape(), policies);
+    let mut plan = plan(spec, log.shape(), policies);
+    if scope == CheckScope::Log {
+        // The stated risk is that of the certified period.
+        plan.known_baseline = None;
+    }
     let before = contexts_before(log)?;
     let parts: Vec<ChecksBuilder> = blocks(log.chunks())
         .into_par_iter()

@@ -150,11 +150,12 @@ mod tests {
         assert!((centered.variance - (0.5 + 1.2 + 3.2 - 3.61)).abs() < 1e-14);
     }
 
-    /// The expectation of the evidence is at most 1: computed exactly for two rows.
+    /// The expectation of the evidence is at most 1: computed exactly for two rows. The written numbers sum to
+    /// 0.96, and are scaled.
     #[test]
     fn the_evidence_is_an_e_value() {
         let rounding = Rounding { absolute: 0.05, relative: 0.01 };
-        let (written, truth, y) = ([0.25, 0.35, 0.4], [0.3, 0.3, 0.4], [3.0, 0.5, 9.0]);
+        let (written, truth, y) = ([0.25, 0.35, 0.36].map(|p| p / 0.96), [0.3, 0.3, 0.4], [3.0, 0.5, 9.0]);
         for (p, rounding) in [(truth, Rounding::default()), (written, rounding)] {
             let widths = Widths::of_scaled(rounding, 3);
             let mut mean = 0.0;

@@ -1,6 +1,7 @@
 //! E-values on the log scale, and results from them.
 
 use super::{CheckName, CheckResult, CheckScope};
+use crate::numerics::elementary;
 
 /// Evidence above this is reported as this.
 pub(super) const MAX_EVIDENCE: f64 = 1e300;
@@ -8,11 +9,11 @@ pub(super) const MAX_EVIDENCE: f64 = 1e300;
 // The only transcendental functions of the checks. No row calls them.
 
 pub(super) fn ln(x: f64) -> f64 {
-    x.ln()
+    elementary::ln(x)
 }
 
 fn exp(x: f64) -> f64 {
-    x.exp()
+    elementary::exp(x)
 }
 
 /// ln Σ weight·e^value, or NaN if a value is NaN.
@@ -71,7 +72,7 @@ impl Finding {
             (0, true) => self.message,
             (0, false) => format!("{}: {}", self.message, self.remedy),
             _ => format!(
-                "{invalid} rows have numbers out of their range: check the values before logging them"
+                "numbers are out of their range in {invalid} of the rows: check values before logging them"
             ),
         };
         CheckResult {

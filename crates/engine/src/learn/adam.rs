@@ -1,24 +1,6 @@
 //! Adam (Kingma and Ba, 2015) with its usual constants, docs/math.md#learning.
 
-use ndarray::NdFloat;
-
-/// A floating-point type that Adam can run in.
-pub trait Real: NdFloat {
-    /// The nearest number of this type.
-    fn nearest(value: f64) -> Self;
-}
-
-impl Real for f32 {
-    fn nearest(value: f64) -> Self {
-        value as f32
-    }
-}
-
-impl Real for f64 {
-    fn nearest(value: f64) -> Self {
-        value
-    }
-}
+use crate::numerics::elementary::Real;
 
 /// The moments of the gradient. It gives directions; the caller takes the steps, with its own rate,
 /// units and weight decay.
@@ -26,7 +8,7 @@ pub struct Adam<F> {
     first: Vec<F>,
     second: Vec<F>,
     directions: Vec<F>,
-    steps: i32,
+    steps: u32,
 }
 
 impl<F: Real> Adam<F> {
@@ -42,7 +24,7 @@ impl<F: Real> Adam<F> {
         let (beta1, beta2, epsilon) = (F::nearest(0.9), F::nearest(0.999), F::nearest(1e-8));
         let (rest1, rest2) = (F::nearest(1.0 - 0.9), F::nearest(1.0 - 0.999));
         self.steps += 1;
-        let (c1, c2) = (F::one() - beta1.powi(self.steps), F::one() - beta2.powi(self.steps));
+        let (c1, c2) = (F::one() - beta1.power(self.steps), F::one() - beta2.power(self.steps));
         let moments = self.first.iter_mut().zip(&mut self.second);
         for ((direction, (first, second)), g) in self.directions.iter_mut().zip(moments).zip(gradient) {
             *first = beta1 * *first + rest1 * g;

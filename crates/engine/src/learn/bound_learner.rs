@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::log::LogSource;
 use crate::measure::blocks;
 use crate::numerics::divergence;
+use crate::numerics::elementary::exp;
 use crate::numerics::product::{norms, pad, padded};
 use crate::numerics::random::shuffled;
 use crate::policy::{LigFast, MixedLogit, Policy, PolicyParams};
@@ -138,7 +139,7 @@ impl<'a> Learner<'a> {
         let (u, v) = point.split_at(point.len() - 1);
         let mut mean = prior.mean.clone();
         mean.iter_mut().zip(u).for_each(|(m, u)| *m += prior.scale * u);
-        Gaussian { mean, scale: prior.scale * (v[0] / (2.0 * self.dimension()).sqrt()).exp() }
+        Gaussian { mean, scale: prior.scale * exp(v[0] / (2.0 * self.dimension()).sqrt()) }
     }
 
     /// The held bound on all rows and its gradient at (u, v).

@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::spec::{Baseline, BaselineKind, BoundKind, Candidate, JobKind, Prior, PriorKind};
+use crate::log::Logging;
+use crate::spec::{Baseline, BaselineKind, BoundKind, Candidate, JobKind, Looks, Prior, PriorKind};
 use SharedWhy::{Anytime, Asked, Repeat};
 
 const ONCE: Option<RowCounts> = Some(RowCounts { rows: 100, contexts: 100 });
@@ -24,6 +25,12 @@ fn spec(bound: BoundKind) -> JobSpec {
         candidates: vec![Candidate::Logged { name: "b".into() }],
         independent_of_log: Some(true),
         min_improvement: 0.0,
+        logging: Some(Logging::Adaptive),
+        looks: Some(Looks::Anytime),
+        seen_rows: None,
+        explore: None,
+        accept: Vec::new(),
+        accepted_by: None,
         optimizer: None,
         seed: 0,
     }

@@ -213,8 +213,8 @@ impl MemoryLog {
         Ok(log)
     }
 
-    /// Fills π0(·|x) with what `logging_policy` gives for a matrix of contexts, and checks it against the
-    /// logged propensities.
+    /// Fills π0(·|x) with what `logging_policy` gives for a matrix of contexts, checks it against the logged
+    /// propensities, and puts it in their place: the log may have rounded them.
     ///
     /// # Errors
     /// If `logging_policy` fails, or a row's logged propensity differs from the one that it gives.
@@ -235,11 +235,18 @@ impl MemoryLog {
                 let pi = pi.as_slice().expect("row-major");
                 let action = self.actions[row] as usize;
                 check_full(row + 1, pi, action, self.propensities[row])?;
+                self.propensities[row] = pi[action];
             }
         }
         self.full = Full::Known(full);
         self.shape.capabilities.full_propensities = true;
         Ok(self)
+    }
+
+    /// The same log, logged in another way.
+    pub fn with_logging(mut self, logging: Logging) -> Self {
+        self.shape.logging = logging;
+        self
     }
 
     /// The features: contexts × p.

@@ -14,8 +14,10 @@ pub struct Precision {
     pub single: bool,
 }
 
-/// Numbers with this many decimals or more count as unrounded: the error is below that of the arithmetic.
+/// Numbers with this many decimals or more count as unrounded: the error is near that of their type.
 const FINE: u8 = 9;
+/// The same for single precision, which has about seven digits.
+const FINE_SINGLE: u8 = 7;
 
 impl Precision {
     /// Whether rounding must be accounted for row by row.
@@ -25,7 +27,7 @@ impl Precision {
 
     /// Half the width of the interval that a written probability stands for.
     pub fn half_width(self, written: f64) -> f64 {
-        let absolute = self.decimals.map_or(0.0, |d| 0.5 * 10f64.powi(-i32::from(d)));
+        let absolute = self.decimals.map_or(0.0, |d| 0.5 / scale(d));
         let relative = if self.single { f64::from(f32::EPSILON) / 2.0 } else { 0.0 };
         absolute + relative * written
     }
@@ -60,14 +62,24 @@ impl PrecisionFinder {
 
     /// The precision of what was seen.
     pub fn finish(&self) -> Precision {
-        let decimals = self.decimals[usize::from(!self.double)];
-        Precision { decimals: (decimals < FINE).then_some(decimals), single: !self.double }
+        let (decimals, fine) = match self.double {
+            true => (self.decimals[0], FINE),
+            false => (self.decimals[1], FINE_SINGLE),
+        };
+        // Numbers without decimals are 0 and 1: those of a deterministic policy, not rounded ones.
+        let rounded = (1..fine).contains(&decimals);
+        Precision { decimals: rounded.then_some(decimals), single: !self.double && decimals > 0 }
     }
+}
+
+/// 10^decimals; at most 10^9, which is exact.
+fn scale(decimals: u8) -> f64 {
+    (0..decimals.min(FINE)).fold(1.0, |scale, _| 10.0 * scale)
 }
 
 /// Raises `decimals` until a number has that many.
 fn raise(decimals: &mut u8, has: impl Fn(f64) -> bool) {
-    while *decimals < FINE && !has(10f64.powi(i32::from(*decimals))) {
+    while *decimals < FINE && !has(scale(*decimals)) {
         *decimals += 1;
     }
 }
@@ -85,6 +97,7 @@ mod tests {
     #[test]
     fn decimals_are_those_that_were_written() {
         assert_eq!(found(&[0.333, 0.25, 0.1]), Precision { decimals: Some(3), single: false });
+        assert_eq!(found(&[0.0, 1.0]), Precision::default());
         assert_eq!(found(&[0.5, 0.25]), Precision { decimals: Some(2), single: true });
         assert_eq!(found(&[1.0 / 3.0, 0.5]), Precision { decimals: None, single: false });
         let single = |value: f64| f64::from(value as f32);
@@ -97,7 +110,7 @@ mod tests {
         for i in 1..1000 {
             let value = f64::from(i) / 1001.0;
             for decimals in 1..9u8 {
-                let scale = 10f64.powi(i32::from(decimals));
+                let scale = scale(decimals);
                 let written = (value * scale).round() / scale;
                 let precision = Precision { decimals: Some(decimals), single: false };
                 assert!(precision.lower(written) <= value && value <= precision.upper(written));

@@ -1,9 +1,11 @@
 //! Kullback–Leibler divergences, docs/math.md#kl: between Bernoulli distributions, with its inverse, and
 //! between Gaussians.
 
+use super::elementary::{exp_m1, ln};
+
 /// kl(q‖p) between Bernoulli(q) and Bernoulli(p). Infinite if an outcome is possible under q and not under p.
 pub fn bernoulli(q: f64, p: f64) -> f64 {
-    let term = |q: f64, p: f64| if q <= 0.0 { 0.0 } else { q * (q / p).ln() };
+    let term = |q: f64, p: f64| if q <= 0.0 { 0.0 } else { q * ln(q / p) };
     (term(q, p) + term(1.0 - q, 1.0 - p)).max(0.0)
 }
 
@@ -17,8 +19,8 @@ pub fn bernoulli_inverse(q: f64, epsilon: f64) -> f64 {
     // Bisection on the complement 1 − p, which keeps its digits when p is close to 1.
     let kl = |complement: f64| {
         let (p, rest) = (1.0 - complement, 1.0 - q);
-        let first = if q > 0.0 { q * (q / p).ln() } else { 0.0 };
-        first + rest * (rest / complement).ln()
+        let first = if q > 0.0 { q * ln(q / p) } else { 0.0 };
+        first + rest * ln(rest / complement)
     };
     let (mut low, mut high) = (0.0, 1.0 - q); // complements: kl(low) = ∞ > ε ≥ kl(high) = 0
     for _ in 0..200 {
@@ -37,12 +39,12 @@ pub fn bernoulli_inverse(q: f64, epsilon: f64) -> f64 {
 
 /// KL(N(μ, σ²I_d) ‖ N(μ0, σ0²I_d)) from ‖μ − μ0‖².
 pub fn gaussian(squared_distance: f64, dim: usize, sigma: f64, sigma0: f64) -> f64 {
-    let log_ratio = (sigma / sigma0).ln();
+    let log_ratio = ln(sigma / sigma0);
     // σ²/(2σ0²) − ½ − ln(σ/σ0) = (e^{2l} − 1)/2 − l without cancellation near σ = σ0.
     let spread = if log_ratio.abs() < 1e-3 {
         log_ratio * log_ratio * (1.0 + log_ratio * (2.0 / 3.0 + log_ratio / 3.0))
     } else {
-        0.5 * (2.0 * log_ratio).exp_m1() - log_ratio
+        0.5 * exp_m1(2.0 * log_ratio) - log_ratio
     };
     squared_distance / (2.0 * sigma0 * sigma0) + dim as f64 * spread
 }

@@ -1,14 +1,18 @@
-//! The arithmetic under the rest of the engine: special functions, divergences, sums, products of
-//! features and parameters, and random draws.
+//! The arithmetic under the rest of the engine: elementary and special functions, divergences, sums, products
+//! of features and parameters, and random draws. It has the same bits on every CPU.
 
 pub mod divergence;
+pub mod elementary;
+pub mod kernels;
+pub mod matrix;
 pub mod product;
 pub mod random;
 pub mod special;
 pub mod sum;
 
 /// Compiles a function a second time for AVX2 + FMA and picks the copy at run time. The body must be
-/// `#[inline(always)]`, so that each copy is vectorized for its own instructions.
+/// `#[inline(always)]`, so that each copy is vectorized for its own instructions. Both copies have the same
+/// bits, because every fused step is an explicit `mul_add`.
 macro_rules! dispatch {
     ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $body:path) => {
         $(#[$meta])*
@@ -20,9 +24,7 @@ macro_rules! dispatch {
                 fn with_avx2($($arg: $ty),*) {
                     $body($($arg),*)
                 }
-                if std::arch::is_x86_feature_detected!("avx2")
-                    && std::arch::is_x86_feature_detected!("fma")
-                {
+                if $crate::numerics::kernels::avx2_and_fma() {
                     // SAFETY: the features were just detected.
                     return unsafe { with_avx2($($arg),*) };
                 }

@@ -186,8 +186,8 @@ fn add_narrow_gradient_body(x: &[f32], d: &[f32], width: usize, d_mean: &mut [f3
 
 #[cfg(test)]
 mod tests {
+    use super::super::kernels::noise;
     use super::*;
-    use ndarray::Array2;
 
     /// Compares with ndarray's product, on shapes that fill tiles and on shapes that do not.
     #[test]
@@ -214,6 +214,32 @@ mod tests {
                     assert!((gradient[j * width + a] - 1.0 - want[(j, a)]).abs() < 1e-3, "{n} {p} {k}");
                 }
             }
+        }
+    }
+
+    /// The copies that run on this CPU and those for any CPU.
+    #[test]
+    fn both_copies_have_the_same_bits() {
+        for (n, p, k) in [(1, 1, 2), (4, 7, 8), (9, 33, 10), (18, 5, 16), (7, 12, 27), (23, 784, 40)] {
+            let x: Vec<f32> = noise(n * p, 1).into_iter().map(|v| v as f32).collect();
+            let wide = usize::next_multiple_of(k, 4);
+            let mean = noise(p * wide, 2);
+            let mut out = [vec![0.0; n * wide], vec![0.0; n * wide]];
+            accumulate(&x, &mean, wide, &mut out[0]);
+            accumulate_body(&x, &mean, wide, &mut out[1]);
+            assert_eq!(out[0], out[1], "{n} {p} {k}");
+
+            let width = padded(k);
+            let mean: Vec<f32> = noise(p * width, 3).into_iter().map(|v| v as f32).collect();
+            let mut out = [vec![0.0; n * width], vec![0.0; n * width]];
+            narrow_scores(&x, &mean, width, &mut out[0]);
+            narrow_scores_body(&x, &mean, width, &mut out[1]);
+            assert_eq!(out[0], out[1], "{n} {p} {k}");
+
+            let mut gradient = [mean.clone(), mean.clone()];
+            add_narrow_gradient(&x, &out[0], width, &mut gradient[0]);
+            add_narrow_gradient_body(&x, &out[0], width, &mut gradient[1]);
+            assert_eq!(gradient[0], gradient[1], "{n} {p} {k}");
         }
     }
 }

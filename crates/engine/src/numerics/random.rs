@@ -4,12 +4,14 @@
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::elementary::{cos, ln};
+
 /// A draw from the standard normal by Box and Muller's method. The second number of the pair is not
 /// kept, so that draws depend on the generator alone.
 pub fn standard_normal<R: Rng>(rng: &mut R) -> f64 {
     let u: f64 = 1.0 - rng.random::<f64>();
     let v: f64 = rng.random();
-    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    (-2.0 * ln(u)).sqrt() * cos(std::f64::consts::TAU * v)
 }
 
 /// Puts `items` in a random order (Fisher–Yates).

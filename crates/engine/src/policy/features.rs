@@ -1,11 +1,11 @@
 //! φ, the fixed transform of contexts, docs/math.md#lig. Scores are linear in φ(x). It does not depend on the
 //! rows of the bound: it is the identity or was learned on the learn side of a split.
 
-use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, CowArray, Ix2};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{SpecCode, SpecError};
+use crate::numerics::matrix::add_product;
 
 /// Standardized features are clipped at ±5, so that outliers do not dominate the scores.
 pub const CLIP: f32 = 5.0;
@@ -43,6 +43,20 @@ pub fn standardize(x: &[f32], center: &[f32], inverse_scale: &[f32], out: &mut [
     for j in 0..center.len() {
         out[j] = ((x[j] - center[j]) * inverse_scale[j]).clamp(-CLIP, CLIP);
     }
+}
+
+/// (max(s·weights + bias, 0), 1) of each row of `s`.
+pub fn rectified(s: ArrayView2<f32>, weights: ArrayView2<f32>, bias: &[f32]) -> Array2<f32> {
+    let width = bias.len() + 1;
+    let mut out = Vec::with_capacity(s.nrows() * width);
+    for _ in 0..s.nrows() {
+        out.extend_from_slice(bias);
+        out.push(1.0);
+    }
+    add_product(s, weights, &mut out, width);
+    // A comparison, because the sign of `max` of two zeros depends on the CPU.
+    out.iter_mut().for_each(|v| *v = if *v > 0.0 { *v } else { 0.0 });
+    Array2::from_shape_vec((s.nrows(), width), out).expect("rows of h + 1")
 }
 
 impl FeatureMap {
@@ -126,12 +140,7 @@ impl FeatureMap {
                 let s = standard(center, inverse_scale, center.len());
                 let flat: Vec<f32> = weights.iter().flatten().copied().collect();
                 let weights = ArrayView2::from_shape((center.len(), bias.len()), &flat).expect("checked");
-                let mut out = Array2::<f32>::ones((x.nrows(), bias.len() + 1));
-                let mut hidden = out.slice_mut(ndarray::s![.., ..bias.len()]);
-                hidden.rows_mut().into_iter().for_each(|mut r| r.assign(&ndarray::aview1(bias)));
-                general_mat_mul(1.0, &s, &weights, 1.0, &mut hidden);
-                hidden.mapv_inplace(|v| v.max(0.0));
-                CowArray::from(out)
+                CowArray::from(rectified(s.view(), weights, bias))
             }
         }
     }

@@ -194,6 +194,7 @@ impl Policy for LigFast {
 mod tests {
     use super::super::Lig;
     use super::*;
+    use crate::numerics::kernels::noise;
 
     /// Compares with the f64 integral at the resolution of certificates.
     #[test]
@@ -218,6 +219,24 @@ mod tests {
                     assert!((got - want).abs() < 2e-5 * (1.0 + want.abs()), "{fast:?} {fine:?}");
                 }
             }
+        }
+    }
+
+    /// The copies that run on this CPU and those for any CPU.
+    #[test]
+    fn both_copies_have_the_same_bits() {
+        for k in [2, 3, 10, 27] {
+            let z: Vec<f32> = noise(k, 1).iter().map(|z| 4.0 * (*z as f32 - 1.0)).collect();
+            let h = noise(k, 2);
+            let empty = || (vec![[0.0; NODES]; k], [0.0; NODES], vec![0.0; k]);
+            let (mut ours, mut any) = (empty(), empty());
+            forward(&z, &mut ours.0, &mut ours.1, &mut ours.2);
+            forward_body(&z, &mut any.0, &mut any.1, &mut any.2);
+            assert_eq!(ours, any, "{k}");
+            let mut d_z = [vec![0.0; k], vec![0.0; k]];
+            backward(&z, &ours.0, &ours.1, &h, &mut d_z[0]);
+            backward_body(&z, &ours.0, &ours.1, &h, &mut d_z[1]);
+            assert_eq!(d_z[0], d_z[1], "{k}");
         }
     }
 }

@@ -8,6 +8,7 @@
 
 use super::{Policy, Scratch};
 use crate::numerics::dispatch;
+use crate::numerics::elementary::powf;
 use crate::numerics::special::{cdf, density, exp_neg};
 
 /// The number of draws that are computed side by side.
@@ -43,7 +44,7 @@ impl MixedLogit {
 fn normal_points(dim: usize, draws: usize) -> Vec<f64> {
     let mut ratio = 1.5f64;
     for _ in 0..64 {
-        ratio = (1.0 + ratio).powf(1.0 / (dim as f64 + 1.0));
+        ratio = powf(1.0 + ratio, 1.0 / (dim as f64 + 1.0));
     }
     let mut points = Vec::with_capacity(draws * dim);
     for i in 0..draws {
@@ -191,6 +192,7 @@ fn differentiate_body(draws: &[Lane], soft: &[Lane], h: &[f64], sums: &mut [Lane
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numerics::kernels::noise;
     use crate::policy::softmax;
 
     /// Compares with a loop over the same points that uses libm's exponential.
@@ -252,6 +254,23 @@ mod tests {
         MixedLogit::new(0.7, 3, 4096).propensities(&scores, 2.0, &mut scratch, &mut pi);
         for a in 0..3 {
             assert!((pi[a] - mean[a]).abs() < 2e-3, "{pi:?} {mean:?}");
+        }
+    }
+
+    /// The copies that run on this CPU and those for any CPU.
+    #[test]
+    fn both_copies_have_the_same_bits() {
+        for k in [2, 3, 10] {
+            let draws = MixedLogit::new(1.0, k, 64).draws;
+            let (scores, h) = (noise(k, 1), noise(k, 2));
+            let empty = || (vec![[0.0; LANES]; draws.len()], vec![[0.5; LANES]; k], [0.25; LANES]);
+            let (mut ours, mut any) = (empty(), empty());
+            average(&scores, 1.7, &draws, &mut ours.0, &mut ours.1);
+            average_body(&scores, 1.7, &draws, &mut any.0, &mut any.1);
+            assert_eq!(ours, any, "{k}");
+            differentiate(&draws, &ours.0, &h, &mut ours.1, &mut ours.2);
+            differentiate_body(&draws, &any.0, &h, &mut any.1, &mut any.2);
+            assert_eq!(ours, any, "{k}");
         }
     }
 }

@@ -257,7 +257,11 @@ impl PolicyParams {
             PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => 1.0 / scale,
             PolicyParams::Uniform { .. } | PolicyParams::Exploring { .. } => 0.0,
         };
-        let longest = mean.columns().into_iter().map(|c| c.dot(&c).sqrt()).fold(0.0, f64::max);
+        let longest = mean
+            .columns()
+            .into_iter()
+            .map(|c| c.iter().map(|v| v * v).sum::<f64>().sqrt())
+            .fold(0.0, f64::max);
         f64::EPSILON * (mean.nrows() as f64).sqrt() * longest * spread
     }
 

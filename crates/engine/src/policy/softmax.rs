@@ -2,9 +2,8 @@
 //!
 //!   π(a|x) ∝ exp(α φ(x)ᵀμ_a),  α the inverse temperature; α = 0 is the uniform policy
 
-use ndarray::NdFloat;
-
 use super::{Policy, Scratch};
+use crate::numerics::elementary::Real;
 
 /// The map from scores to propensities of a softmax policy.
 #[derive(Debug, Clone, Copy)]
@@ -14,18 +13,18 @@ pub struct Softmax {
 }
 
 /// Replaces scores by exp(s − max s) and returns their sum. The softmax is each of them divided by it.
-pub fn exponentials<F: NdFloat>(scores: &mut [F]) -> F {
+pub fn exponentials<F: Real>(scores: &mut [F]) -> F {
     let max = scores.iter().copied().fold(F::neg_infinity(), F::max);
     let mut total = F::zero();
     for score in scores.iter_mut() {
-        *score = (*score - max).exp();
+        *score = (*score - max).exponential();
         total += *score;
     }
     total
 }
 
 /// Replaces scores by their softmax.
-pub fn softmax<F: NdFloat>(scores: &mut [F]) {
+pub fn softmax<F: Real>(scores: &mut [F]) {
     let total = exponentials(scores);
     scores.iter_mut().for_each(|score| *score /= total);
 }

@@ -1,6 +1,8 @@
 //! Platt's calibration, docs/math.md#auto: fits sigmoid(offset + slope·t) to the reward −c by Newton's
 //! method, with a small ridge toward (0, 1) and slope ≥ 0.
 
+use crate::numerics::elementary::{exp, ln_1p};
+
 /// A fitted calibration.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calibration {
@@ -26,12 +28,12 @@ pub struct HeldOutPoint {
 const RIDGE: f64 = 0.01;
 
 fn sigmoid(t: f64) -> f64 {
-    1.0 / (1.0 + (-t).exp())
+    1.0 / (1.0 + exp(-t))
 }
 
 /// −r ln σ(t) − (1 − r) ln(1 − σ(t)).
 fn cross_entropy(t: f64, reward: f64) -> f64 {
-    t.max(0.0) - reward * t + (-t.abs()).exp().ln_1p()
+    t.max(0.0) - reward * t + ln_1p(exp(-t.abs()))
 }
 
 /// Fits a calibration.

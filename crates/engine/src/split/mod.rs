@@ -22,6 +22,7 @@ use super::control::Control;
 use super::cost_model::{ScoreCalibration, ScoreLink};
 use super::error::{EngineError, Result};
 use super::log::{LogSource, Side, Span};
+use super::numerics::elementary::ln;
 use super::policy::{FeatureMap, PolicyParams};
 
 /// What was learned on the learn side.
@@ -263,7 +264,7 @@ impl Learner<'_> {
             // z is limited to 0.9/λ = 25 while its variance is measured.
             let trial = Choice { control, tau, lambda: 0.036 };
             let variance = self.variance_of_z(&trial, kappa, scorer)?;
-            let lambda = (2.0 * (1.0 / delta).ln() / (target.contexts as f64 * variance)).sqrt();
+            let lambda = (2.0 * ln(1.0 / delta) / (target.contexts as f64 * variance)).sqrt();
             let lambda = if lambda.is_finite() { lambda.clamp(1e-4, LAMBDA_CAP) } else { LAMBDA_CAP };
             Ok::<_, EngineError>(Choice { control, tau, lambda })
         };

@@ -3,7 +3,6 @@
 
 use std::sync::Mutex;
 
-use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, Axis};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -14,8 +13,10 @@ use crate::control::{Control, Progress};
 use crate::error::Result;
 use crate::learn::adam::Adam;
 use crate::log::Context;
+use crate::numerics::elementary::{Real, cos, exp2, log2};
+use crate::numerics::matrix::{add_product, product};
 use crate::numerics::random::{shuffle, standard_normal};
-use crate::policy::{FeatureMap, softmax};
+use crate::policy::{FeatureMap, rectified, softmax};
 
 /// The loss of the scores on a logged cost. Both are cross-entropies of the reward −c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,17 +83,11 @@ impl Network {
 
     /// φ of the standardized contexts `s`; its last column is 1.
     fn phi(&self, s: &Array2<f32>) -> Array2<f32> {
-        let width = self.head.nrows() - 1;
-        let mut phi = Array2::<f32>::ones((s.nrows(), width + 1));
-        let mut inner = phi.slice_mut(ndarray::s![.., ..width]);
-        match &self.hidden {
-            None => inner.assign(s),
-            Some(layer) => {
-                inner.rows_mut().into_iter().for_each(|mut r| r.assign(&ndarray::aview1(&layer.bias)));
-                general_mat_mul(1.0, s, &layer.weights, 1.0, &mut inner);
-                inner.mapv_inplace(|v| v.max(0.0));
-            }
+        if let Some(layer) = &self.hidden {
+            return rectified(s.view(), layer.weights.view(), &layer.bias);
         }
+        let mut phi = Array2::<f32>::ones((s.nrows(), s.ncols() + 1));
+        phi.slice_mut(ndarray::s![.., ..s.ncols()]).assign(s);
         phi
     }
 
@@ -100,7 +95,7 @@ impl Network {
     pub fn scores(&self, rows: &Rows, members: &[u32]) -> Array2<f32> {
         let parts: Vec<Array2<f32>> = members
             .par_chunks(256)
-            .map(|members| self.phi(&rows.standardized(members)).dot(&self.head))
+            .map(|members| product(self.phi(&rows.standardized(members)).view(), self.head.view()))
             .collect();
         let k = self.head.ncols();
         let mut out = Vec::with_capacity(members.len() * k);
@@ -156,7 +151,7 @@ pub fn add_loss_gradient(family: LossFamily, context: &Context, scores: &[f32], 
                 out.iter_mut().zip(q.iter()).for_each(|(out, q)| *out -= g * q);
                 out[a] += g;
             }
-            LossFamily::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exp()) - reward),
+            LossFamily::Separate => out[a] += weight * (1.0 / (1.0 + (-scores[a]).exponential()) - reward),
         }
     }
 }
@@ -194,7 +189,7 @@ impl<'a> Ticker<'a> {
 /// The minibatch size and the number of steps of a training on `n` contexts.
 pub fn effort(n: usize) -> (usize, usize) {
     let n = n.max(1);
-    let batch = ((n as f64 / 32.0).log2().round().exp2() as usize).clamp(16, 256).min(n);
+    let batch = (exp2(log2(n as f64 / 32.0).round()) as usize).clamp(16, 256).min(n);
     (batch, (EPOCHS * n / batch).max(MIN_STEPS))
 }
 
@@ -240,7 +235,7 @@ pub fn train(rows: &Rows, members: &[u32], k: usize, recipe: &Recipe, ticker: &T
         }
         let gradient = batch_gradient(&network, rows, &taken, recipe.family, k);
         let at = (step + 1) as f64 / steps as f64;
-        let schedule = 0.5 * (1.0 + (std::f64::consts::PI * at).cos()) * (at / 0.05).min(1.0);
+        let schedule = 0.5 * (1.0 + cos(std::f64::consts::PI * at)) * (at / 0.05).min(1.0);
         let rate = (rate * schedule) as f32;
         for ((part, gradient), adam) in network.parameters().into_iter().zip(&gradient).zip(&mut adams) {
             let directions = adam.directions(gradient.iter().copied());
@@ -287,26 +282,29 @@ fn shard_gradient(
 ) -> Vec<Vec<f32>> {
     let s = rows.standardized(members);
     let phi = network.phi(&s);
-    let scores = phi.dot(&network.head);
+    let scores = product(phi.view(), network.head.view());
     let mut d_scores = Array2::<f32>::zeros((members.len(), k));
     for (i, &member) in members.iter().enumerate() {
         let (scores, mut out) = (scores.row(i), d_scores.row_mut(i));
         let (scores, out) = (scores.as_slice().expect("standard"), out.as_slice_mut().expect("standard"));
         add_loss_gradient(family, &rows.context(member), scores, out);
     }
-    let d_head = phi.t().dot(&d_scores);
+    let mut d_head = vec![0.0; network.head.len()];
+    add_product(phi.t(), d_scores.view(), &mut d_head, k);
     let mut gradient = Vec::new();
     if network.hidden.is_some() {
         let width = network.head.nrows() - 1;
-        let mut d_hidden = d_scores.dot(&network.head.slice(ndarray::s![..width, ..]).t());
+        let mut d_hidden = product(d_scores.view(), network.head.slice(ndarray::s![..width, ..]).t());
         d_hidden.zip_mut_with(&phi.slice(ndarray::s![.., ..width]), |d, &v| {
             if v <= 0.0 {
                 *d = 0.0;
             }
         });
-        gradient.push(s.t().dot(&d_hidden).as_standard_layout().iter().copied().collect());
+        let mut d_weights = vec![0.0; s.ncols() * width];
+        add_product(s.t(), d_hidden.view(), &mut d_weights, width);
+        gradient.push(d_weights);
         gradient.push(d_hidden.sum_axis(Axis(0)).to_vec());
     }
-    gradient.push(d_head.as_standard_layout().iter().copied().collect());
+    gradient.push(d_head);
     gradient
 }

@@ -96,7 +96,7 @@ fn with_inputs<T>(log: &dyn LogSource, then: impl FnOnce(&Inputs) -> T) -> T {
         policies: &policies,
         dataset_version: 3,
         dataset_digest: "sha256:test",
-        log_checks: &[],
+        log_checks: None,
     })
 }
 
@@ -222,9 +222,14 @@ fn a_changed_digit_is_caught() {
     };
     assert!(verified(&finished.certificate, &finished.evidence));
     let mut forged = finished.certificate.clone();
-    forged.guaranteed_improvement += 1e-6;
+    forged.guaranteed_improvement = forged.guaranteed_improvement.next_up();
     assert!(!verified(&forged, &finished.evidence));
     // Also if the forger recomputes the digest.
+    forged.digest = forged.content_digest().unwrap();
+    assert!(!verified(&forged, &finished.evidence));
+    let mut forged = finished.certificate.clone();
+    let slack = &mut forged.bounds[0].terms.numerical_slack;
+    *slack = slack.next_up();
     forged.digest = forged.content_digest().unwrap();
     assert!(!verified(&forged, &finished.evidence));
     let Evidence::Auto { policies, certified } = &finished.evidence else { panic!("not `auto`") };
@@ -233,7 +238,8 @@ fn a_changed_digit_is_caught() {
         AutoPolicy::Direct => &mut changed.direct.policy,
         AutoPolicy::Refined => &mut changed.refined,
     };
-    let PolicyParams::Lig { mean, .. } = policy else { panic!("`auto` learns LIG policies") };
+    let PolicyParams::Exploring { base, .. } = policy else { panic!("it explores by default") };
+    let PolicyParams::Lig { mean, .. } = &mut **base else { panic!("`auto` learns LIG policies") };
     mean[0][0] += 0.5;
     let evidence = Evidence::Auto { policies: changed, certified: *certified };
     assert!(!verified(&finished.certificate, &evidence));
@@ -293,7 +299,9 @@ fn a_certificate_of_another_method_keeps_its_digest_but_is_not_recomputed() {
     let read: Certificate = serde_json::from_value(written.clone()).unwrap();
     assert_eq!(read, old);
     assert_eq!(serde_json::to_value(&read).unwrap(), written);
-    for (method, release) in [(1, "release 0.1 can"), (3, "a newer release is needed")] {
+    for (method, release) in
+        [(1, "release 0.1 can"), (2, "release 0.2 can"), (4, "a newer release is needed")]
+    {
         let mut other = old.clone();
         other.method = method;
         other.digest = other.content_digest().unwrap();

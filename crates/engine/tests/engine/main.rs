@@ -1,7 +1,10 @@
 //! The engine against reference values, as properties, and through its one entry point.
 
+mod arithmetic;
 mod golden;
+mod honest;
 mod jobs;
+mod kernels;
 #[path = "../common/light_kl.rs"]
 mod light_kl;
 mod modules;

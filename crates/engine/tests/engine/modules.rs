@@ -7,7 +7,7 @@ use std::path::Path;
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// The code of a source file without comments, string contents and `#[cfg(test)]` items.
-fn code_of(source: &str) -> String {
+pub fn code_of(source: &str) -> String {
     let lines = source.lines().map(|line| line.split("//").next().unwrap_or_default());
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     let mut parts = text.split("#[cfg(test)]");

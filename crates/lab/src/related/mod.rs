@@ -14,7 +14,7 @@ use guarantor_engine::baseline::mean_cost;
 use guarantor_engine::control::Control;
 use guarantor_engine::error::{EngineError, Result};
 use guarantor_engine::estimate::cips;
-use guarantor_engine::log::{LogSource, Logging, PartLog, Repetitions, Side, Split};
+use guarantor_engine::log::{LogSource, Logging, PartLog, Repetitions, Side, Span, Split};
 use guarantor_engine::measure::Subject;
 use guarantor_engine::policy::{FeatureMap, PolicyParams};
 use guarantor_engine::split::MaterialLog;
@@ -78,8 +78,9 @@ fn split(seed: u64) -> Split {
 impl Parts {
     /// Splits a log.
     pub fn new(log: &dyn LogSource, seed: u64, control: &Control) -> Result<Self> {
-        let part =
-            |side: Side| MaterialLog::new(&PartLog::new(log, split(seed), side)?, &FeatureMap::Identity);
+        let part = |side: Side| {
+            MaterialLog::new(&PartLog::new(log, Span::Hash(split(seed)), side)?, &FeatureMap::Identity)
+        };
         let (learning, held_out) = (part(Side::Learn)?, part(Side::Certify)?);
         let logged_risk = mean_cost(&held_out, control)?;
         Ok(Parts { learning, held_out, logged_risk })

@@ -7,7 +7,9 @@ use guarantor_engine::certificate::Decision;
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::LogSource;
 use guarantor_engine::policy::{PolicyKind, PolicyParams};
-use guarantor_engine::spec::{Baseline, BaselineKind, BoundKind, PolicyShape, SpecContext, SpecRequest};
+use guarantor_engine::spec::{
+    Baseline, BaselineKind, BoundKind, ExploreRequest, PolicyShape, SpecContext, SpecRequest,
+};
 use guarantor_engine::verify::Wording;
 use guarantor_engine::{Finished, Inputs, run, verify};
 
@@ -21,7 +23,8 @@ fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: 
         caller: "nobody",
     };
     let baseline = Some(Baseline { kind: baseline, risk: None });
-    let request = SpecRequest { bound: Some(bound), baseline, ..SpecRequest::default() };
+    let explore = Some(ExploreRequest::Share(0.0));
+    let request = SpecRequest { bound: Some(bound), baseline, explore, ..SpecRequest::default() };
     let spec = request.resolve(&context).unwrap();
     let policies = BTreeMap::new();
     let inputs = Inputs {
@@ -30,7 +33,7 @@ fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: 
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "sha256:fashion",
-        log_checks: &[],
+        log_checks: None,
     };
     let finished = run(&spec, &inputs, &unattended()).unwrap();
     let again =

@@ -197,7 +197,7 @@ fn a_whole_job_gives_the_same_certificate_on_one_and_two_threads() {
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "large",
-        log_checks: &[],
+        log_checks: None,
     };
     let [one, two] =
         [1, 2].map(|threads| on_threads(threads, || run(&spec, &inputs, &unattended()).unwrap()));
