@@ -87,7 +87,10 @@ where
     let tally = |i: usize| {
         let Claim { name, delta, .. } = all[0][i];
         let claims = || all.iter().map(|claims| &claims[i]);
-        assert!(claims().all(|c| (c.name, c.delta) == (name, delta)), "every trial must make the same claims in the same order");
+        assert!(
+            claims().all(|c| (c.name, c.delta) == (name, delta)),
+            "every trial must make the same claims in the same order"
+        );
         let violations = claims().filter(|c| c.is_violated()).count() as u64;
         let mean_margin = claims().map(|c| c.bound - c.truth).sum::<f64>() / trials as f64;
         Tally { name, delta, trials, violations, mean_margin }

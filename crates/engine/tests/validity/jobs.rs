@@ -33,7 +33,8 @@ pub fn run_later(
 ) -> Finished {
     let shape_of = |p: &PolicyParams| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() };
     let find = |id: &str| policies.get(id).map(shape_of);
-    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &find, seen_rows, caller: "test" };
+    let context =
+        SpecContext { shape: log.shape(), logging_policy: None, policy: &find, seen_rows, caller: "test" };
     let spec = request.resolve(&context).expect("a request that this log supports");
     // The digest seeds the split of a fixed log.
     let digest = format!("drawn with {}", spec.seed);
@@ -43,7 +44,7 @@ pub fn run_later(
         policies,
         dataset_version: 1,
         dataset_digest: &digest,
-        log_checks: &[],
+        log_checks: Some(&[]),
     };
     run(&spec, &inputs, &unattended()).expect("a job on a sound log ends in a certificate")
 }

@@ -102,7 +102,8 @@ fn overfitted_claims(world: &World, rng: &mut ChaCha8Rng) -> [Vec<Claim>; 2] {
     let free = Betting { delta: 1.0, ..bound.clone() };
     let q = learn(&log, &bound, &prior, 1e-3);
     let policy = q.policy(PolicyClass::Lig);
-    let claim = |name: &'static str, bound: f64| Claim { name, delta: DELTA, bound, truth: world.risk(&policy) };
+    let claim =
+        |name: &'static str, bound: f64| Claim { name, delta: DELTA, bound, truth: world.risk(&policy) };
     let broken = vec![
         claim("no KL and no δ", value(&log, &policy, &free, 0.0)),
         claim("prior learned on the rows", value(&log, &policy, &bound, 0.0)),

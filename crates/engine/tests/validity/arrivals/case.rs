@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use guarantor_engine::Finished;
 use guarantor_engine::certificate::{CandidateResult, Certificate};
 use guarantor_engine::log::{MemoryLog, Span};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{BoundKind, Candidate, OptimizerRequest, PriorKind, PriorRequest, SpecRequest};
-use guarantor_engine::Finished;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 

@@ -56,7 +56,8 @@ impl Logger {
     /// The same with linear estimates.
     pub fn of_ridge(nature: &Nature, rule: Rule, refit: Refit) -> Logger {
         let p = nature.x.ncols();
-        let gram: Vec<Vec<f64>> = (0..p).map(|i| (0..p).map(|j| f64::from(u8::from(i == j))).collect()).collect();
+        let gram: Vec<Vec<f64>> =
+            (0..p).map(|i| (0..p).map(|j| f64::from(u8::from(i == j))).collect()).collect();
         let model = Model::Ridge {
             x: nature.x.clone(),
             grams: vec![gram; ACTIONS],

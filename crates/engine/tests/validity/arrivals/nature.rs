@@ -53,11 +53,17 @@ impl Nature {
 
     /// Something to gain: in every context one action is better than the others.
     pub fn something_to_gain(contexts: usize, level: f64) -> Nature {
-        Nature::still(contexts, move |x, a| if a == x % ACTIONS { (2.5 * level).min(0.9) } else { 0.8 * level })
+        Nature::still(
+            contexts,
+            move |x, a| if a == x % ACTIONS { (2.5 * level).min(0.9) } else { 0.8 * level },
+        )
     }
 
     /// Rewards that change over time.
-    pub fn with_rewards(mut self, reward: impl Fn(f64, usize, usize) -> f64 + Sync + Send + 'static) -> Nature {
+    pub fn with_rewards(
+        mut self,
+        reward: impl Fn(f64, usize, usize) -> f64 + Sync + Send + 'static,
+    ) -> Nature {
         self.mean_cost = Box::new(move |s, x, a| -reward(s, x, a));
         self.changes = true;
         self

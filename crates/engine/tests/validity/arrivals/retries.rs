@@ -116,7 +116,7 @@ fn retries_as_decisions_hold() {
 fn retries_that_are_attested_as_designed_are_caught() {
     let truth = improvement_by_user(&WORSE_BY_USER);
     assert!((truth + 0.0125).abs() < 1e-12);
-    assert_flagged(&simulate(30, 10_210, |rng| {
+    assert_flagged(&simulate(16, 10_210, |rng| {
         let mut stream = retrying(&WORSE_BY_USER, 30_000, rng);
         stream.columns.logging = Logging::Fixed;
         stream.columns.repetitions = Repetitions::Designed;

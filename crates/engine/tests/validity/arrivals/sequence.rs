@@ -127,7 +127,8 @@ fn pooling_rows_until_deploy_is_caught() {
                 *best = best.min(counts.tuned_to_n(delta));
             }
         }
-        let claim = |(bound, delta): (f64, f64)| Claim { name: "pooled until deploy", delta, bound, truth: 0.0 };
+        let claim =
+            |(bound, delta): (f64, f64)| Claim { name: "pooled until deploy", delta, bound, truth: 0.0 };
         best.into_iter().zip(DELTAS).map(claim).collect()
     }));
 }
