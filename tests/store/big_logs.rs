@@ -149,7 +149,8 @@ async fn chunks_from_a_file_are_those_in_memory() {
             assert_same(&memory, &spooled, kind);
             for side in [Side::Learn, Side::Certify] {
                 let span = Span::Hash(Split { seed: 3, fraction: 0.4 });
-                let parts = [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
+                let parts =
+                    [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
                 let [a, b] = parts.map(Result::unwrap);
                 assert_same(&a, &b, kind);
             }

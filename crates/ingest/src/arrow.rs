@@ -16,7 +16,9 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
 use crate::arrow_times::Times;
-use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FIELDS, FormatError, NumberList, RawRow, RowFault, Visit};
+use crate::row::{
+    CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FIELDS, FormatError, NumberList, RawRow, RowFault, Visit,
+};
 use crate::rules::{MAX_ID_BYTES, wrong_id};
 
 /// The number of rows that are converted at once.
@@ -130,7 +132,9 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
             "timestamp" => columns.timestamp = Some(Times::of(name, array)?),
             "policy_version" => columns.policy_version = Some(Texts::of(name, array)?),
             _ => match (name.strip_prefix(CANDIDATE_PREFIX), name.strip_prefix(CANDIDATE_FULL_PREFIX)) {
-                (Some(candidate), _) => columns.candidates.push((candidate.into(), Numbers::of(name, array)?)),
+                (Some(candidate), _) => {
+                    columns.candidates.push((candidate.into(), Numbers::of(name, array)?))
+                }
                 (_, Some(candidate)) => {
                     columns.candidate_propensities.push((candidate.into(), Lists::of(name, array)?));
                 }
