@@ -4,7 +4,9 @@
 mod logs;
 
 mod damage;
+mod added;
 mod formats;
+mod honest;
 mod malformed;
 mod policies;
 mod rows;
