@@ -7,11 +7,8 @@ use async_trait::async_trait;
 use crate::store::{
     Dataset, FailureCode, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace,
 };
-use guarantor_engine::certify::{Checked, check_rows};
-use guarantor_engine::checks::{CheckResult, CheckScope};
 use guarantor_engine::control::Control;
 use guarantor_engine::log::{LogSource, MemoryLog};
-use guarantor_engine::measure::Subject;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Candidate, JobSpec};
 use guarantor_engine::{self, Finished, Inputs};
@@ -75,7 +72,6 @@ pub struct StoredInputs {
     dataset: Dataset,
     logging_policy: Option<PolicyParams>,
     policies: BTreeMap<String, PolicyParams>,
-    spec: JobSpec,
 }
 
 impl StoredInputs {
@@ -99,7 +95,7 @@ impl StoredInputs {
         };
         let log =
             store.fetch_log(&dataset).await.map_err(|e| unreadable(FailureCode::DatasetUnreadable, e))?;
-        Ok(StoredInputs { log, dataset, logging_policy, policies, spec: spec.clone() })
+        Ok(StoredInputs { log, dataset, logging_policy, policies })
     }
 
     /// Decodes the log, checks its digest and calls `work` with the engine's inputs. This takes time: call
@@ -112,36 +108,17 @@ impl StoredInputs {
         control: &Control,
         work: impl FnOnce(&Inputs) -> guarantor_engine::Result<T>,
     ) -> guarantor_engine::Result<T> {
-        let StoredInputs { log, dataset, logging_policy, policies, spec } = self;
+        let StoredInputs { log, dataset, logging_policy, policies } = self;
         let log = open(log, logging_policy.as_ref(), control)?;
-        let inputs = Inputs {
+        work(&Inputs {
             log: &*log,
             logging_policy: logging_policy.as_ref(),
             policies: &policies,
             dataset_version: dataset.version,
             dataset_digest: &dataset.content.digest,
-            log_checks: &[],
-        };
-        let log_checks = match dataset.log_checks() {
-            Some(checks) => checks,
-            // The dataset was stored before uploads were checked, so its rows are checked now.
-            None => check_log(&spec, &*log, control)?,
-        };
-        work(&Inputs { log_checks: &log_checks, ..inputs })
+            log_checks: dataset.log_checks().as_deref(),
+        })
     }
-}
-
-/// The checks that an upload makes on all rows.
-fn check_log(
-    spec: &JobSpec,
-    log: &dyn LogSource,
-    control: &Control,
-) -> guarantor_engine::Result<Vec<CheckResult>> {
-    let candidates = &log.shape().capabilities.candidates;
-    let candidates: Vec<Checked> = (candidates.iter().enumerate())
-        .map(|(i, name)| (Candidate::Logged { name: name.clone() }.label(), Subject::Logged(i)))
-        .collect();
-    check_rows(spec, log, &candidates, CheckScope::Log, control)
 }
 
 /// Opens the log in memory if it fits, otherwise from a temporary file. The numbers are the same.
