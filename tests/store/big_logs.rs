@@ -229,7 +229,8 @@ async fn chunks_from_a_file_are_those_in_memory() {
             let hash = Span::Hash(Split { seed: 3, fraction: 0.4 });
             let time = Span::Time { first_certified_row: 1500, policy_version: None };
             for (span, side) in [(&hash, Side::Learn), (&hash, Side::Certify), (&time, Side::Learn)] {
-                let parts = [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
+                let parts =
+                    [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
                 let [a, b] = parts.map(Result::unwrap);
                 assert_same(&a, &b, kind);
             }

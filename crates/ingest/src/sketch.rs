@@ -168,7 +168,9 @@ mod tests {
 
     #[test]
     fn few_distinct_rows_are_recognized_only_as_a_whole() {
-        let few = |n: u64, salt: u64, of: u64| sketch((0..n).map(move |i| xxh3_128(&(i * 7 + salt).to_le_bytes()) as u64 % of));
+        let few = |n: u64, salt: u64, of: u64| {
+            sketch((0..n).map(move |i| xxh3_128(&(i * 7 + salt).to_le_bytes()) as u64 % of))
+        };
         for of in [6, 1_000, 50_000, 1 << 40] {
             assert!(few(20_000, 1, of).same_rows(&few(20_000, 1, of)), "{of}");
             assert!(!few(20_000, 1, of).same_rows(&few(20_000, 2, of)), "{of}");

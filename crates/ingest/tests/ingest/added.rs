@@ -128,10 +128,17 @@ fn rows_without_a_counterpart_and_wrong_candidates_are_named() {
     assert_eq!(named(&|rows| rows[6]["action"] = json!(1)), at(7, "action"));
     assert_eq!(named(&|rows| rows[6]["candidates"]["a"] = json!(1.5)), at(7, "candidates.a"));
     assert_eq!(named(&|rows| rows[6]["candidates"]["b"] = json!(0.5)), at(7, "candidates"));
-    assert_eq!(named(&|rows| rows[6]["candidate_propensities"]["z"] = json!([1, 0])), at(7, "candidate_propensities.z"));
+    assert_eq!(
+        named(&|rows| rows[6]["candidate_propensities"]["z"] = json!([1, 0])),
+        at(7, "candidate_propensities.z")
+    );
     let wrong = json!([1, 0.5, 0.5]);
-    assert_eq!(named(&|rows| rows[6]["candidate_propensities"]["z"] = wrong.clone()), at(7, "candidate_propensities.z"));
-    let rename = |rows: &mut Vec<Value>| rows.iter_mut().for_each(|row| row["candidates"] = json!({ "m": 0.5 }));
+    assert_eq!(
+        named(&|rows| rows[6]["candidate_propensities"]["z"] = wrong.clone()),
+        at(7, "candidate_propensities.z")
+    );
+    let rename =
+        |rows: &mut Vec<Value>| rows.iter_mut().for_each(|row| row["candidates"] = json!({ "m": 0.5 }));
     assert_eq!(named(&rename), at(1, "candidates.m"));
     let contradict = |rows: &mut Vec<Value>| {
         rows.iter_mut().for_each(|row| row["candidates"]["z"] = json!(0.25));

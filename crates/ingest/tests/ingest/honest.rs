@@ -25,7 +25,7 @@ fn new_rows(n: usize) -> Vec<Value> {
             "action": action,
             "propensities": p,
             "cost": -f64::from(u8::from(scattered(i + 7) % 3 == 0)),
-            "timestamp": 1_700_000_000.25 + (i ^ usize::from(i % 10 == 3)) as f64,
+            "timestamp": 1_700_000_000.25 + (i ^ (3 * usize::from(i % 10 == 4))) as f64,
             "policy_version": if i < n / 2 { "old" } else { "new" },
             "candidates": { "a": 0.25 },
             "candidate_propensities": { "b": [0.2, 0.5, 0.3] },
@@ -38,7 +38,12 @@ fn new_rows(n: usize) -> Vec<Value> {
 fn drawn(p: &[f64], i: usize) -> usize {
     let u = scattered(i) as f64 / f64::from(1u32 << 31);
     let mut sum = 0.0;
-    p.iter().position(|p| { sum += p; u < sum }).unwrap_or(p.len() - 1)
+    p.iter()
+        .position(|p| {
+            sum += p;
+            u < sum
+        })
+        .unwrap_or(p.len() - 1)
 }
 
 fn options(repetitions: Repetitions) -> LogOptions {
@@ -64,7 +69,10 @@ fn new_fields_are_the_same_in_every_format() {
         assert_eq!(of(kind, &rows).unwrap(), first, "{kind}");
     }
     let capabilities = &first.capabilities;
-    assert_eq!((capabilities.candidates.as_slice(), capabilities.candidate_propensities.as_slice()), (&["a".to_owned(), "b".into()][..], &["b".to_owned()][..]));
+    assert_eq!(
+        (capabilities.candidates.as_slice(), capabilities.candidate_propensities.as_slice()),
+        (&["a".to_owned(), "b".into()][..], &["b".to_owned()][..])
+    );
     assert!(capabilities.timestamps && capabilities.actions_declared);
     assert_eq!(first.last_timestamp, Some(1_700_000_399_250_000));
     let last = LastVersion { name: "new".into(), first_row: 200, rows: 200, versions: 2 };
@@ -99,7 +107,7 @@ fn the_engine_gets_the_candidates_and_the_order() {
     let (_, columns) = reading.chunks(&lines(&rows), 100).unwrap();
     assert_eq!(columns.version_names, ["old", "new"]);
     assert_eq!(columns.versions.as_ref().unwrap()[49..51], [0, 1]);
-    assert_eq!(columns.timestamps.as_ref().unwrap()[2..4], [1_700_000_002_250_000, 1_700_000_002_250_000]);
+    assert_eq!(columns.timestamps.as_ref().unwrap()[4..6], [1_700_000_007_250_000, 1_700_000_005_250_000]);
     assert_eq!(columns.candidate_full[0], None);
     assert_eq!(columns.candidate_full[1].as_ref().unwrap().len(), 300);
     for (row, played) in rows.iter().zip(&columns.candidates[1].1) {
@@ -115,7 +123,9 @@ fn units_of_timestamps() {
     let times: [ArrayRef; 6] = [
         Arc::new(TimestampSecondArray::from(seconds.to_vec()).with_timezone("+02:00")),
         Arc::new(TimestampMillisecondArray::from(seconds.map(|s| s * 1000).to_vec())),
-        Arc::new(TimestampNanosecondArray::from(seconds.map(|s| s * 1_000_000_000).to_vec()).with_timezone("UTC")),
+        Arc::new(
+            TimestampNanosecondArray::from(seconds.map(|s| s * 1_000_000_000).to_vec()).with_timezone("UTC"),
+        ),
         Arc::new(Int64Array::from(seconds.to_vec())),
         Arc::new(Int64Array::from(seconds.map(|s| s * 1_000_000).to_vec())),
         Arc::new(arrow_array::StringArray::from(vec![
@@ -156,7 +166,8 @@ fn dsjson_and_obd_have_times() {
     let mixed = dsjson.clone() + &line(20).replace("Timestamp", "time");
     let errors = rejected(Reading::from(Format::Dsjson).chunks(mixed.as_bytes(), 9));
     assert_eq!((errors.first[0].row, errors.first[0].field.as_str()), (4, "Timestamp"));
-    let obd = "timestamp,item_id,position,click,propensity_score\n2019-11-24 00:00:24.055928+00:00,1,1,0,0.5\n";
+    let obd =
+        "timestamp,item_id,position,click,propensity_score\n2019-11-24 00:00:24.055928+00:00,1,1,0,0.5\n";
     let (_, columns) = Reading::from(Format::Obd).chunks(obd.as_bytes(), 9).unwrap();
     assert_eq!(columns.timestamps, Some(vec![1_574_553_624_055_928]));
     let errors = rejected(Reading::from(Format::Obd).chunks(obd.replace("+00:00", "").as_bytes(), 9));
@@ -218,7 +229,12 @@ fn rows_that_reach_back_are_refused() {
     let rules = Rules::new(None, Default::default(), None, IngestLimits::default()).unwrap();
     let mut checker = Checker::new(rules);
     checker.not_before(1_700_000_002_250_000);
-    let read = read(Format::Ndjson.into(), std::io::Cursor::new(lines(&new_rows(5))), checker, &mut MemorySink::default());
+    let read = read(
+        Format::Ndjson.into(),
+        std::io::Cursor::new(lines(&new_rows(5))),
+        checker,
+        &mut MemorySink::default(),
+    );
     let errors = rejected(read);
     assert_eq!((errors.total, errors.first[1].row, errors.first[1].field.as_str()), (2, 2, "timestamp"));
     assert!(errors.first[0].message.contains("already certified"), "{}", errors.first[0].message);
@@ -289,7 +305,10 @@ fn false_candidates_and_propensities_fail_their_checks() {
     let (summary, _) = reading().chunks(&lines(&rows), 1 << 16).unwrap();
     let failed: Vec<_> = summary.health.checks.iter().filter(|check| !check.ok).collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
-    assert_eq!((failed[0].name, failed[0].subject.as_deref()), (CheckName::CandidateWeights, Some("logged:confident")));
+    assert_eq!(
+        (failed[0].name, failed[0].subject.as_deref()),
+        (CheckName::CandidateWeights, Some("logged:confident"))
+    );
     assert_eq!(summary.health.warnings[0].code, WarningCode::CandidateWeightsDoNotFit);
     let mut halved = rounded(5000, 15);
     halved.iter_mut().for_each(|row| row["propensity"] = json!(row["propensity"].as_f64().unwrap() / 3.0));
@@ -327,13 +346,18 @@ fn a_log_is_recognized_in_other_orders_formats_and_parts() {
     shuffled.sort_by_key(|row| row["propensity"].to_string());
     let more = [&rows[400..], &rounded(4400, 15)[4000..]].concat();
     let mut columns = rows.clone();
-    columns.iter_mut().enumerate().for_each(|(i, row)| row["event_id"] = json!(i));
-    for (name, other) in [("shuffled", &shuffled[..]), ("half", &rows[2000..]), ("more", &more), ("columns", &columns)] {
+    columns.iter_mut().enumerate().for_each(|(i, row)| row["event_id"] = json!(i.to_string()));
+    for (name, other) in
+        [("shuffled", &shuffled[..]), ("half", &rows[2000..]), ("more", &more), ("columns", &columns)]
+    {
         for kind in TYPES {
             assert!(first.same_rows(&of(kind, other).unwrap().sketch), "{name} {kind}");
         }
     }
-    assert!(!first.same_rows(&read_rows(&rounded(8000, 15)[4000..]).unwrap().sketch), "other rows of the same world");
+    assert!(
+        !first.same_rows(&read_rows(&rounded(8000, 15)[4000..]).unwrap().sketch),
+        "other rows of the same world"
+    );
     let coarse = |from: usize| read_rows(&rounded(8000, 1)[from..from + 4000]).unwrap().sketch;
     assert!(coarse(0).same_rows(&coarse(0)) && !coarse(0).same_rows(&coarse(4000)), "few distinct rows");
 }

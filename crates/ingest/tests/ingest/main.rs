@@ -3,8 +3,8 @@
 #[path = "../../../../tests/logs/mod.rs"]
 mod logs;
 
-mod damage;
 mod added;
+mod damage;
 mod formats;
 mod honest;
 mod malformed;
