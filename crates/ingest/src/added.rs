@@ -214,8 +214,12 @@ impl AddedCandidates {
         let mut played: Vec<Vec<f64>> = vec![Vec::with_capacity(rows.len()); self.names.len()];
         let mut full: Vec<Vec<f64>> = vec![Vec::new(); self.full_names.len()];
         for (i, place) in places.into_iter().enumerate() {
-            // The candidates of a row that is missing do not matter: the file will be rejected.
-            let Some(at) = place else { continue };
+            let Some(at) = place else {
+                // What a row without a counterpart gets does not matter: the file will be rejected.
+                played.iter_mut().for_each(|to| to.push(0.0));
+                full.iter_mut().for_each(|to| to.resize(to.len() + self.n_actions, 0.0));
+                continue;
+            };
             self.used[at] = true;
             for (from, to) in self.full.iter().zip(&mut full) {
                 to.extend_from_slice(&from[at * self.n_actions..(at + 1) * self.n_actions]);
@@ -225,6 +229,7 @@ impl AddedCandidates {
                     Ok(value) => to.push(value),
                     Err(RowFault { field, message }) => {
                         self.errors.add(RowError { row: self.numbers[at], field, message });
+                        to.push(0.0);
                     }
                 }
             }

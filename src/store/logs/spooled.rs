@@ -1,6 +1,5 @@
 //! The temporary file that `spool` wrote, as a source for the engine.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileExt;
