@@ -11,10 +11,12 @@ use guarantor::queue::{StoredInputs, resolve};
 use guarantor::store::{self, Append, Upload, UploadError};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
 use guarantor_engine::control::{Control, unattended};
-use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Span, Split};
+use guarantor_engine::log::{
+    Chunk, LogSource, Logging, MemoryLog, Outcome, PartLog, Repetitions, Side, Span, Split,
+};
 use guarantor_engine::spec::SpecRequest;
 use guarantor_engine::{self, EngineError, Finished};
-use guarantor_ingest::{Format, IngestLimits};
+use guarantor_ingest::{Format, IngestLimits, LogOptions};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 
@@ -87,6 +89,7 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
         format: Format::Ndjson.into(),
         n_actions: Some(3),
         outcome: Outcome::default(),
+        options: LogOptions { logging: Logging::Fixed, repetitions: Repetitions::Designed, exact_propensities: false },
         logging_policy: kind.policy.then(|| (policy, policy_params())),
         limits: IngestLimits::default(),
     };
@@ -160,7 +163,7 @@ async fn chunks_from_a_file_are_those_in_memory() {
 
 async fn run(store: &Store, dataset: &Dataset, request: &SpecRequest) -> Finished {
     let workspace = Workspace::default();
-    let (spec, _) = resolve(store, &workspace, dataset, request).await.unwrap();
+    let (spec, _) = resolve(store, &workspace, dataset, request, "a test").await.unwrap();
     let inputs = StoredInputs::fetch(store, &workspace, dataset.clone(), &spec).await.unwrap();
     let control = unattended();
     blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap())
