@@ -92,7 +92,7 @@ fn every_format_is_the_same_log() {
             let (kind, encoding) = kind(name);
             let headers = [("content-type", kind), ("content-encoding", encoding)];
             let dataset =
-                client.send("POST", "/v1/datasets?outcome=reward", &headers, Some(&bytes)).expect(201);
+                client.send("POST", "/v1/datasets?outcome=reward&logging=fixed&repetitions=designed", &headers, Some(&bytes)).expect(201);
             let shape = [&dataset["rows"], &dataset["n_actions"], &dataset["dim"]];
             assert_eq!(shape, [400, 5, 8], "{dataset}");
             assert_eq!(dataset["contexts"], 400 / m.parse::<i32>().unwrap());
@@ -116,7 +116,7 @@ fn dsjson_and_obd_read_back_as_the_guide_says() {
     let (folder, server) = (Folder::new(), Server::start());
     let upload = |name: &str, args: &[&str], query: &str, kind: &str| {
         let bytes = folder.simulated(name, &[TOY, args].concat());
-        let path = format!("/v1/datasets?outcome=reward{query}");
+        let path = format!("/v1/datasets?outcome=reward&logging=fixed{query}");
         server.client().send("POST", &path, &[("content-type", kind)], Some(&bytes)).expect(201)
     };
     let ndjson = upload("a.ndjson", &[], "", "application/x-ndjson");
