@@ -72,9 +72,10 @@ fn https_is_served_and_http_is_not() {
     let (well, text) = curl(&["--cacert", cert, &url("/readyz")]);
     assert!(well && text.contains("\"ok\""), "{text}");
     let body = format!("@{}", directory.path().join("rows").display());
-    std::fs::write(&body[1..], two_rows().repeat(50_000)).unwrap();
+    std::fs::write(&body[1..], common::log(100_000)).unwrap();
     let kind = "content-type: application/x-ndjson";
-    let (well, text) = curl(&["--cacert", cert, "-H", kind, "--data-binary", &body, &url("/v1/datasets")]);
+    let (well, text) =
+        curl(&["--cacert", cert, "-H", kind, "--data-binary", &body, &url("/v1/datasets?outcome=reward")]);
     assert!(well && text.contains("\"rows\":100000"), "{text}");
 
     // A client that does not trust the certificate stops there, and plain HTTP gets no response.

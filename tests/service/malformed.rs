@@ -110,7 +110,11 @@ fn specs(f: &Fixture) -> Vec<Case> {
         job(d, json!({"xi": 0.5, "bound": "betting"}), "invalid_value"),
         job(d, json!({"bound": "catoni"}), "bound_needs_fixed_logging"),
         job(d, json!({"bound": "betting", "prior": {"kind": "zero"}}), "actions_not_stated"),
-        job(d, json!({"looks": "anytime"}), "looks_need_anytime_bound"),
+        job(
+            d,
+            json!({"looks": "anytime", "bound": "betting", "prior": {"kind": "split"}}),
+            "looks_need_anytime_bound",
+        ),
         job(d, json!({"looks": "twice"}), "invalid_value"),
         job(d, json!({"explore": 0.9}), "invalid_value"),
         job(d, json!({"explore": {"share": 0.1, "with": "luck"}}), "invalid_value"),

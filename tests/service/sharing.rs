@@ -82,7 +82,7 @@ fn a_repeated_key_gets_the_first_response_even_after_a_restart() {
     let mut server = Server::start();
     let client = server.client();
     let policy = softmax().to_string();
-    let dataset = id_of(&client.upload("", two_rows()).expect(201));
+    let dataset = id_of(&client.upload("?n_actions=2", two_rows()).expect(201));
     let job = json!({"dataset_id": dataset}).to_string();
     let rows = format!("/v1/datasets/{dataset}/rows");
     let requests = [

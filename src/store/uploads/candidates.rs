@@ -55,7 +55,10 @@ fn rewrite(
 ) -> Result<Received, UploadError> {
     let written = stored.each_batch(|layout, rows| {
         let (layout, rows) = candidates.apply(layout, rows)?;
-        checker.rewrite(&layout, rows, &mut part)?;
+        // Rows without a counterpart have no candidates. `finish` will say so.
+        if rows.candidates.iter().all(|column| column.len() == rows.len()) {
+            checker.rewrite(&layout, rows, &mut part)?;
+        }
         Ok::<_, UploadError>(())
     });
     let summary = match written.map_err(|error| of_sink(error, &mut part)) {
