@@ -14,6 +14,9 @@ use serde_json::Value;
 use super::log_file::{LogArgs, read_json, store_policy};
 use super::{Failure, Verdict, runtime};
 
+/// Who accepts a failed check, as the certificate names them.
+const CALLER: &str = "command line";
+
 /// The arguments of `guarantor certify`.
 #[derive(Args)]
 pub struct CertifyArgs {
@@ -82,7 +85,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     let request: SpecRequest =
         serde_json::from_value(spec).map_err(|error| format!("invalid spec: {error}"))?;
     let dataset = args.log.file()?.dataset(&store, &workspace).await?;
-    let (spec, _) = resolve(&store, &workspace, &dataset, &request).await?;
+    let (spec, _) = resolve(&store, &workspace, &dataset, &request, CALLER).await?;
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &spec).await {
         Ok(inputs) => inputs,
         Err(RunError::Failed(failure) | RunError::Retry(failure)) => return Err(failure.message.into()),
@@ -120,5 +123,8 @@ fn print_summary(certificate: &Certificate) {
     println!("digest                  {}", certificate.digest);
     for reason in &certificate.reasons {
         println!("- {}", reason.message);
+    }
+    for check in certificate.checks.iter().filter(|check| !check.ok) {
+        println!("- {}: {}", check.name.name(), check.message);
     }
 }

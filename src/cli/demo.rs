@@ -64,7 +64,8 @@ fn walk_through(base: &str, args: &DemoArgs) -> Result<(), Failure> {
     println!(
         "1. Upload the log of the deployed policy: {rows} decisions ({megabytes:.1} MB) with features, action, propensities and reward."
     );
-    let upload = "/v1/datasets?name=demo&outcome=reward";
+    // One policy logged all of it. Without `logging=fixed` the job would not rely on that.
+    let upload = "/v1/datasets?name=demo&outcome=reward&logging=fixed";
     show(&format!(
         "curl -X POST '{base}{upload}' -H 'content-type: application/x-ndjson' --data-binary @log.ndjson"
     ));

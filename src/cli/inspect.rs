@@ -6,6 +6,8 @@ use std::path::Path;
 use clap::Args;
 use guarantor::store::UploadError;
 use guarantor::store::{Dataset, Store, Workspace};
+use guarantor_engine::checks::TimeSlice;
+use guarantor_engine::log::Precision;
 use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
 use serde_json::json;
 
@@ -89,13 +91,29 @@ fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Heal
     let kind = format!("{:?}", outcome.kind).to_lowercase();
     page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
     let full = content.capabilities.full_propensities;
-    page.pair("propensities", if full { "of all actions" } else { "of the logged action only" });
+    let uniform = content.capabilities.uniform;
+    page.pair(
+        "propensities",
+        match (uniform, full) {
+            (true, _) => "1/K, the same for all actions",
+            (_, true) => "of all actions",
+            _ => "of the logged action only",
+        },
+    );
+    page.pair("digits", &digits(content.capabilities.precision));
+    if let Some(last) = &content.capabilities.last_version {
+        let (n, rows) = (amount(last.versions as f64), amount(last.rows as f64));
+        page.pair("policy versions", &format!("{n}, the last is {:?} with {rows} rows", last.name));
+    }
+    page.pair("order of arrival", if content.capabilities.timestamps { "by timestamp" } else { "by row" });
     if !content.capabilities.candidates.is_empty() {
         page.pair("candidates", &content.capabilities.candidates.join(", "));
     }
     page.line(&format!("  {}", content.digest));
     exploration(page, health, content.rows as f64);
     fit(page, health);
+    checks(page, health);
+    drift(page, health);
     actions(page, &health.action_counts);
     warnings(page, health);
 }
@@ -125,7 +143,53 @@ fn fit(page: &mut ReportPage, health: &Health) {
     }
 }
 
-/// The deviation in standard errors; more than 5 is not due to chance.
+fn digits(precision: Precision) -> String {
+    let kind = if precision.single { "single precision" } else { "double precision" };
+    match precision.decimals {
+        Some(1) => format!("at most 1 decimal, {kind}"),
+        Some(decimals) => format!("at most {decimals} decimals, {kind}"),
+        None => kind.into(),
+    }
+}
+
+fn checks(page: &mut ReportPage, health: &Health) {
+    page.heading("Whether the log meets the assumptions");
+    for check in &health.checks {
+        let name = match &check.subject {
+            Some(subject) => format!("{} {subject}", check.name.name()),
+            None => check.name.name().into(),
+        };
+        let evidence = decimal(check.evidence);
+        let line = format!("evidence {evidence} against it, the limit is {}", amount(1.0 / check.level));
+        page.verdict(&name, &line, check.ok);
+    }
+}
+
+/// How outcomes and propensities change over time.
+fn drift(page: &mut ReportPage, health: &Health) {
+    let Some(drift) = health.drift.as_ref().filter(|drift| drift.slices.len() > 1) else { return };
+    page.heading("How the log changes over time");
+    let mean = |of: fn(&TimeSlice) -> f64| {
+        let shown: Vec<String> = drift.slices.iter().map(|slice| format!("{:.3}", of(slice))).collect();
+        shown.join(" ")
+    };
+    page.hanging("  mean cost        ", &mean(|slice| slice.mean_cost));
+    page.hanging("  mean propensity  ", &mean(|slice| slice.mean_propensity));
+    let change = drift.change.as_ref().filter(|change| change.significant);
+    match change {
+        Some(change) => {
+            let (seen, usual) = (decimal(change.observed), decimal(change.expected));
+            let (from, to) = (amount(change.from_row as f64), amount(change.to_row as f64));
+            page.hanging(
+                "  change           ",
+                &format!("{}: {seen} in rows {from} to {to}, {usual} in all rows", change.statistic),
+            );
+        }
+        None => page.pair("change", "none that cannot be chance"),
+    }
+}
+
+/// The deviation in standard errors.
 fn distance(fit: &Fit) -> String {
     fit.z.map_or(String::new(), |z| format!(" (z = {z:.1})"))
 }
@@ -191,6 +255,17 @@ fn advice(code: WarningCode) -> &'static str {
             "Log the probability that the sampler used when it drew the action, for every decision. Look for rows \
              that were filtered, joined or dropped after the draw."
         }
+        WarningCode::CandidateWeightsDoNotFit => {
+            "Log the probability with which the candidate would have taken the logged action, not its confidence in its \
+             own choice."
+        }
+        WarningCode::LogDrifts => {
+            "Upload with logging=adaptive, which holds although policies and traffic change."
+        }
+        WarningCode::PropensitiesLookRounded => {
+            "Log all digits of the probability that was drawn with, for example as a double."
+        }
+        WarningCode::RowsOutOfOrder => "Nothing, if the timestamps are those of the decisions.",
         WarningCode::NearDeterministic => {
             "Let the deployed policy explore a little in every decision, at least 1%."
         }

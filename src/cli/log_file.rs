@@ -9,9 +9,9 @@ use guarantor::store::{
     self, BodyError, Dataset, DatasetId, PolicyId, Store, Upload, UploadError, Workspace,
 };
 use guarantor_engine::certificate::StrictJson;
-use guarantor_engine::log::{Outcome, OutcomeKind};
+use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Repetitions};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{FileFormat, Format, IngestError, IngestLimits};
+use guarantor_ingest::{FileFormat, Format, IngestError, IngestLimits, LogOptions};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
@@ -45,6 +45,56 @@ pub struct LogArgs {
     /// The parameters of the logging policy, as POST /v1/policies takes them.
     #[arg(long, value_name = "FILE")]
     logging_policy: Option<PathBuf>,
+    #[command(flatten)]
+    stated: StatedArgs,
+}
+
+/// What the caller states about how a log came about.
+#[derive(Args)]
+pub struct StatedArgs {
+    /// How the log was logged. With fixed you attest that one policy logged every row and that traffic came from
+    /// one distribution [default: adaptive].
+    #[arg(long, value_enum)]
+    logging: Option<LoggingArg>,
+    /// What rows with the same context_id are. With designed you attest that their number was chosen without
+    /// looking at actions and outcomes [default: decisions].
+    #[arg(long, value_enum)]
+    repetitions: Option<RepetitionsArg>,
+    /// Propensities with few digits, such as 0.25, are exact and not rounded.
+    #[arg(long)]
+    exact_propensities: bool,
+}
+
+impl StatedArgs {
+    /// The statements, with `logging` as the default of how the log was logged.
+    pub fn options(&self, logging: Logging) -> LogOptions {
+        LogOptions {
+            logging: match self.logging {
+                Some(LoggingArg::Fixed) => Logging::Fixed,
+                Some(LoggingArg::Adaptive) => Logging::Adaptive,
+                None => logging,
+            },
+            repetitions: match self.repetitions {
+                Some(RepetitionsArg::Designed) => Repetitions::Designed,
+                Some(RepetitionsArg::Decisions) | None => Repetitions::Decisions,
+            },
+            exact_propensities: self.exact_propensities,
+        }
+    }
+}
+
+/// How a log was logged.
+#[derive(Clone, Copy, ValueEnum)]
+enum LoggingArg {
+    Fixed,
+    Adaptive,
+}
+
+/// What rows with the same context_id are.
+#[derive(Clone, Copy, ValueEnum)]
+enum RepetitionsArg {
+    Decisions,
+    Designed,
 }
 
 /// Parses the name of a format, and lists the names in `--help`.
@@ -68,6 +118,7 @@ pub struct InputFile<'a> {
     pub outcome: Outcome,
     pub n_actions: Option<usize>,
     pub logging_policy: Option<&'a Path>,
+    pub options: LogOptions,
 }
 
 impl LogArgs {
@@ -88,6 +139,7 @@ impl LogArgs {
             outcome: self.outcome(format.format)?,
             n_actions: self.n_actions,
             logging_policy: self.logging_policy.as_deref(),
+            options: self.stated.options(Logging::default()),
         })
     }
 
@@ -127,6 +179,7 @@ impl InputFile<'_> {
             format: self.format,
             n_actions: self.n_actions,
             outcome: self.outcome,
+            options: self.options,
             logging_policy,
             // The caller's own file is trusted, so it needs no protection against decompression bombs.
             limits: IngestLimits {

@@ -11,7 +11,7 @@ use guarantor_ingest::write::{LogWriter, LoggedRow, WriteLayout};
 use guarantor_ingest::{FileFormat, Format, toy};
 
 use super::Failure;
-use super::log_file::format_parser;
+use super::log_file::{format_parser, read_policy};
 
 /// The options of `guarantor simulate`.
 #[derive(Args)]
@@ -37,7 +37,16 @@ pub struct SimulateToyArgs {
     /// Leave the features out: a log for evaluation only.
     #[arg(long)]
     no_features: bool,
-    /// Write the parameters of the logging policy to this file, as POST /v1/policies takes them.
+    /// Log with the policy whose parameters are in this file, as GET /v1/policies/{id}/parameters returns them, instead
+    /// of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Retrain the logging policy on its own log this many times, once a day. Rows get a timestamp and a
+    /// policy_version.
+    #[arg(long, default_value_t = 0, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(..=1000))]
+    retrain: u32,
+    /// Write the parameters of the logging policy to this file, as POST /v1/policies takes them. With --retrain, those
+    /// of the last one.
     #[arg(long, value_name = "FILE")]
     policy_out: Option<PathBuf>,
     /// The file to write, compressed if its name ends in .gz or .zst; - for standard output.
@@ -71,8 +80,9 @@ const TOY_ROWS: usize = 20_000;
 
 /// The log of `guarantor demo`, as NDJSON.
 pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
-    let mut writer = LogWriter::new(Format::Ndjson, &toy_layout(1, false), Vec::new())?;
-    write_toy(&mut toy::Toy::new(1.0, seed), (rows, 1, toy::FEATURES), &mut writer)?;
+    let mut writer = LogWriter::new(Format::Ndjson, &toy_layout(1, false, false), Vec::new())?;
+    let plan = Plan { contexts: rows, interactions: 1, dim: toy::FEATURES, retrain: 0 };
+    write_toy(&mut toy::Toy::new(1.0, seed), &plan, &mut writer)?;
     Ok(writer.finish()?)
 }
 
@@ -88,39 +98,78 @@ fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failur
     let m = args.interactions as usize;
     let rows = args.rows.unwrap_or(TOY_ROWS - TOY_ROWS % m);
     let contexts = contexts(rows, m, usize::MAX)?;
-    let layout = toy_layout(m, args.no_features);
+    let retrain = args.retrain as usize;
+    if retrain >= contexts {
+        return Err(format!("--retrain {retrain}: there are only {contexts} contexts").into());
+    }
+    let layout = toy_layout(m, args.no_features, retrain > 0);
     format.format.can_write(&layout)?;
     let mut world = toy::Toy::new(args.alpha, args.seed);
-    let policy = world.policy();
+    if let Some(path) = &args.policy {
+        let given = world.with_policy(read_policy(path)?);
+        world = given.map_err(|why| format!("{}: {why}", path.display()))?;
+    }
     let file = OutputFile { path: &args.out, format, layout: &layout };
-    file.write(|writer| write_toy(&mut world, (contexts, m, layout.dim), writer))?;
+    let plan = Plan { contexts, interactions: m, dim: layout.dim, retrain };
+    file.write(|writer| write_toy(&mut world, &plan, writer))?;
     if let Some(path) = &args.policy_out {
-        let text = serde_json::to_vec(&policy)?;
+        let text = serde_json::to_vec(&world.policy())?;
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     eprint!("toy world: {}\n{}", counts(rows, contexts, &layout), file.upload_command());
     Ok(())
 }
 
-fn toy_layout(interactions: usize, no_features: bool) -> WriteLayout {
+fn toy_layout(interactions: usize, no_features: bool, retrained: bool) -> WriteLayout {
     WriteLayout {
         dim: if no_features { 0 } else { toy::FEATURES },
         n_actions: toy::ACTIONS,
         outcome: OutcomeKind::Reward,
         context_ids: interactions > 1,
+        timestamps: retrained,
+        versions: retrained,
     }
 }
 
-fn write_toy<W: Write>(
-    world: &mut toy::Toy,
-    (contexts, m, dim): (usize, usize, usize),
-    writer: &mut LogWriter<W>,
-) -> io::Result<()> {
-    for context in 0..contexts as u64 {
-        let visitor = world.visitor(m);
-        for &(action, outcome) in &visitor.interactions {
-            let (x, propensities) = (&visitor.x[..dim], &visitor.propensities);
-            writer.write(&LoggedRow { x, action, propensities, outcome, context })?;
+/// How many contexts are logged, and how.
+struct Plan {
+    contexts: usize,
+    interactions: usize,
+    dim: usize,
+    /// How often the policy is retrained.
+    retrain: usize,
+}
+
+/// The first day of a log whose policy is retrained daily: 2024-01-01, in microseconds since 1970.
+const FIRST_DAY: i64 = 1_704_067_200_000_000;
+const DAY: i64 = 86_400_000_000;
+
+fn write_toy<W: Write>(world: &mut toy::Toy, plan: &Plan, writer: &mut LogWriter<W>) -> io::Result<()> {
+    let Plan { contexts, interactions, dim, retrain } = *plan;
+    for day in 0..=retrain {
+        // Days have nearly the same number of contexts.
+        let (from, to) = (contexts * day / (retrain + 1), contexts * (day + 1) / (retrain + 1));
+        let version = format!("v{}", day + 1);
+        if day > 0 {
+            world.retrain();
+        }
+        for context in from..to {
+            let visitor = world.visitor(interactions);
+            let time = DAY / (to - from) as i64 * (context - from) as i64;
+            for &(action, outcome) in &visitor.interactions {
+                writer.write(&LoggedRow {
+                    x: &visitor.x[..dim],
+                    action,
+                    propensities: &visitor.propensities,
+                    outcome,
+                    context: context as u64,
+                    timestamp: FIRST_DAY + DAY * day as i64 + time,
+                    version: &version,
+                })?;
+            }
+            if retrain > 0 {
+                world.learn(&visitor);
+            }
         }
     }
     Ok(())

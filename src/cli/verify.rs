@@ -15,7 +15,7 @@ use guarantor_ingest::{FileFormat, Format};
 use serde_json::Value;
 
 use super::client::{Client, expect};
-use super::log_file::{InputFile, format_parser, read_policy};
+use super::log_file::{InputFile, StatedArgs, format_parser, read_policy};
 use super::{Failure, Verdict, runtime};
 
 /// The arguments of `guarantor verify`.
@@ -36,6 +36,8 @@ pub struct VerifyArgs {
     /// Parameters of the logging policy, if the dataset named one.
     #[arg(long, value_name = "FILE", requires = "log")]
     logging_policy: Option<PathBuf>,
+    #[command(flatten)]
+    stated: StatedArgs,
     /// Parameters of a policy that the spec names. Can be repeated.
     #[arg(long, value_name = "ID=FILE", requires = "log")]
     policy: Vec<String>,
@@ -159,6 +161,7 @@ async fn recompute(
         outcome: certificate.user_units.outcome,
         n_actions: Some(certificate.dataset.n_actions),
         logging_policy: args.logging_policy.as_deref(),
+        options: args.stated.options(certificate.spec.logging.unwrap_or_default()),
     };
     let dataset = log.dataset(&store, &workspace).await?;
     // The file has the rows of all versions up to the one of the certificate.

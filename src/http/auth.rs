@@ -13,7 +13,7 @@ use super::App;
 use super::codes::Code;
 use super::extract::header_text;
 use super::problem::Problem;
-use crate::store::{Result, Store, Workspace};
+use crate::store::{ApiKey, Result, Store, Workspace};
 
 /// How long the service assumes that there are still no keys before it asks the store again.
 const RECHECK: Duration = Duration::from_secs(2);
@@ -66,13 +66,42 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
+/// Who sent a request, as certificates name them: the name and the id of the API key, never the key itself.
+#[derive(Debug, Clone)]
+pub struct CallerName(pub String);
+
+impl CallerName {
+    /// The caller of a service without keys.
+    fn anonymous() -> Self {
+        CallerName("anonymous".into())
+    }
+
+    fn of(key: &ApiKey) -> Self {
+        CallerName(match key.name.as_str() {
+            "" => format!("key {}", key.id),
+            name => format!("{name} (key {})", key.id),
+        })
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for CallerName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let name = parts.extensions.get::<CallerName>().cloned();
+        name.ok_or_else(|| {
+            Problem::internal("a route that needs a caller is not behind the authentication layer")
+        })
+    }
+}
+
 /// Finds the caller of a request by its API key.
 ///
 /// # Errors
 /// 401 if a key is required and the request has no valid one.
-pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem> {
+pub async fn identify(app: &App, headers: &HeaderMap) -> Result<(Caller, CallerName), Problem> {
     if !app.auth.needed(&app.store).await? {
-        return Ok(Caller(Workspace::default()));
+        return Ok((Caller(Workspace::default()), CallerName::anonymous()));
     }
     let Some(text) = header_text(headers, header::AUTHORIZATION.as_str()).map_err(|_| unauthorized())? else {
         return Err(unauthorized());
@@ -83,7 +112,8 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Caller, Problem>
     }
     let key = app.store.authenticate(secret.trim()).await?.ok_or_else(unauthorized)?;
     tracing::debug!(workspace = %key.workspace, key = %key.id, "authenticated");
-    Ok(Caller(key.workspace))
+    let name = CallerName::of(&key);
+    Ok((Caller(key.workspace), name))
 }
 
 fn unauthorized() -> Problem {

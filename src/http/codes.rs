@@ -46,6 +46,7 @@ codes! {
     DigestMismatch 400 "digest_mismatch" "The body does not match its digest";
     Unauthorized 401 "unauthorized" "A valid API key is required";
     DecisionKeep 403 "decision_keep" "The decision is to keep the deployed policy";
+    CertificateOutdated 403 "certificate_outdated" "The certificate was issued by an earlier method, without checks of the log";
     NotFound 404 "not_found" "The resource does not exist";
     NoSuchRoute 404 "no_such_route" "The path does not exist";
     MethodNotAllowed 405 "method_not_allowed" "The method is not allowed for this path";
@@ -60,6 +61,7 @@ codes! {
     UnknownField 422 "unknown_field" "Unknown field";
     InvalidValue 422 "invalid_value" "Invalid value";
     InvalidRows 422 "invalid_rows" "The log has invalid rows; nothing was stored";
+    RepeatedRows 422 "repeated_rows" "The dataset already has these rows; nothing was stored";
     InvalidFile 422 "invalid_file" "The file does not match its content type; nothing was stored";
     InvalidPolicy 422 "invalid_policy" "The policy's parameters are invalid";
     InvalidContexts 422 "invalid_contexts" "The contexts do not fit the policy";
@@ -78,6 +80,9 @@ codes! {
     LearningNeedsFeatures 422 "learning_needs_features" "The dataset has no features to learn from";
     BoundNeedsFullPropensities 422 "bound_needs_full_propensities" "The bound needs the propensities of all actions";
     BoundNeedsSingleInteractions 422 "bound_needs_single_interactions" "The bound needs one interaction per context";
+    BoundNeedsFixedLogging 422 "bound_needs_fixed_logging" "The bound needs a log of one fixed policy";
+    ActionsNotStated 422 "actions_not_stated" "The number of actions was not stated";
+    LooksNeedAnytimeBound 422 "looks_need_anytime_bound" "Pooled looks need a bound that holds at every number of rows";
     BoundCannotLearnHere 422 "bound_cannot_learn_here" "The bound cannot learn with this prior";
     FamilyDeltaConflict 422 "family_delta_conflict" "`delta` and `family` are mutually exclusive";
     FamilyExhausted 422 "family_exhausted" "All looks of the family are taken";
@@ -116,6 +121,9 @@ impl From<SpecCode> for Code {
             SpecCode::InvalidPolicy => Code::InvalidPolicy,
             SpecCode::BoundNeedsFullPropensities => Code::BoundNeedsFullPropensities,
             SpecCode::BoundNeedsSingleInteractions => Code::BoundNeedsSingleInteractions,
+            SpecCode::BoundNeedsFixedLogging => Code::BoundNeedsFixedLogging,
+            SpecCode::ActionsNotStated => Code::ActionsNotStated,
+            SpecCode::LooksNeedAnytimeBound => Code::LooksNeedAnytimeBound,
             SpecCode::BoundCannotLearnHere => Code::BoundCannotLearnHere,
             SpecCode::LearningNeedsFeatures => Code::LearningNeedsFeatures,
             SpecCode::PriorNeedsLoggingPolicy => Code::PriorNeedsLoggingPolicy,

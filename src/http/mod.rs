@@ -55,7 +55,7 @@ pub use server::{Server, ServerError};
 
 /// Whether logs are uploaded to `route`.
 fn takes_uploads(route: &str) -> bool {
-    matches!(route, "/v1/datasets" | "/v1/datasets/{id}/rows")
+    matches!(route, "/v1/datasets" | "/v1/datasets/{id}/rows" | "/v1/datasets/{id}/candidates")
 }
 
 /// What handlers share. It is cloned several times per request, so it is one pointer.

@@ -53,12 +53,21 @@ pub struct PolicyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     features: Option<serde_json::Value>,
+    /// With `?include=mean`, for a policy that explores: the probability with which it plays `with`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    /// The parameters of what it plays otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base: Option<PolicyParams>,
+    /// The parameters of what it explores with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    with: Option<PolicyParams>,
 }
 
 impl PolicyView {
     fn with_params(mut self, params: PolicyParams) -> Result<Self, Problem> {
         let features = params.features();
-        if !features.is_identity() {
+        if params.kind() != PolicyKind::Exploring && !features.is_identity() {
             self.features = Some(serde_json::to_value(features).map_err(Problem::internal)?);
         }
         match params {
@@ -69,6 +78,9 @@ impl PolicyView {
                 (self.mean, self.scale) = (Some(mean), Some(scale));
             }
             PolicyParams::Uniform { .. } => {}
+            PolicyParams::Exploring { share, base, with } => {
+                (self.share, self.base, self.with) = (Some(share), Some(*base), Some(*with));
+            }
         }
         Ok(self)
     }
@@ -88,6 +100,9 @@ impl From<StoredPolicy> for PolicyView {
             scale: None,
             inverse_temperature: None,
             features: None,
+            share: None,
+            base: None,
+            with: None,
         }
     }
 }

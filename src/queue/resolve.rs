@@ -1,12 +1,14 @@
 //! Turns a request into a spec that can run. The engine decides, from what the store knows about the
 //! dataset and the policies. The store also knows where a policy comes from: a candidate or prior that was
-//! learned from rows of the same dataset is rejected (`policy_learned_here`).
+//! learned from rows of the same dataset, or of one that shares its ledger, is rejected
+//! (`policy_learned_here`). And it knows which rows were seen by earlier looks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::runner::policy_ids;
 use crate::store::{Dataset, PolicyId, Store, StoreError, StoredPolicy, Workspace};
 use guarantor_engine::error::{SpecCode, SpecError};
+use guarantor_engine::ledger;
 use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
 /// Why a request cannot run.
@@ -20,7 +22,8 @@ pub enum ResolveError {
     Store(#[from] StoreError),
 }
 
-/// Returns the spec with its defaults, and every stored policy that the job will read.
+/// Returns the spec with its defaults, and every stored policy that the job will read. `caller` is who asks, as
+/// certificates name them.
 ///
 /// # Errors
 /// If the request cannot run on this dataset, or the store fails.
@@ -29,11 +32,12 @@ pub async fn resolve(
     workspace: &Workspace,
     dataset: &Dataset,
     request: &SpecRequest,
+    caller: &str,
 ) -> Result<(JobSpec, Vec<PolicyId>), ResolveError> {
     let mut shapes: BTreeMap<String, PolicyShape> = BTreeMap::new();
     for (field, id) in named_policies(request) {
         if let Some(policy) = find_policy(store, workspace, &id).await? {
-            check_origin(&policy, dataset, field)?;
+            check_origin(store, &policy, dataset, field).await?;
             shapes.insert(id, policy.shape());
         }
     }
@@ -42,7 +46,16 @@ pub async fn resolve(
         None => None,
     };
     let shape = dataset.shape();
-    let context = SpecContext { shape: &shape, logging_policy, policy: &|id| shapes.get(id).copied() };
+    // A job that is unfinished counts as a look: it may end first, and the caller may decide by its result. One
+    // that is submitted after this cannot have caused this request.
+    let seen = store.repository().seen_by_looks(workspace, dataset.id).await?;
+    let context = SpecContext {
+        shape: &shape,
+        logging_policy,
+        policy: &|id| shapes.get(id).copied(),
+        seen_rows: ledger::seen_rows(seen.rows, dataset.content.rows),
+        caller,
+    };
     let spec = request.resolve(&context)?;
     let named = policy_ids(&spec).into_iter().filter_map(|id| id.parse().ok());
     let ids: BTreeSet<PolicyId> = named.chain(dataset.logging_policy_id).collect();
@@ -63,16 +76,25 @@ fn named_policies(request: &SpecRequest) -> Vec<(String, String)> {
 
 /// Rejects a candidate or prior that depends on rows of the dataset. What the store knows overrides the
 /// caller's attestation.
-fn check_origin(policy: &StoredPolicy, dataset: &Dataset, field: String) -> Result<(), SpecError> {
-    if !policy.origins.contains(&dataset.id) {
+async fn check_origin(
+    store: &Store,
+    policy: &StoredPolicy,
+    dataset: &Dataset,
+    field: String,
+) -> Result<(), ResolveError> {
+    let Some(origin) = store.repository().of_same_ledger(dataset.id, &policy.origins).await? else {
         return Ok(());
-    }
+    };
     let job = policy.source_job_id.map(|job| format!(" by job {job}")).unwrap_or_default();
+    let rows = match origin == dataset.id || policy.origins.contains(&dataset.id) {
+        true => "rows of this dataset".to_owned(),
+        false => format!("rows of dataset {origin}, which this dataset has too"),
+    };
     let message = format!(
-        "the policy was learned{job} from rows of this dataset, directly or through a policy that was; to certify \
-         it on other rows, upload them as a new dataset"
+        "the policy was learned{job} from {rows}, directly or through a policy that was; to certify it on other \
+         rows, upload them as a new dataset"
     );
-    Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message))
+    Err(SpecError::new(SpecCode::PolicyLearnedHere, field, message).into())
 }
 
 async fn find_policy(

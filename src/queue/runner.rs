@@ -116,6 +116,7 @@ impl StoredInputs {
             policies: &policies,
             dataset_version: dataset.version,
             dataset_digest: &dataset.content.digest,
+            log_checks: dataset.log_checks().as_deref(),
         })
     }
 }

@@ -37,14 +37,14 @@ pub use blobs::{BlobWriter, Blobs};
 pub use error::{Damage, Resource, Result, StoreError};
 pub use failure::{FailureCode, JobFailure};
 pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-pub use logs::{LogEncoder, LogMemory, SpooledLog, StoredLog};
+pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use records::*;
 pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
 pub use signing::{make_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
-pub use uploads::{Append, BodyError, Upload, UploadError, append, upload};
+pub use uploads::{Append, BodyError, Upload, UploadError, add_candidates, append, upload};
 
 /// Rows and files. Cheap to clone; all clones are one store.
 #[derive(Clone)]
@@ -262,7 +262,9 @@ pub fn describe_policy(
     source_job_id: Option<JobId>,
     params_blob: BlobRef,
 ) -> Result<NewPolicy> {
-    let digest = params.digest().map_err(|error| StoreError::damaged(&params_blob.key, error))?;
+    let unnamed = |error| StoreError::damaged(&params_blob.key, error);
+    let digest = params.digest().map_err(unnamed)?;
+    let base_digest = params.parts().0.digest().map_err(unnamed)?;
     Ok(NewPolicy {
         id,
         workspace: workspace.clone(),
@@ -270,6 +272,7 @@ pub fn describe_policy(
         n_actions: params.n_actions(),
         dim: params.dim(),
         digest,
+        base_digest,
         source_job_id,
         params: params_blob,
     })

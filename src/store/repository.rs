@@ -5,6 +5,7 @@
 //! another workspace is `NotFound`; lists are newest first, and a row that is damaged is left out of them.
 //! An implementation does not contain the ledger's rules: it calls `guarantor_engine::ledger`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,16 +38,20 @@ pub trait Keys: Send + Sync {
 /// Datasets and their versions.
 #[async_trait]
 pub trait Datasets: Send + Sync {
-    /// Stores a dataset with its first version. `NotFound` if its logging policy does not exist.
+    /// Stores a dataset with its first version. `NotFound` if its logging policy does not exist. A dataset with
+    /// rows that the workspace has stored before, in a dataset that may be deleted, joins the ledger of that
+    /// dataset. So does a dataset to which such rows are appended.
     async fn create_dataset(&self, new: NewDataset) -> Result<Dataset>;
-    /// Adds the version after `after_version`. `InUse` if another append came first.
+    /// Adds a version. `InUse` if another append came first, or if a job looked at rows in the meantime that the
+    /// new ones may reach back before.
     async fn add_dataset_version(
         &self,
         workspace: &Workspace,
         id: DatasetId,
-        after_version: u64,
-        content: DatasetContent,
+        new: NewVersion,
     ) -> Result<Dataset>;
+    /// What the dataset's looks and unfinished jobs have seen of it.
+    async fn seen_by_looks(&self, workspace: &Workspace, id: DatasetId) -> Result<SeenRows>;
     /// A dataset at its newest version.
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset>;
     /// A dataset at one of its versions.
@@ -136,14 +141,20 @@ pub trait Leases: Send + Sync {
 /// transaction that ends a job enters its look.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// The totals of a dataset and a page of its looks, newest first. A damaged row is an error here,
-    /// because a ledger with a look missing would be misleading.
+    /// The totals of a dataset's ledger and a page of its looks, newest first, with those of all datasets that
+    /// share it. A damaged row is an error here, because a ledger with a look missing would be misleading.
     async fn ledger(
         &self,
         workspace: &Workspace,
         dataset: DatasetId,
         page: &PageRequest,
     ) -> Result<(LedgerSummary, Page<LedgerEntry>)>;
+    /// One of `others` that shares the ledger of a dataset, or is it; `None` if there is none.
+    async fn of_same_ledger(
+        &self,
+        dataset: DatasetId,
+        others: &BTreeSet<DatasetId>,
+    ) -> Result<Option<DatasetId>>;
     /// The look of a job, even if its dataset is gone.
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>>;
     /// Stores the public half of a signing key.

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use serde_json::{Value, json};
 use ureq::Agent;
 
-use super::{id_of, log};
+use super::{id_of, log_of};
 
 /// A client of one server, with or without an API key.
 pub struct Client {
@@ -107,10 +107,14 @@ impl Client {
         self.send("POST", &format!("/v1/datasets{query}"), &kind, Some(rows.as_bytes()))
     }
 
-    /// A dataset from which learning finds an improvement.
+    /// A dataset from which learning finds an improvement, of one fixed policy, so that every bound can be used.
     pub fn dataset(&self, rows: usize) -> String {
-        let dataset = self.upload("?outcome=reward&name=test", &log(rows)).expect(201);
-        id_of(&dataset)
+        self.dataset_of(1, rows)
+    }
+
+    /// The same with other rows for every seed.
+    pub fn dataset_of(&self, seed: u64, rows: usize) -> String {
+        id_of(&self.upload("?outcome=reward&name=test&logging=fixed", &log_of(seed, rows)).expect(201))
     }
 
     pub fn submit(&self, spec: Value) -> String {

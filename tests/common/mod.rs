@@ -187,7 +187,12 @@ pub fn id_of(resource: &Value) -> String {
 /// A log of a policy that chooses uniformly among three actions; which one is best depends on the sign of
 /// the first feature. Rewards are deterministic, so that small logs suffice to certify.
 pub fn log(rows: usize) -> String {
-    let mut state = 1u64;
+    log_of(1, rows)
+}
+
+/// The same with other rows for every seed. A server recognizes rows that it has seen before.
+pub fn log_of(seed: u64, rows: usize) -> String {
+    let mut state = seed;
     let mut random = || {
         // An LCG is random enough for a log that only has to be learnable.
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

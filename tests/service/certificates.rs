@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use common::{BINARY, Client, Server, log};
+use common::{BINARY, Client, Server, log, log_of};
 use guarantor_engine::certificate::{PublicKey, SignatureState, SigningKey, check_signature, signed_bytes};
 use serde_json::{Value, json};
 
@@ -291,7 +291,7 @@ fn the_command_line_verifies_without_a_server() {
     let dataset = client.upload("?outcome=reward", &log(500)).expect(201);
     let append = [("content-type", "application/x-ndjson")];
     let path = format!("/v1/datasets/{}/rows", dataset["id"].as_str().unwrap());
-    client.send("POST", &path, &append, Some(log(100).as_bytes())).expect(201);
+    client.send("POST", &path, &append, Some(log_of(2, 100).as_bytes())).expect(201);
     let job = client.submit(json!({"dataset_id": dataset["id"]}));
     client.finish(&job);
     let document = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
@@ -321,7 +321,7 @@ fn the_command_line_verifies_without_a_server() {
     assert_eq!(verify(&[&file, "--public-key", "nonsense"]).0, Some(2));
 
     // Recomputed from the rows of both versions.
-    let rows = write("log.ndjson", &format!("{}{}", log(500), log(100)));
+    let rows = write("log.ndjson", &format!("{}{}", log(500), log_of(2, 100)));
     let key = keys["public_key"].as_str().unwrap();
     let (code, said) = verify(&[&file, "--public-key", key, "--log", &rows]);
     assert_eq!(code, Some(0), "{said}");

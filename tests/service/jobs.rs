@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Client, Server, log};
+use common::{Client, Server, log_of};
 use guarantor_engine::certificate::Certificate;
 use serde_json::{Value, json};
 
@@ -285,7 +285,7 @@ fn an_append_creates_a_version_and_old_certificates_keep_theirs() {
         "POST",
         &format!("/v1/datasets/{dataset}/rows"),
         &[("content-type", "application/x-ndjson")],
-        Some(log(100).as_bytes()),
+        Some(log_of(2, 100).as_bytes()),
     );
     let more = more.expect(201);
     assert_eq!((&more["version"], &more["rows"]), (&json!(2), &json!(700)));

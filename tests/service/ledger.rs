@@ -2,7 +2,9 @@
 
 use crate::common;
 
-use common::{Client, Server, id_of, log};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Client, Server, id_of, log, log_of};
 use serde_json::{Value, json};
 
 const DELTA: f64 = 0.05;
@@ -94,6 +96,13 @@ fn named(rows: &str, prefix: &str) -> String {
     rows.lines().enumerate().map(row).collect()
 }
 
+/// The row, logged once more with another outcome, so that it is not the same row.
+fn again_with_another_reward(row: &str) -> String {
+    let mut row: Value = serde_json::from_str(row).unwrap();
+    row["reward"] = json!(1 - row["reward"].as_u64().unwrap());
+    format!("{row}\n")
+}
+
 fn cancel(client: &Client, job: &str) {
     client.post(&format!("/v1/jobs/{job}/cancel"), &json!({})).expect(200);
     assert_eq!(client.finish(job)["status"], "cancelled");
@@ -126,12 +135,19 @@ fn a_bound_that_was_read_before_the_job_was_canceled_is_a_look() {
     client.post("/v1/jobs", &spec(0.4)).problem(422, "family_exhausted");
 }
 
-/// The ledger entry of the second of two looks with one spec, with rows appended in between.
-fn second_look(client: &Client, rows: &str, more_rows: &str, spec: impl Fn(&str) -> Value) -> Value {
-    let dataset = id_of(&client.upload("?outcome=reward", rows).expect(201));
-    certify(client, spec(&dataset));
-    append(client, &dataset, more_rows);
-    let certificate = certify(client, spec(&dataset));
+/// The ledger entry of the second of two looks with one spec, with rows appended in between. The rows are new each
+/// time, because datasets with the same rows share their ledger.
+fn second_look(client: &Client, spec: impl Fn(&str) -> Value) -> Value {
+    static SEED: AtomicU64 = AtomicU64::new(1000);
+    let seed = SEED.fetch_add(2, Ordering::Relaxed);
+    let dataset = client.dataset_of(seed, 200);
+    look_twice(client, &dataset, &log_of(seed + 1, 120), spec)
+}
+
+fn look_twice(client: &Client, dataset: &str, more_rows: &str, spec: impl Fn(&str) -> Value) -> Value {
+    certify(client, spec(dataset));
+    append(client, dataset, more_rows);
+    let certificate = certify(client, spec(dataset));
     assert_eq!((&certificate["ledger"]["look"], &certificate["dataset"]["version"]), (&json!(2), &json!(2)));
     let checked = client.post("/v1/certificates/verify", &certificate).expect(200);
     assert_eq!(checked["valid"], true, "{checked}");
@@ -143,7 +159,6 @@ fn looking_again_after_an_append_is_free_if_the_bound_allows_it() {
     let server = Server::start();
     let client = server.client();
     let policy = policy(&client);
-    let (rows, more) = (log(200), log(120));
     let learning = |more: Value| {
         move |dataset: &str| {
             let zero = json!({"dataset_id": dataset, "prior": {"kind": "zero"}, "optimizer": {"epochs": 3}});
@@ -156,22 +171,20 @@ fn looking_again_after_an_append_is_free_if_the_bound_allows_it() {
     };
     let known = json!({"kind": "known", "risk": -0.3});
     let free: [(&str, Value); 4] = [
-        ("candidates", second_look(&client, &rows, &more, evaluating(json!({})))),
+        ("candidates", second_look(&client, evaluating(json!({"looks": "anytime"})))),
         (
             "candidates by betting",
-            second_look(&client, &rows, &more, evaluating(json!({"bound": "betting"}))),
+            second_look(&client, evaluating(json!({"bound": "betting", "looks": "anytime"}))),
         ),
         (
             "learning from a fixed prior",
-            second_look(&client, &rows, &more, learning(json!({"bound": "betting"}))),
+            second_look(&client, learning(json!({"bound": "betting", "looks": "anytime"}))),
         ),
         (
             "log smoothing, the baseline known",
             second_look(
                 &client,
-                &rows,
-                &more,
-                evaluating(json!({"bound": "log_smoothing", "baseline": known})),
+                evaluating(json!({"bound": "log_smoothing", "baseline": known, "looks": "anytime"})),
             ),
         ),
     ];
@@ -181,23 +194,30 @@ fn looking_again_after_an_append_is_free_if_the_bound_allows_it() {
         assert_eq!(place["family_wise_confidence"], json!(1.0 - DELTA), "{what}");
     }
 
-    // The second batch logs a context of the first again, under the same id.
-    let repeated = named(rows.lines().next().unwrap(), "a") + &named(&more, "b");
-    let costly: [(&str, Value); 5] = [
-        ("auto", second_look(&client, &rows, &more, |dataset| json!({"dataset_id": dataset}))),
-        ("catoni", second_look(&client, &rows, &more, evaluating(json!({"bound": "catoni"})))),
+    // The second batch logs a context of the first again, under the same id, and that was designed.
+    let rows = log_of(3000, 200);
+    let query = "?outcome=reward&repetitions=designed";
+    let designed = id_of(&client.upload(query, &named(&rows, "a")).expect(201));
+    let repeated = named(rows.lines().next().unwrap(), "a") + &named(&log_of(3001, 120), "b");
+    let costly: [(&str, Value); 6] = [
+        ("one look at each number of rows", second_look(&client, evaluating(json!({})))),
+        ("auto", second_look(&client, |dataset| json!({"dataset_id": dataset}))),
+        ("catoni", second_look(&client, evaluating(json!({"bound": "catoni"})))),
         (
             "log smoothing, the baseline certified",
-            second_look(&client, &rows, &more, evaluating(json!({"bound": "log_smoothing"}))),
+            second_look(&client, evaluating(json!({"bound": "log_smoothing"}))),
         ),
         (
             "a split",
-            second_look(&client, &rows, &more, |dataset| {
+            second_look(&client, |dataset| {
                 json!({"dataset_id": dataset, "bound": "betting", "prior": {"kind": "split"},
                     "optimizer": {"epochs": 3}})
             }),
         ),
-        ("repeated contexts", second_look(&client, &named(&rows, "a"), &repeated, evaluating(json!({})))),
+        (
+            "repeated contexts",
+            look_twice(&client, &designed, &repeated, evaluating(json!({"looks": "anytime"}))),
+        ),
     ];
     for (what, place) in costly {
         assert_eq!(place.get("shares"), None, "{what}: {place}");
@@ -211,23 +231,25 @@ fn another_event_is_another_look() {
     let client = server.client();
     let (first, second) = (policy(&client), policy(&client));
     let dataset = client.dataset(200);
-    certify(&client, evaluation(&dataset, &first));
+    let evaluation = |policy: &Value| with(evaluation(&dataset, policy), json!({"looks": "anytime"}));
+    certify(&client, evaluation(&first));
     // The required improvement is not part of the event.
     let place = |spec: Value| certify(&client, spec)["ledger"].clone();
-    let lower = place(with(evaluation(&dataset, &first), json!({"min_improvement": 0.1})));
+    let lower = place(with(evaluation(&first), json!({"min_improvement": 0.1})));
     assert_eq!(lower["shares"]["why"], "anytime", "{lower}");
-    let again = place(evaluation(&dataset, &first));
+    let again = place(evaluation(&first));
     assert_eq!(again["shares"], json!({"look": 1, "why": "repeat"}));
     for more in [
+        json!({"looks": "once"}),
         json!({"delta": 0.04}),
         json!({"tau": 0.2}),
         json!({"bound": "betting"}),
         json!({"xi": 0.0, "bound": "betting"}),
     ] {
-        let place = place(with(evaluation(&dataset, &first), more.clone()));
+        let place = place(with(evaluation(&first), more.clone()));
         assert_eq!(place.get("shares"), None, "{more}: {place}");
     }
-    assert_eq!(place(evaluation(&dataset, &second)).get("shares"), None);
+    assert_eq!(place(evaluation(&second)).get("shares"), None);
 }
 
 #[test]
@@ -277,20 +299,20 @@ fn a_free_look_needs_no_look_of_its_family() {
     let server = Server::start();
     let client = server.client();
     let policy = policy(&client);
-    let dataset = id_of(&client.upload("?outcome=reward", &named(&log(200), "a")).expect(201));
-    let spec = |more: Value| {
-        with(with(evaluation(&dataset, &policy), json!({"family": {"delta": 0.05, "looks": 1}})), more)
-    };
+    let query = "?outcome=reward&logging=fixed&repetitions=designed";
+    let dataset = id_of(&client.upload(query, &named(&log(200), "a")).expect(201));
+    let of_family = json!({"family": {"delta": 0.05, "looks": 1}, "looks": "anytime"});
+    let spec = |more: Value| with(with(evaluation(&dataset, &policy), of_family.clone()), more);
     certify(&client, spec(json!({})));
-    append(&client, &dataset, &named(&log(100), "b"));
+    append(&client, &dataset, &named(&log_of(2, 100), "b"));
     let again = certify(&client, spec(json!({})));
     assert_eq!(again["ledger"]["shares"], json!({"look": 1, "why": "anytime"}));
     assert_eq!(again["ledger"]["family"]["taken"], 1);
     // Any other spec is rejected, and so is this one if its bound holds at one number of rows only.
-    for more in [json!({"tau": 0.2}), json!({"bound": "catoni"})] {
+    for more in [json!({"tau": 0.2}), json!({"bound": "catoni", "looks": "once"})] {
         client.post("/v1/jobs", &spec(more)).problem(422, "family_exhausted");
     }
-    append(&client, &dataset, &named(log(1).trim(), "a"));
+    append(&client, &dataset, &again_with_another_reward(&named(log(1).trim(), "a")));
     client.post("/v1/jobs", &spec(json!({}))).problem(422, "family_exhausted");
 }
 
@@ -340,7 +362,7 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
     let dataset = client.dataset(300);
     let learned =
         client.finish(&client.submit(json!({"dataset_id": dataset})))["result"]["policy_id"].clone();
-    append(&client, &dataset, &log(100));
+    append(&client, &dataset, &log_of(2, 100));
     let refused = client.post("/v1/jobs", &evaluation(&dataset, &learned));
     refused.problem(422, "policy_learned_here");
     assert_eq!(refused.json["errors"][0]["field"], "candidates[0].policy_id");
@@ -350,7 +372,7 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
     refused.problem(422, "policy_learned_here");
     assert_eq!(refused.json["errors"][0]["field"], "prior.policy_id");
     // Nor does a policy that was learned from it on other rows.
-    let other = client.dataset(250);
+    let other = client.dataset_of(3, 250);
     let heir = |prior: &Value, dataset: &str| {
         let done = client.finish(&client.submit(json!({"dataset_id": dataset, "bound": "betting",
             "optimizer": {"epochs": 2}, "prior": {"kind": "policy", "policy_id": prior}})));
@@ -358,14 +380,14 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
         done["result"]["policy_id"].clone()
     };
     let child = heir(&learned, &other);
-    let grandchild = heir(&child, &client.dataset(240));
+    let grandchild = heir(&child, &client.dataset_of(4, 240));
     for policy in [&child, &grandchild] {
         client.post("/v1/jobs", &evaluation(&dataset, policy)).problem(422, "policy_learned_here");
     }
     client.post("/v1/jobs", &evaluation(&other, &grandchild)).problem(422, "policy_learned_here");
     let logged = client.upload(
         &format!("?outcome=reward&logging_policy_id={}", child.as_str().unwrap()),
-        &unlogged(&log(200)),
+        &unlogged(&log_of(5, 200)),
     );
     let logged = id_of(&logged.expect(201));
     let by_log = client.finish(&client.submit(json!({"dataset_id": logged, "bound": "betting",
@@ -375,7 +397,7 @@ fn a_policy_does_not_certify_itself_on_the_rows_that_it_was_learned_from() {
         client.post("/v1/jobs", &evaluation(dataset, &by_log)).problem(422, "policy_learned_here");
     }
     // On other rows it may be certified.
-    let fresh = certify(&client, evaluation(&client.dataset(200), &learned));
+    let fresh = certify(&client, evaluation(&client.dataset_of(6, 200), &learned));
     assert_eq!(fresh["ledger"]["look"], 1);
 }
 

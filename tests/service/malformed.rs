@@ -63,7 +63,7 @@ fn fixture(client: &Client) -> Fixture {
     let dataset = id_of(&client.upload("", two_rows()).expect(201));
     let bare = "{\"action\":1,\"context_id\":\"a\",\"propensities\":[0.5,0.5],\"cost\":-1,\"candidates\":{\"new\":0.9}}\n\
                 {\"action\":0,\"context_id\":\"a\",\"propensities\":[0.5,0.5],\"cost\":0,\"candidates\":{\"new\":0.1}}\n";
-    let bare = id_of(&client.upload("", bare).expect(201));
+    let bare = id_of(&client.upload("?logging=fixed&repetitions=designed", bare).expect(201));
     let policy = json!({"kind": "softmax", "mean": [[0.1, 0.2, 0.0], [0.0, 0.0, 0.1], [0.3, 0.0, 0.1]]});
     let policy = id_of(&client.post("/v1/policies", &policy).expect(201));
     let uniform = json!({"kind": "uniform", "n_actions": 2, "dim": 2});
@@ -108,7 +108,16 @@ fn specs(f: &Fixture) -> Vec<Case> {
         job(d, json!({"tau": 0}), "invalid_value"),
         job(d, json!({"tau": 1.5}), "invalid_value"),
         job(d, json!({"xi": 0.5, "bound": "betting"}), "invalid_value"),
-        job(d, json!({"xi": -0.5, "bound": "catoni"}), "not_for_this_kind"),
+        job(d, json!({"bound": "catoni"}), "bound_needs_fixed_logging"),
+        job(d, json!({"bound": "betting", "prior": {"kind": "zero"}}), "actions_not_stated"),
+        job(d, json!({"looks": "anytime"}), "looks_need_anytime_bound"),
+        job(d, json!({"looks": "twice"}), "invalid_value"),
+        job(d, json!({"explore": 0.9}), "invalid_value"),
+        job(d, json!({"explore": {"share": 0.1, "with": "luck"}}), "invalid_value"),
+        job(d, json!({"explore": {"with": "logging_policy"}}), "prior_needs_logging_policy"),
+        job(d, json!({"accept": ["luck"]}), "invalid_value"),
+        job(d, json!({"accept": ["drift", "drift"]}), "invalid_value"),
+        job(d, json!({"xi": -0.5, "bound": "auto"}), "not_for_this_kind"),
         job(d, json!({"xi": -0.5, "bound": "betting"}), "bound_needs_full_propensities"),
         job(d, json!({"bound": "cbb"}), "bound_needs_full_propensities"),
         job(d, json!({"min_improvement": -0.1}), "invalid_value"),
@@ -211,6 +220,9 @@ fn uploads(f: &Fixture) -> Vec<Case> {
         rows("?n_actions=x", good, 400, "invalid_query"),
         rows("?colour=red", good, 400, "invalid_query"),
         rows("?outcome=profit", good, 400, "invalid_query"),
+        rows("?logging=sometimes", good, 400, "invalid_query"),
+        rows("?repetitions=often", good, 400, "invalid_query"),
+        rows("?exact_propensities=nearly", good, 400, "invalid_query"),
         rows("?outcome_min=1&outcome_max=0", good, 422, "invalid_value"),
         rows("?outcome_min=nan", good, 422, "invalid_value"),
         rows(&format!("?name={}", "n".repeat(201)), good, 422, "invalid_value"),
@@ -225,6 +237,12 @@ fn uploads(f: &Fixture) -> Vec<Case> {
         case("POST", "/v1/datasets", 400, "malformed_body").body("multipart/form-data", "x"),
         case("POST", format!("/v1/datasets/{NOBODY}/rows"), 404, "not_found")
             .body("application/x-ndjson", good),
+        case("POST", format!("/v1/datasets/{NOBODY}/candidates"), 404, "not_found")
+            .body("application/x-ndjson", "{\"candidates\":{\"b\":0.5}}\n"),
+        case("POST", format!("/v1/datasets/{}/candidates", f.dataset), 422, "invalid_rows")
+            .body("application/x-ndjson", "{\"candidates\":{\"b\":1.5}}\n{\"candidates\":{\"b\":0.5}}\n"),
+        case("POST", format!("/v1/datasets/{}/candidates?logging=fixed", f.dataset), 400, "invalid_query")
+            .body("application/x-ndjson", "{\"candidates\":{\"b\":0.5}}\n"),
         case("POST", format!("/v1/datasets/{}/rows", f.dataset), 422, "invalid_rows")
             .body("application/x-ndjson", "{\"x\":[1],\"action\":0,\"propensity\":0.5,\"cost\":0}\n"),
     ]

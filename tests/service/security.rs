@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use common::{BINARY, Client, Server, id_of, log, two_rows};
+use common::{BINARY, Client, Server, id_of, log_of, two_rows};
 use serde_json::{Value, json};
 
 /// The method and path of every operation, and the content types that it accepts.
@@ -65,7 +65,8 @@ fn send(client: &Client, method: &str, path: &str, kinds: &[String], json_body: 
             client.send(method, path, &[("content-type", "application/json")], Some(text.as_bytes()))
         }
         () if reads("application/x-ndjson") => {
-            client.send(method, path, &[("content-type", "application/x-ndjson")], Some(log(3).as_bytes()))
+            let rows = log_of(7, 3);
+            client.send(method, path, &[("content-type", "application/x-ndjson")], Some(rows.as_bytes()))
         }
         () => client.send(method, path, &[], (method == "POST").then_some(&[][..])),
     }

@@ -89,7 +89,12 @@ fn a_repeated_key_gets_the_first_response_even_after_a_restart() {
         ("/v1/policies", "application/json", policy.as_str(), "k-policy"),
         ("/v1/jobs", "application/json", job.as_str(), "k-job"),
         ("/v1/datasets?name=n", "application/x-ndjson", two_rows(), "k-data"),
-        (rows.as_str(), "application/x-ndjson", two_rows(), "k-rows"),
+        (
+            rows.as_str(),
+            "application/x-ndjson",
+            "{\"x\":[0.3,0.4],\"action\":0,\"propensity\":0.6,\"cost\":-0.5}\n",
+            "k-rows",
+        ),
     ];
     let firsts: Vec<_> =
         requests.iter().map(|(path, kind, body, key)| keyed(&client, path, kind, body, key)).collect();
@@ -174,7 +179,7 @@ fn lists_are_newest_first_across_pages() {
 fn jobs_can_be_filtered_by_status_and_dataset() {
     let server = Server::start();
     let client = server.client();
-    let (one, two) = (client.dataset(200), client.dataset(200));
+    let (one, two) = (client.dataset(200), client.dataset_of(2, 200));
     let job = client.submit(json!({"dataset_id": one}));
     client.finish(&job);
     let count =
@@ -310,7 +315,7 @@ fn metrics_count_requests_uploads_and_jobs() {
     client.finish(&job);
     client.get(&format!("/v1/jobs/{job}/gate"));
     let (path, kind) = (format!("/v1/datasets/{dataset}/rows"), [("content-type", "application/x-ndjson")]);
-    client.send("POST", &path, &kind, Some(common::log(20).as_bytes())).expect(201);
+    client.send("POST", &path, &kind, Some(common::log_of(2, 20).as_bytes())).expect(201);
     let text = client.get("/metrics").text;
     for line in [
         "guarantor_queue_depth 0",

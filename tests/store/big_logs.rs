@@ -11,7 +11,7 @@ use guarantor::queue::{StoredInputs, resolve};
 use guarantor::store::{self, Append, Upload, UploadError};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
 use guarantor_engine::control::{Control, unattended};
-use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Split};
+use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Side, Span, Split};
 use guarantor_engine::spec::SpecRequest;
 use guarantor_engine::{self, EngineError, Finished};
 use guarantor_ingest::{Format, IngestLimits};
@@ -148,8 +148,9 @@ async fn chunks_from_a_file_are_those_in_memory() {
             assert_eq!(memory.shape().capabilities.multiple_interactions, kind.contexts);
             assert_same(&memory, &spooled, kind);
             for side in [Side::Learn, Side::Certify] {
-                let split = Split { seed: 3, fraction: 0.4 };
-                let parts = [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, split, side));
+                let span = Span::Hash(Split { seed: 3, fraction: 0.4 });
+                let parts =
+                    [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
                 let [a, b] = parts.map(Result::unwrap);
                 assert_same(&a, &b, kind);
             }

@@ -49,6 +49,8 @@ macro_rules! every_test {
                 datasets_are_listed_newest_first,
                 a_dataset_is_deleted_when_no_job_needs_it,
                 a_dataset_names_a_policy_that_is_there,
+                a_version_may_have_parts_of_its_own,
+                looks_and_unfinished_jobs_have_seen_rows,
             },
             policies::{
                 a_policy_is_read_back,
@@ -70,6 +72,7 @@ macro_rules! every_test {
                 jobs_are_claimed_in_order,
                 workspaces_take_turns,
                 a_success_writes_everything,
+                parameters_keep_their_descent,
                 a_lost_lease_writes_nothing,
                 attempts_are_bounded,
                 a_release_does_not_count,
@@ -79,6 +82,9 @@ macro_rules! every_test {
             },
             ledger::{
                 looks_add_up,
+                datasets_with_the_same_rows_have_one_ledger,
+                ledgers_become_one,
+                a_family_is_one_on_all_datasets_of_a_ledger,
                 the_same_certificate_again_is_free,
                 a_family_has_a_limited_number_of_looks,
                 only_success_is_a_look,

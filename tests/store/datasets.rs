@@ -1,6 +1,8 @@
 use guarantor::store::*;
 
-use crate::support::{content, dataset, job, new_dataset, policy_params, workspace};
+use std::collections::BTreeSet;
+
+use crate::support::{content, dataset, job, new_dataset, new_version, policy_params, workspace};
 
 pub async fn a_dataset_is_read_back(repository: &dyn Repository) {
     let new = new_dataset(&workspace("a"));
@@ -23,7 +25,7 @@ pub async fn versions_follow_each_other(repository: &dyn Repository) {
     longer.rows = 150;
     longer.parts.insert(0, first.content.parts[0].clone());
     let (ws, id) = (&first.workspace, first.id);
-    let second = repository.add_dataset_version(ws, id, 1, longer.clone()).await.unwrap();
+    let second = repository.add_dataset_version(ws, id, new_version(1, longer.clone())).await.unwrap();
     assert_eq!((second.version, second.content.rows, second.bytes()), (2, 150, 14));
     assert!(second.revision > first.revision);
     assert_eq!(second.created_at, first.created_at);
@@ -32,7 +34,7 @@ pub async fn versions_follow_each_other(repository: &dyn Repository) {
     assert_eq!(repository.dataset_version(ws, id, 1).await.unwrap().content, first.content);
     let missing = repository.dataset_version(ws, id, 3).await;
     assert!(matches!(missing, Err(StoreError::NotFound(Resource::DatasetVersion, _))), "{missing:?}");
-    let late = repository.add_dataset_version(ws, id, 1, longer).await;
+    let late = repository.add_dataset_version(ws, id, new_version(1, longer)).await;
     assert!(matches!(late, Err(StoreError::InUse { .. })), "{late:?}");
     let mut blobs = repository.delete_dataset(ws, id).await.unwrap();
     blobs.sort();
@@ -94,4 +96,41 @@ pub async fn a_dataset_names_a_policy_that_is_there(repository: &dyn Repository)
     repository.create_policy(policy).await.unwrap();
     new.logging_policy_id = Some(id);
     assert_eq!(repository.create_dataset(new).await.unwrap().logging_policy_id, Some(id));
+}
+
+/// Other columns for the same rows: nothing of the earlier version is kept, and nothing of it is lost.
+pub async fn a_version_may_have_parts_of_its_own(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let (ws, id) = (&first.workspace, first.id);
+    let again = NewVersion { added: None, ..new_version(1, content("datasets/wider.parquet")) };
+    let second = repository.add_dataset_version(ws, id, again).await.unwrap();
+    assert_eq!((second.version, second.bytes()), (2, 7));
+    assert_eq!(repository.dataset_version(ws, id, 1).await.unwrap().content, first.content);
+    assert_eq!(repository.delete_dataset(ws, id).await.unwrap().len(), 2);
+}
+
+pub async fn looks_and_unfinished_jobs_have_seen_rows(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let (ws, id) = (&first.workspace, first.id);
+    assert_eq!(repository.seen_by_looks(ws, id).await.unwrap(), SeenRows::default());
+    let queued = job(repository, &first).await;
+    let mut longer = content("datasets/second.parquet");
+    (longer.rows, longer.last_timestamp) = (150, Some(7));
+    longer.parts.insert(0, first.content.parts[0].clone());
+    // A job looked at version 1 after the rows were compared with nothing.
+    let late = NewVersion { seen_version: Some(0), ..new_version(1, longer.clone()) };
+    let refused = repository.add_dataset_version(ws, id, late).await;
+    assert!(matches!(refused, Err(StoreError::InUse { .. })), "{refused:?}");
+    let compared = NewVersion { seen_version: Some(1), ..new_version(1, longer) };
+    let second = repository.add_dataset_version(ws, id, compared).await.unwrap();
+    let seen = repository.seen_by_looks(ws, id).await.unwrap();
+    assert_eq!((&seen.rows, seen.version, seen.last_timestamp), (&BTreeSet::from([100]), 1, None));
+    job(repository, &second).await;
+    let seen = repository.seen_by_looks(ws, id).await.unwrap();
+    assert_eq!((&seen.rows, seen.version, seen.last_timestamp), (&BTreeSet::from([100, 150]), 2, Some(7)));
+    // A job that showed nothing has seen nothing anymore.
+    repository.cancel_job(ws, queued.id).await.unwrap();
+    assert_eq!(repository.seen_by_looks(ws, id).await.unwrap().rows, BTreeSet::from([150]));
+    let foreign = repository.seen_by_looks(&workspace("b"), id).await;
+    assert!(matches!(foreign, Err(StoreError::NotFound(Resource::Dataset, _))), "{foreign:?}");
 }

@@ -11,11 +11,11 @@ use guarantor::queue::{EngineRunner, Queue, QueueSettings, StoredInputs};
 use guarantor::store::{self, Upload};
 use guarantor::store::{Dataset, DatasetId, FailureCode, Job, JobStatus, NewJob, PolicyId, Store, Workspace};
 use guarantor_engine::control::unattended;
-use guarantor_engine::log::Outcome;
+use guarantor_engine::log::{Logging, Outcome};
 use guarantor_engine::spec::{BoundKind, SpecContext, SpecRequest};
 use guarantor_engine::verify::Wording;
 use guarantor_engine::{self};
-use guarantor_ingest::{Format, IngestLimits};
+use guarantor_ingest::{Format, IngestLimits, LogOptions};
 use serde_json::json;
 use support::{new_job, policy_params, store};
 
@@ -41,6 +41,7 @@ async fn upload(store: &Store, rows: usize) -> Dataset {
         format: Format::Ndjson.into(),
         n_actions: None,
         outcome: Outcome::default(),
+        options: LogOptions { logging: Logging::Fixed, ..LogOptions::default() },
         logging_policy: Some((policy, policy_params())),
         limits: IngestLimits::default(),
     };
@@ -54,7 +55,8 @@ fn job_on(dataset: &Dataset, request: &SpecRequest) -> NewJob {
         n_actions: 3,
         dim: 2,
     });
-    let context = SpecContext { shape: &shape, logging_policy, policy: &|_| None };
+    let context =
+        SpecContext { shape: &shape, logging_policy, policy: &|_| None, seen_rows: 0, caller: "a test" };
     NewJob { spec: request.resolve(&context).unwrap(), ..new_job(dataset) }
 }
 

@@ -16,7 +16,7 @@ use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{Job, JobId, JobStatus, LeaseTerms, Store, StoreError};
 use guarantor_engine::certificate::Decision;
 use guarantor_engine::control::{Control, unattended};
-use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, MemoryLog};
+use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, Logging, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{BoundKind, Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 use guarantor_engine::{self, EngineError, Finished, Inputs};
@@ -35,6 +35,7 @@ fn columns() -> Columns {
         n_actions: ACTIONS,
         dim: 2,
         full: Some(vec![1.0 / 3.0; rows * ACTIONS]),
+        logging: Logging::Fixed,
         ..Columns::default()
     };
     let mut state = 1u64;
@@ -113,6 +114,7 @@ fn truncate(chunk: &mut Chunk<'_>, rows: usize) {
     chunk.x = CowArray::from(chunk.x.slice(ndarray::s![..rows, ..]).to_owned());
     chunk.full = chunk.full.take().map(|full| CowArray::from(full.slice(ndarray::s![..rows, ..]).to_owned()));
     chunk.ordinals.to_mut().truncate(rows);
+    chunk.arrivals.to_mut().truncate(rows);
     chunk.offsets.to_mut().truncate(rows + 1);
     chunk.actions.to_mut().truncate(rows);
     for column in [&mut chunk.costs, &mut chunk.propensities, &mut chunk.weights] {
@@ -152,6 +154,7 @@ impl LogSource for Faulty {
         let mut chunk = Chunk {
             x: CowArray::from(chunk.x.to_owned()),
             ordinals: Cow::Owned(chunk.ordinals.into_owned()),
+            arrivals: Cow::Owned(chunk.arrivals.into_owned()),
             offsets: Cow::Owned(chunk.offsets.into_owned()),
             actions: Cow::Owned(chunk.actions.into_owned()),
             costs: Cow::Owned(chunk.costs.into_owned()),
@@ -159,6 +162,8 @@ impl LogSource for Faulty {
             weights: Cow::Owned(chunk.weights.into_owned()),
             full: chunk.full.map(|full| CowArray::from(full.into_owned())),
             candidates: Vec::new(),
+            candidate_full: Vec::new(),
+            last_version: None,
         };
         let change = self.change.ok_or(EngineError::Log("an input/output error".into()))?;
         change(&mut chunk);
@@ -172,7 +177,8 @@ fn jobs(shape: &LogShape) -> Vec<(&'static str, JobSpec)> {
         let policy = policy();
         Some(PolicyShape { kind: policy.kind(), n_actions: policy.n_actions(), dim: policy.dim() })
     };
-    let context = SpecContext { shape, logging_policy: None, policy: &of_policy };
+    let context =
+        SpecContext { shape, logging_policy: None, policy: &of_policy, seen_rows: 0, caller: "a test" };
     let learn = |bound| SpecRequest { bound: Some(bound), ..SpecRequest::default() };
     let evaluate = SpecRequest {
         candidates: Some(vec![Candidate::Policy { policy_id: "given".into() }]),
@@ -197,6 +203,7 @@ fn run(spec: &JobSpec, log: &dyn LogSource) -> guarantor_engine::Result<Finished
         policies: &policies,
         dataset_version: 1,
         dataset_digest: "sha256:00",
+        log_checks: None,
     };
     guarantor_engine::run(spec, &inputs, &unattended())
 }
@@ -258,6 +265,7 @@ fn a_stopped_job_certifies_nothing() {
                 policies: &policies,
                 dataset_version: 1,
                 dataset_digest: "sha256:00",
+                log_checks: None,
             };
             let ending = guarantor_engine::run(&spec, &inputs, &Control::new(&stop, &report));
             if stop.load(Ordering::SeqCst) {

@@ -1,8 +1,10 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use guarantor::store::*;
 use guarantor_engine::control::Progress;
+use guarantor_engine::policy::PolicyParams;
 
 use crate::support::{dataset, finished, job, policy_params, workspace};
 
@@ -82,6 +84,41 @@ pub async fn a_success_writes_everything(repository: &dyn Repository) {
     assert_eq!(policy.source_job_id, Some(id));
     let events = repository.job_events(&ws, id, 2, 10).await.unwrap();
     assert_eq!((events[0].kind.as_str(), &events[0].data["decision"]), ("succeeded", &"keep".into()));
+}
+
+/// Parameters that a job learned are known by their digest, whoever stores them and whenever.
+pub async fn parameters_keep_their_descent(repository: &dyn Repository) {
+    let ws = workspace("a");
+    let stored = async |workspace: &Workspace| {
+        let id = PolicyId::new();
+        let blob = BlobRef { key: policy_key(id), bytes: 3 };
+        let exploring = PolicyParams::Exploring {
+            share: 0.1,
+            base: Box::new(policy_params()),
+            with: Box::new(PolicyParams::Uniform { n_actions: 3, dim: 2 }),
+        };
+        let new = describe_policy(workspace, id, &exploring, None, blob).unwrap();
+        repository.create_policy(new).await.unwrap()
+    };
+    let before = stored(&ws).await;
+    assert!(before.origins.is_empty());
+    let dataset = dataset(repository, "a").await;
+    job(repository, &dataset).await;
+    let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+    let success = success(&claim);
+    let learned = success.result.policy_id.unwrap();
+    let finish = Finish::Succeeded(Box::new(success));
+    repository.finish_job(claim.job.id, claim.token, &TERMS, finish).await.unwrap();
+    let origins = BTreeSet::from([dataset.id]);
+    assert_eq!(repository.policy(&ws, learned).await.unwrap().origins, origins);
+    // Also with exploration, which does not change what the rest was learned from.
+    assert_eq!(repository.policy(&ws, before.id).await.unwrap().origins, origins);
+    for policy in [learned, before.id] {
+        repository.delete_policy(&ws, policy).await.unwrap();
+    }
+    repository.delete_dataset(&ws, dataset.id).await.unwrap();
+    assert_eq!(stored(&ws).await.origins, origins);
+    assert!(stored(&workspace("b")).await.origins.is_empty());
 }
 
 pub async fn a_lost_lease_writes_nothing(repository: &dyn Repository) {

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use guarantor_engine::certificate::{
 use guarantor_engine::control::Progress;
 use guarantor_engine::spec::{Family, JobSpec, Prior, PriorKind};
 
-use crate::support::{NO_LIMITS, dataset, finished, new_job, spec, workspace};
+use crate::support::{
+    NO_LIMITS, content, dataset, finished, new_dataset, new_job, new_version, spec, workspace,
+};
 
 const TERMS: LeaseTerms = LeaseTerms { duration: Duration::from_secs(60), max_attempts: 3 };
 
@@ -82,6 +85,86 @@ pub async fn looks_add_up(repository: &dyn Repository) {
     let rest = PageRequest { after: newest.next, ..page(2) };
     let (_, oldest) = repository.ledger(&workspace("a"), dataset.id, &rest).await.unwrap();
     assert_eq!((oldest.data, oldest.next), (vec![first], None));
+}
+
+/// A dataset with the rows of another one.
+async fn copy_of(repository: &dyn Repository, dataset: &Dataset) -> Dataset {
+    let mut new = new_dataset(&dataset.workspace);
+    new.content.digest = dataset.content.digest.clone();
+    repository.create_dataset(new).await.unwrap()
+}
+
+pub async fn datasets_with_the_same_rows_have_one_ledger(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let spec = spec(&first);
+    look(repository, &first, at(&spec, 0.05), |_| {}).await;
+    let second = copy_of(repository, &first).await;
+    assert_eq!(second.shares_ledger_with, BTreeSet::from([first.id]));
+    let before = repository.dataset(&first.workspace, first.id).await.unwrap();
+    assert_eq!((before.shares_ledger_with, before.ledger_datasets), (BTreeSet::from([second.id]), 2));
+    for (dataset, others, found) in [
+        (&first, BTreeSet::from([second.id]), Some(second.id)),
+        (&first, BTreeSet::from([first.id]), Some(first.id)),
+        (&second, BTreeSet::from([DatasetId::new()]), None),
+        (&second, BTreeSet::new(), None),
+    ] {
+        assert_eq!(repository.of_same_ledger(dataset.id, &others).await.unwrap(), found);
+    }
+    let next = look(repository, &second, at(&spec, 0.1), |_| {}).await;
+    assert_eq!((next.place.look, next.place.spent_before, next.place.spent), (2, 0.05, 0.05 + 0.1));
+    // The same certificate is free, whichever of the datasets it was drawn from.
+    let again = look(repository, &second, at(&spec, 0.05), |_| {}).await;
+    assert_eq!(again.place.shares, Some(SharedLook { look: 1, why: SharedWhy::Repeat }));
+    // Deletion changes nothing, and another workspace has its own rows.
+    repository.delete_dataset(&first.workspace, first.id).await.unwrap();
+    let third = copy_of(repository, &first).await;
+    assert_eq!(third.shares_ledger_with, BTreeSet::from([first.id, second.id]));
+    let (summary, looks) = repository.ledger(&third.workspace, third.id, &page(9)).await.unwrap();
+    assert_eq!((summary.looks, summary.spent), (3, 0.05 + 0.1));
+    let datasets: Vec<DatasetId> = looks.data.iter().map(|look| look.dataset_id).collect();
+    assert_eq!(datasets, [second.id, second.id, first.id]);
+    let mut foreign = new_dataset(&workspace("b"));
+    foreign.content.digest = first.content.digest.clone();
+    assert!(repository.create_dataset(foreign).await.unwrap().shares_ledger_with.is_empty());
+}
+
+/// An append shows that two datasets with looks of their own have the same rows.
+pub async fn ledgers_become_one(repository: &dyn Repository) {
+    let (first, second) = (dataset(repository, "a").await, dataset(repository, "a").await);
+    let spec = spec(&first);
+    look(repository, &first, at(&spec, 0.05), |_| {}).await;
+    look(repository, &first, at(&spec, 0.02), |_| {}).await;
+    look(repository, &second, at(&spec, 0.1), |_| {}).await;
+    let mut longer = content("datasets/second.parquet");
+    longer.digest = first.content.digest.clone();
+    longer.parts.insert(0, second.content.parts[0].clone());
+    let joined =
+        repository.add_dataset_version(&second.workspace, second.id, new_version(1, longer)).await.unwrap();
+    assert_eq!(joined.shares_ledger_with, BTreeSet::from([first.id]));
+    let spent = (0.05 + 0.02) + 0.1;
+    for dataset in [&first, &second] {
+        let (summary, looks) = repository.ledger(&dataset.workspace, dataset.id, &page(2)).await.unwrap();
+        assert_eq!((summary.looks, summary.spent), (3, spent));
+        let numbers: Vec<u64> = looks.data.iter().map(|look| look.place.look).collect();
+        assert_eq!(numbers, [1, 2], "entries keep the numbers that were signed");
+        let rest = PageRequest { after: looks.next, ..page(2) };
+        let (_, rest) = repository.ledger(&dataset.workspace, dataset.id, &rest).await.unwrap();
+        assert_eq!((rest.data.len(), rest.data[0].dataset_id, rest.next), (1, first.id, None));
+    }
+    let next = look(repository, &first, at(&spec, 0.3), |_| {}).await;
+    assert_eq!((next.place.look, next.place.spent_before), (4, spent));
+}
+
+/// Uploading the rows again does not give a family new looks.
+pub async fn a_family_is_one_on_all_datasets_of_a_ledger(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let family = Family { delta: 0.04, looks: 2 };
+    let of_family = |seed: u64| JobSpec { delta: 0.02, family: Some(family), seed, ..spec(&first) };
+    look(repository, &first, of_family(1), |_| {}).await;
+    let second = copy_of(repository, &first).await;
+    submit(repository, &first, of_family(2)).await.unwrap();
+    let exhausted = submit(repository, &second, of_family(3)).await;
+    assert!(matches!(exhausted, Err(StoreError::FamilyExhausted { taken: 1, held: 1, .. })), "{exhausted:?}");
 }
 
 pub async fn the_same_certificate_again_is_free(repository: &dyn Repository) {

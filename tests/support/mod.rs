@@ -3,17 +3,18 @@
 #![allow(dead_code)]
 
 use guarantor::store::{
-    BlobRef, Dataset, DatasetContent, DatasetId, Job, JobId, NewDataset, NewJob, QueueLimits, Repository,
-    Store, Workspace,
+    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, Job, JobId, NewDataset, NewJob, NewVersion,
+    QueueLimits, Repository, Store, Workspace,
 };
 use guarantor_engine::Finished;
 use guarantor_engine::certificate::{
     BaselineRisk, Certificate, DatasetRecord, Decision, Evidence, LearnedEvidence, METHOD, PriorEvidence,
     Reason, ReasonCode, UserUnits,
 };
-use guarantor_engine::log::{Capabilities, Outcome};
+use guarantor_engine::log::{Capabilities, Logging, Outcome};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{BaselineKind, JobSpec, SpecContext, SpecRequest};
+use guarantor_ingest::{LogOptions, RowSketch};
 use serde_json::json;
 
 pub async fn store() -> (tempfile::TempDir, Store) {
@@ -35,13 +36,15 @@ pub fn content(part: &str) -> DatasetContent {
         n_actions: 3,
         dim: 2,
         outcome: Outcome::default(),
-        digest: "sha256:00".into(),
+        // Datasets with the same digest have the same rows.
+        digest: format!("sha256:{part}"),
         capabilities: Capabilities {
             features: true,
             full_propensities: true,
-            multiple_interactions: false,
             candidates: vec!["b".into()],
+            ..Capabilities::default()
         },
+        last_timestamp: None,
         health: json!({ "warnings": [] }),
         parts: vec![BlobRef { key: part.into(), bytes: 7 }],
     }
@@ -54,13 +57,27 @@ pub fn new_dataset(workspace: &Workspace) -> NewDataset {
         workspace: workspace.clone(),
         name: Some("a log".into()),
         logging_policy_id: None,
+        options: LogOptions { logging: Logging::Fixed, ..LogOptions::default() },
         content: content(&format!("datasets/{id}/1.parquet")),
+        sketch: RowSketch::default(),
     }
+}
+
+/// The version after `version`, with rows of its own.
+pub fn new_version(version: u64, content: DatasetContent) -> NewVersion {
+    let added = AddedRows { new: RowSketch::default(), all: RowSketch::default() };
+    NewVersion { after_version: version, content, added: Some(added), seen_version: None }
 }
 
 pub fn spec(dataset: &Dataset) -> JobSpec {
     let shape = dataset.shape();
-    let context = SpecContext { shape: &shape, logging_policy: None, policy: &|_| None };
+    let context = SpecContext {
+        shape: &shape,
+        logging_policy: None,
+        policy: &|_| None,
+        seen_rows: 0,
+        caller: "a test",
+    };
     SpecRequest::default().resolve(&context).unwrap()
 }
 
@@ -123,7 +140,11 @@ pub fn finished(spec: &JobSpec) -> Finished {
             contexts: 100,
             n_actions: 3,
             dim: 2,
+            logging: Some(Logging::Fixed),
         },
+        certified: None,
+        checks: Vec::new(),
+        exploration: None,
         policy: None,
         prior_digest: None,
         cost_model_digest: None,

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{BINARY, Client, Server, id_of, log};
+use crate::common::{BINARY, Client, Server, id_of, log, log_of};
 use serde_json::{Value, json};
 
 fn back_up(from: &Path, to: &Path) -> Output {
@@ -27,14 +27,14 @@ fn known(dataset: &Value) -> [Value; 3] {
 
 /// Uploads, appends, submits and deletes until `stop` is set.
 fn write(client: &Client, answered: &Mutex<Answered>, stop: &AtomicBool) {
-    let rows = log(60);
+    let (rows, next) = (log(60), log_of(2, 60));
     while !stop.load(Ordering::SeqCst) {
-        let dataset = client.upload("?outcome=reward", &rows).expect(201);
+        let dataset = client.upload("?outcome=reward&logging=fixed", &rows).expect(201);
         let id = id_of(&dataset);
         answered.lock().unwrap().datasets.insert(id.clone(), known(&dataset));
         let more = [("content-type", "application/x-ndjson")];
         let longer =
-            client.send("POST", &format!("/v1/datasets/{id}/rows"), &more, Some(rows.as_bytes())).expect(201);
+            client.send("POST", &format!("/v1/datasets/{id}/rows"), &more, Some(next.as_bytes())).expect(201);
         answered.lock().unwrap().datasets.insert(id.clone(), known(&longer));
         let job = client
             .submit(json!({"dataset_id": id, "bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 2}}));

@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::Server;
+use crate::common::{Server, log_of};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -93,16 +93,27 @@ fn a_directory_of_schema_version_1_is_complete() {
     assert_eq!(deployed["result"]["guaranteed_improvement"], facts["improvement"]);
     let certificate = client.get(&format!("/v1/jobs/{}/certificate", text("deployed"))).expect(200);
     assert_eq!(certificate["digest"], facts["digest"]);
-    assert_eq!(client.get(&format!("/v1/jobs/{}/gate", text("deployed"))).status, 200);
-    client.get(&format!("/v1/jobs/{}/gate", text("kept"))).problem(403, "decision_keep");
+    // The certificate is as it was, but it opens nothing: its log was not checked.
+    for job in ["deployed", "kept"] {
+        let gate = client.get(&format!("/v1/jobs/{}/gate", text(job)));
+        gate.problem(403, "certificate_outdated");
+        assert_eq!((&gate.json["ok"], &gate.json["method"]), (&json!(false), &json!(1)), "{}", gate.text);
+        assert!(gate.json["detail"].as_str().unwrap().contains("POST /v1/jobs"), "{}", gate.text);
+    }
+    // Nobody said how the log was logged.
+    assert_eq!((&dataset["logging"], &dataset["repetitions"]), (&json!("adaptive"), &json!("decisions")));
+    assert_eq!(
+        (&dataset["exact_propensities"], &dataset["ledger"]),
+        (&json!(false), &json!({"shared_with": []}))
+    );
     assert_eq!(client.get("/v1/jobs").expect(200)["data"].as_array().unwrap().len(), 2);
     assert_eq!(client.get("/v1/policies").expect(200)["data"].as_array().unwrap().len(), 2);
 
     // The data is also usable: rows can be appended, and a job reads them and checks their digest.
-    let row = b"{\"x\":[0.1,0.7],\"action\":1,\"propensities\":[0.25,0.5,0.25],\"reward\":1}\n";
     let kind = [("content-type", "application/x-ndjson")];
     let path = format!("/v1/datasets/{}/rows", text("dataset"));
-    assert_eq!(client.send("POST", &path, &kind, Some(row)).expect(201)["rows"], 401);
+    let more = log_of(2, 100);
+    assert_eq!(client.send("POST", &path, &kind, Some(more.as_bytes())).expect(201)["rows"], 500);
     // The two old certificates are two looks; the next look is the third, at its own cost.
     let ledger_path = format!("/v1/datasets/{}/ledger", text("dataset"));
     let before = client.get(&ledger_path).expect(200);
@@ -110,6 +121,9 @@ fn a_directory_of_schema_version_1_is_complete() {
     let done = client.finish(&client.submit(json!({"dataset_id": text("dataset")})));
     assert_eq!(done["status"], "succeeded", "{done}");
     let next = client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200);
+    // The old certificates have seen 400 rows, and the job checked all 500 itself.
+    assert_eq!((&next["spec"]["seen_rows"], &next["spec"]["logging"]), (&json!(400), &json!("adaptive")));
+    assert!(next["checks"].as_array().unwrap().iter().any(|check| check["scope"] == "log"), "{next}");
     let entry = &next["ledger"];
     assert_eq!((&entry["look"], &entry["spent_before"]), (&json!(3), &before["spent"]), "{entry}");
     let checked = client.post("/v1/certificates/verify", &certificate).expect(200);

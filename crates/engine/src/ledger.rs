@@ -15,6 +15,16 @@ use crate::spec::{Family, JobSpec};
 
 pub use event::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
 
+/// How many of a dataset's rows were seen before a look at `rows` of them, given how many each earlier look
+/// saw. Such a look certifies only the rows after those, unless it pools (`looks: anytime`).
+///
+/// Whoever looks again because of what an earlier look had found has chosen the number of rows by their
+/// outcomes. A bound at one number of rows is then valid only on rows that no earlier look saw. A look at the
+/// same rows does not count: no row was added because of it, and the union bound covers both.
+pub fn seen_rows(earlier: impl IntoIterator<Item = u64>, rows: u64) -> u64 {
+    earlier.into_iter().filter(|&seen| seen < rows).max().unwrap_or(0)
+}
+
 /// How many rows and contexts a version of a dataset has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowCounts {
@@ -31,7 +41,7 @@ impl RowCounts {
     }
 }
 
-/// The looks at a dataset so far.
+/// The looks at the rows of a ledger so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct LedgerSummary {
     /// How many there are.
@@ -49,6 +59,9 @@ pub struct LedgerSummary {
 pub struct EarlierLook {
     /// Its number.
     pub look: u64,
+    /// Whether it saw the dataset of the new look. Otherwise it saw another dataset with the same rows, which
+    /// shares the ledger.
+    pub same_dataset: bool,
     /// The version of the dataset that it saw.
     pub dataset_version: u64,
     /// Whether a certificate was issued. If not, the job showed a bound and then failed or was canceled.
@@ -132,7 +145,7 @@ impl NewLook {
     /// This is for looks without a certificate, which have neither a digest nor an event by which they could
     /// be recognized. Two certificates are compared by those instead.
     fn asks_the_same(&self, earlier: &EarlierLook) -> Option<SharedWhy> {
-        let same = earlier.asked.as_ref() == Some(&self.asked);
+        let same = earlier.same_dataset && earlier.asked.as_ref() == Some(&self.asked);
         if !same || (self.is_certified() && earlier.certified) {
             return None;
         }
@@ -156,11 +169,16 @@ fn earliest(earlier: &[EarlierLook], why: impl Fn(&EarlierLook) -> Option<Shared
 }
 
 /// The earlier look whose event the new look shares, which makes the new look free: the same certificate,
-/// or else the same event, or else the same question.
+/// or else the same event, or else the same question. The last two mean the same only on one dataset: rows
+/// that were uploaded again may be in another order, and may have been joined by others.
 pub fn shared_look(new: &NewLook, earlier: &[EarlierLook]) -> Option<SharedLook> {
     let equal = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
     earliest(earlier, |e| equal(&new.digest, &e.digest).then_some(SharedWhy::Repeat))
-        .or_else(|| earliest(earlier, |e| equal(&new.event, &e.event).then_some(SharedWhy::Anytime)))
+        .or_else(|| {
+            earliest(earlier, |e| {
+                (e.same_dataset && equal(&new.event, &e.event)).then_some(SharedWhy::Anytime)
+            })
+        })
         .or_else(|| earliest(earlier, |e| new.asks_the_same(e)))
 }
 
@@ -226,7 +244,7 @@ pub struct NoLookLeft {
 /// Every unfinished job of the family holds a look until it ends, so every job that ends has a look. A job
 /// that is certain to be free needs no look. `asked` is the name of the job's question; `earlier` must
 /// contain the looks of the family and those with the same question; `unfinished` are the families of the
-/// dataset's queued and running jobs.
+/// queued and running jobs on all datasets of the ledger.
 ///
 /// # Errors
 /// [`NoLookLeft`] if all looks of the family are taken or held.
@@ -251,5 +269,5 @@ pub fn check_family(
 
 /// Whether an earlier look asked the same question and rests on an event that holds at every number of rows.
 fn is_known(asked: &str, earlier: &[EarlierLook]) -> bool {
-    earlier.iter().any(|e| e.every_n && e.asked.as_deref() == Some(asked))
+    earlier.iter().any(|e| e.same_dataset && e.every_n && e.asked.as_deref() == Some(asked))
 }

@@ -15,7 +15,10 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
-use crate::row::{CANDIDATE_PREFIX, FIELDS, FormatError, NumberList, RawRow, RowFault, Visit};
+use crate::arrow_times::Times;
+use crate::row::{
+    CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FIELDS, FormatError, NumberList, RawRow, RowFault, Visit,
+};
 use crate::rules::{MAX_ID_BYTES, wrong_id};
 
 /// The number of rows that are converted at once.
@@ -28,14 +31,14 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, FormatError> {
 }
 
 /// Checks that these are the columns of a log. The error names the column and says what it must be.
-pub fn check_schema(schema: &Schema) -> Result<(), String> {
+pub fn check_schema(schema: &Schema, candidates_only: bool) -> Result<(), String> {
     let mut names = HashSet::new();
     for field in schema.fields() {
         if !names.insert(field.name().as_str()) {
             return Err(format!("duplicate column {:?}", field.name()));
         }
     }
-    if !names.contains("action") {
+    if !candidates_only && !names.contains("action") {
         return Err(format!("the column action is missing; the columns are {FIELDS} and candidate.NAME"));
     }
     // An empty batch passes through the type checks and nothing else.
@@ -67,6 +70,9 @@ struct BatchColumns {
     context_id: Option<Texts>,
     event_id: Option<Texts>,
     candidates: Vec<(String, Numbers)>,
+    candidate_propensities: Vec<(String, Lists)>,
+    timestamp: Option<Times>,
+    policy_version: Option<Texts>,
 }
 
 impl BatchColumns {
@@ -75,6 +81,12 @@ impl BatchColumns {
         for (name, column) in &self.candidates {
             if let Some(value) = column.number(i) {
                 candidates.get_or_insert_default().insert(name.clone(), value);
+            }
+        }
+        let mut candidate_propensities: Option<BTreeMap<String, NumberList>> = None;
+        for (name, column) in &self.candidate_propensities {
+            if let Some(full) = column.list(&format!("candidate_propensities.{name}"), i)? {
+                candidate_propensities.get_or_insert_default().insert(name.clone(), full);
             }
         }
         let number = |column: &Option<Numbers>| column.as_ref().and_then(|c| c.number(i));
@@ -91,6 +103,9 @@ impl BatchColumns {
             context_id: text(&self.context_id, "context_id")?,
             event_id: text(&self.event_id, "event_id")?,
             candidates,
+            candidate_propensities,
+            timestamp: self.timestamp.as_ref().map_or(Ok(None), |column| column.time(i))?,
+            policy_version: text(&self.policy_version, "policy_version")?,
         })
     }
 }
@@ -113,21 +128,46 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
             "context_id" => columns.context_id = Some(Texts::of(name, array)?),
             "event_id" => columns.event_id = Some(Texts::of(name, array)?),
             "candidates" => columns.candidates.extend(members(name, array)?),
-            _ => match name.strip_prefix(CANDIDATE_PREFIX) {
-                Some(candidate) => columns.candidates.push((candidate.into(), Numbers::of(name, array)?)),
-                None => {
+            "candidate_propensities" => columns.candidate_propensities.extend(lists(name, array)?),
+            "timestamp" => columns.timestamp = Some(Times::of(name, array)?),
+            "policy_version" => columns.policy_version = Some(Texts::of(name, array)?),
+            _ => match (name.strip_prefix(CANDIDATE_PREFIX), name.strip_prefix(CANDIDATE_FULL_PREFIX)) {
+                (Some(candidate), _) => {
+                    columns.candidates.push((candidate.into(), Numbers::of(name, array)?))
+                }
+                (_, Some(candidate)) => {
+                    columns.candidate_propensities.push((candidate.into(), Lists::of(name, array)?));
+                }
+                (None, None) => {
                     return Err(format!(
-                        "the column {name} is unknown; the columns are {FIELDS} and candidate.NAME"
+                        "the column {name} is unknown; the columns are {FIELDS}, candidate.NAME and \
+                         candidate_propensities.NAME"
                     ));
                 }
             },
         }
     }
-    let mut names = HashSet::new();
-    match columns.candidates.iter().find(|(name, _)| !names.insert(name)) {
-        Some((name, _)) => Err(format!("duplicate candidate {name:?}")),
+    let (mut names, mut full) = (HashSet::new(), HashSet::new());
+    let twice = columns.candidates.iter().map(|(name, _)| name).find(|name| !names.insert(*name));
+    let lists = columns.candidate_propensities.iter().map(|(name, _)| name);
+    match twice.or(lists.into_iter().find(|name| !full.insert(*name))) {
+        Some(name) => Err(format!("duplicate candidate {name:?}")),
         None => Ok(columns),
     }
+}
+
+/// The members of a struct of lists.
+fn lists(name: &str, array: &ArrayRef) -> Result<Vec<(String, Lists)>, String> {
+    let members: &StructArray =
+        array.as_struct_opt().ok_or_else(|| wrong(name, array, "a struct of lists of floats"))?;
+    let named = members.fields().iter().zip(members.columns());
+    let member = |(field, values): (&arrow_schema::FieldRef, &ArrayRef)| {
+        let mut lists = Lists::of(&format!("{name}.{}", field.name()), values)?;
+        // The members of a null struct are also null.
+        lists.nulls = NullBuffer::union(lists.nulls.as_ref(), members.nulls());
+        Ok((field.name().clone(), lists))
+    };
+    named.map(member).collect()
 }
 
 fn members(name: &str, array: &ArrayRef) -> Result<Vec<(String, Numbers)>, String> {
@@ -143,28 +183,28 @@ fn members(name: &str, array: &ArrayRef) -> Result<Vec<(String, Numbers)>, Strin
     named.map(member).collect()
 }
 
-fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
+pub fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
     format!("the column {name} has the type {}; it must be {wanted}", array.data_type())
 }
 
 /// A column of floats or integers.
-struct Numbers {
+pub struct Numbers {
     values: Vec<f64>,
     nulls: Option<NullBuffer>,
 }
 
 impl Numbers {
-    fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
+    pub fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
         let values = numbers(array).ok_or_else(|| wrong(name, array, "a float or an integer"))?;
         Ok(Numbers { values, nulls: array.nulls().cloned() })
     }
 
-    fn number(&self, i: usize) -> Option<f64> {
+    pub fn number(&self, i: usize) -> Option<f64> {
         self.values.get(i).copied().filter(|_| is_there(&self.nulls, i))
     }
 }
 
-struct Integers {
+pub struct Integers {
     values: Vec<i64>,
     nulls: Option<NullBuffer>,
 }
@@ -185,7 +225,7 @@ fn is_there(nulls: &Option<NullBuffer>, i: usize) -> bool {
 }
 
 /// Ids: strings, or integers in decimal. They keep their type and become text when a row is read.
-enum Texts {
+pub enum Texts {
     Plain(ArrayRef),
     /// `Integers` would make ids beyond i64 equal.
     Unsigned(ArrayRef),
@@ -196,10 +236,10 @@ enum Texts {
 }
 
 /// A text that is too long for an id. It is not copied, because every row may refer to it in a dictionary.
-struct TooLong;
+pub struct TooLong;
 
 impl Texts {
-    fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
+    pub fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
         Ok(match array.data_type() {
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Texts::Plain(array.clone()),
             DataType::UInt64 => Texts::Unsigned(array.clone()),
@@ -225,7 +265,7 @@ impl Texts {
         })
     }
 
-    fn text(&self, i: usize) -> Result<Option<String>, TooLong> {
+    pub fn text(&self, i: usize) -> Result<Option<String>, TooLong> {
         Ok(match self {
             Texts::Plain(array) | Texts::Unsigned(array) | Texts::Entries(array)
                 if i >= array.len() || array.is_null(i) =>

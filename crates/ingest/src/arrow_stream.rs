@@ -10,7 +10,6 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::{Endianness, Message, MessageHeader, root_as_message};
 use arrow_schema::ArrowError;
 
-use crate::IngestLimits;
 use crate::arrow::{check_schema, each_row, guarded};
 use crate::decompress::Decoded;
 use crate::row::{FormatError, Notes, ReadContext, Visit};
@@ -23,7 +22,7 @@ const MAX_METADATA: usize = 16 << 20;
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut decoder = StreamDecoder::new();
     let (mut first, mut number, mut dictionaries) = (true, 0, 0);
-    while let Some(bytes) = next_message(source, &context.limits, first, &mut dictionaries)? {
+    while let Some(bytes) = next_message(source, context, first, &mut dictionaries)? {
         first = false;
         for batch in decode(&mut decoder, bytes)? {
             each_row(&batch, &mut number, visit)?;
@@ -59,7 +58,7 @@ fn unreadable(message: impl Into<String>) -> FormatError {
 /// A complete message, or `None` at the end marker.
 fn next_message(
     source: &mut impl Read,
-    limits: &IngestLimits,
+    context: &ReadContext,
     first: bool,
     dictionaries: &mut u64,
 ) -> Result<Option<Vec<u8>>, FormatError> {
@@ -83,7 +82,7 @@ fn next_message(
     }
     let mut bytes = [CONTINUATION, word].concat();
     append(source, &mut bytes, size)?;
-    let body = check_message(&bytes[8..], limits, first, dictionaries)?;
+    let body = check_message(&bytes[8..], context, first, dictionaries)?;
     append(source, &mut bytes, body)?;
     Ok(Some(bytes))
 }
@@ -91,13 +90,13 @@ fn next_message(
 /// Checks a message, and returns the length of its body.
 fn check_message(
     bytes: &[u8],
-    limits: &IngestLimits,
+    context: &ReadContext,
     first: bool,
     dictionaries: &mut u64,
 ) -> Result<usize, FormatError> {
     let message =
         root_as_message(bytes).map_err(|error| unreadable(format!("not an Arrow stream: {error}")))?;
-    let most = limits.message_bytes;
+    let most = context.limits.message_bytes;
     let body = usize::try_from(message.bodyLength()).ok().filter(|&body| body <= most);
     let body = body.ok_or_else(|| {
         unreadable(format!(
@@ -106,7 +105,7 @@ fn check_message(
         ))
     })?;
     match message.header_type() {
-        MessageHeader::Schema => check_columns(message)?,
+        MessageHeader::Schema => check_columns(message, context.candidates_only)?,
         _ if first => return Err(unreadable("not an Arrow stream: it does not begin with a schema")),
         MessageHeader::DictionaryBatch => *dictionaries += body as u64,
         _ => {}
@@ -118,13 +117,13 @@ fn check_message(
     Ok(body)
 }
 
-fn check_columns(message: Message) -> Result<(), FormatError> {
+fn check_columns(message: Message, candidates_only: bool) -> Result<(), FormatError> {
     let schema = message.header_as_schema().ok_or_else(|| unreadable("the stream's schema is missing"))?;
     if schema.endianness() != Endianness::Little {
         return Err(unreadable("the stream is big-endian; write it little-endian"));
     }
     let schema = guarded(|| try_fb_to_schema(schema))?.map_err(|error| unreadable(damaged(&error)))?;
-    guarded(|| check_schema(&schema))?.map_err(unreadable)
+    guarded(|| check_schema(&schema, candidates_only))?.map_err(unreadable)
 }
 
 /// Checks that buffers are not compressed and lie inside the body.

@@ -13,6 +13,33 @@ pub struct LogLayout {
     pub event_ids: bool,
     /// The names of the candidates, in ascending order.
     pub candidates: Vec<String>,
+    /// The names of those candidates whose π(·|x) the rows have, in ascending order.
+    pub candidate_propensities: Vec<String>,
+    /// K, if rows have π(·|x) of a candidate.
+    pub candidate_full: Option<usize>,
+    /// Whether rows have a `timestamp`.
+    pub timestamps: bool,
+    /// Whether rows have a `policy_version`.
+    pub versions: bool,
+}
+
+impl LogLayout {
+    /// K, if the rows have a distribution over all actions.
+    pub fn n_actions(&self) -> Option<usize> {
+        self.full.or(self.candidate_full)
+    }
+
+    /// The position of a candidate among those whose π(·|x) the rows have.
+    pub fn full_position(&self, candidate: &str) -> Option<usize> {
+        self.candidate_propensities.iter().position(|name| name == candidate)
+    }
+
+    /// About how many bytes the numbers of a row take.
+    pub fn row_bytes(&self) -> usize {
+        let lists =
+            self.full.unwrap_or(0) + self.candidate_full.unwrap_or(0) * self.candidate_propensities.len();
+        4 * self.dim + 8 * lists + 8 * self.candidates.len() + 64
+    }
 }
 
 /// A batch of valid rows as columns.
@@ -32,8 +59,14 @@ pub struct LogRows {
     pub context_ids: Vec<String>,
     /// The `event_id` of each row; empty if the layout has none.
     pub event_ids: Vec<String>,
-    /// One column per candidate, in the order of the layout.
+    /// π(a|x) of the logged action: one column per candidate, in the order of the layout.
     pub candidates: Vec<Vec<f64>>,
+    /// π(·|x), rows × K: one column per candidate that has it, in the order of the layout.
+    pub candidate_full: Vec<Vec<f64>>,
+    /// When each row was logged, in microseconds since 1970; empty if the layout has no times.
+    pub timestamps: Vec<i64>,
+    /// The `policy_version` of each row; empty if the layout has none.
+    pub versions: Vec<String>,
 }
 
 impl LogRows {
@@ -47,10 +80,14 @@ impl LogRows {
         self.actions.is_empty()
     }
 
-    /// Keeps the first `rows` rows, which have `dim` features and `full` propensities each.
-    pub(crate) fn truncate(&mut self, rows: usize, dim: usize, full: usize) {
-        self.x.truncate(rows * dim);
-        self.full.truncate(rows * full);
+    /// Keeps the first `rows` rows, which have this layout.
+    pub(crate) fn truncate(&mut self, rows: usize, layout: &LogLayout) {
+        self.x.truncate(rows * layout.dim);
+        self.full.truncate(rows * layout.full.unwrap_or(0));
+        let k = layout.candidate_full.unwrap_or(0);
+        self.candidate_full.iter_mut().for_each(|column| column.truncate(rows * k));
+        self.timestamps.truncate(rows);
+        self.versions.truncate(rows);
         self.actions.truncate(rows);
         self.costs.truncate(rows);
         self.propensities.truncate(rows);

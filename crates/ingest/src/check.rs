@@ -1,22 +1,26 @@
 //! The checks that turn rows into a log, and the batches that a sink receives.
 
 use guarantor_engine::error::RowError;
-use guarantor_engine::log::{Capabilities, Outcome, disagrees};
-use ndarray::ArrayView2;
+use guarantor_engine::log::{Capabilities, Logging, Outcome, Repetitions};
 
 use crate::batch::{LogLayout, LogRows};
+use crate::columns::LogFacts;
 use crate::digest::LogDigest;
 use crate::errors::{IngestError, RowErrors};
 use crate::hashing::Hashing;
-use crate::health::{Health, HealthBuilder};
+use crate::health::Health;
 use crate::identity::{Identities, Place};
+use crate::layout::layout_of;
 use crate::row::{Notes, RawRow, ReadContext, RowFault};
-use crate::rules::{Rules, check_row, layout_of};
+use crate::rules::{LogOptions, Rules, check_row};
 use crate::sink::Sink;
+use crate::sketch::RowSketch;
+use crate::tally::{Counted, Numbers, Tally};
+use crate::time;
 
 /// The approximate size of the features and propensities of a batch.
-const BATCH_BYTES: usize = 4 << 20;
-const MIN_ROWS: usize = 64;
+pub const BATCH_BYTES: usize = 4 << 20;
+pub const MIN_ROWS: usize = 64;
 
 /// What is known about a log after its last row was accepted.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,8 +39,28 @@ pub struct LogSummary {
     pub digest: String,
     /// What the log supports.
     pub capabilities: Capabilities,
+    /// What the caller states about the log.
+    pub options: LogOptions,
+    /// Recognizes the rows in other logs.
+    pub sketch: RowSketch,
+    /// The same for the rows of this upload alone.
+    pub new_rows: RowSketch,
+    /// The latest time of a row, in microseconds since 1970, if rows have times.
+    pub last_timestamp: Option<i64>,
     /// The health report.
     pub health: Health,
+}
+
+impl LogSummary {
+    /// What the engine needs to know besides the rows.
+    pub fn facts(&self) -> LogFacts<'_> {
+        LogFacts {
+            n_actions: self.n_actions,
+            outcome: self.outcome,
+            options: self.options,
+            capabilities: &self.capabilities,
+        }
+    }
 }
 
 /// Checks the rows of one log one by one, and passes valid rows to a sink in batches.
@@ -48,14 +72,16 @@ pub struct Checker {
     /// The row numbers of the batch's rows in the file.
     numbers: Vec<u64>,
     batch_rows: usize,
-    rows: u64,
     /// The number of rows of earlier versions and of this file, including rejected ones.
     seen: u64,
-    largest_action: u32,
     identities: Identities,
     /// The digest of the remembered rows.
     digest: LogDigest,
-    health: HealthBuilder,
+    tally: Tally,
+    /// The earliest time that a row may have.
+    not_before: Option<i64>,
+    /// Whether each row of the batch is the first of its context.
+    first: Vec<bool>,
     /// The health of the remembered rows.
     earlier: Option<Health>,
     errors: RowErrors,
@@ -70,15 +96,20 @@ impl Checker {
             batch: LogRows::default(),
             numbers: Vec::new(),
             batch_rows: 0,
-            rows: 0,
             seen: 0,
-            largest_action: 0,
             identities: Identities::default(),
             digest: LogDigest::default(),
-            health: HealthBuilder::default(),
+            tally: Tally::default(),
+            not_before: None,
+            first: Vec::new(),
             earlier: None,
             errors: RowErrors::default(),
         }
+    }
+
+    /// Refuses rows with an earlier time: rows after it are certified already.
+    pub fn not_before(&mut self, timestamp: i64) {
+        self.not_before = Some(timestamp);
     }
 
     /// What a reader needs to know before it reads.
@@ -88,18 +119,62 @@ impl Checker {
             hashing: Hashing { dims: hash_dims },
             actions: self.rules.known_actions(self.layout.as_ref().and_then(|layout| layout.full)),
             full: self.layout.as_ref().map(|layout| layout.full.is_some()),
+            timestamps: self.layout.as_ref().map(|layout| layout.timestamps),
+            candidates_only: false,
             outcome: self.rules.outcome.kind,
             pdrop: self.earlier.as_ref().and_then(|health| health.pdrop),
         }
     }
 
-    /// Remembers rows of an earlier version, to which the rows of this upload are appended.
+    /// Remembers rows of an earlier version, to which the rows of this upload are appended. Call `end_part` after
+    /// the last row of each part.
     ///
     /// # Errors
     /// The memory for ids is used up, or the logging policy does not fit the rows.
-    pub fn remember(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<(), IngestError> {
+    pub fn remember(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), IngestError> {
+        self.replay(layout, rows).map(drop)
+    }
+
+    /// Ends a part of the remembered rows.
+    pub fn end_part(&mut self) {
+        self.tally.repeats.end_part();
+        self.tally.repeats.forgive();
+    }
+
+    /// Passes rows that were checked before, and got more candidates, to a sink. Call this for all rows of a dataset,
+    /// then `finish_rewrite`.
+    ///
+    /// # Errors
+    /// The memory for ids is used up, or the sink failed.
+    pub fn rewrite(
+        &mut self,
+        layout: &LogLayout,
+        rows: LogRows,
+        sink: &mut dyn Sink,
+    ) -> Result<(), IngestError> {
+        let rows = self.replay(layout, rows)?;
+        Ok(sink.write(layout, &LogDigest::default(), rows)?)
+    }
+
+    /// Completes the sink and returns the summary of the rewritten rows. `health` is what the dataset had before; the
+    /// parts of it that come from files are kept.
+    ///
+    /// # Errors
+    /// The sink failed, or there were no rows.
+    pub fn finish_rewrite(
+        mut self,
+        health: Option<Health>,
+        sink: &mut dyn Sink,
+    ) -> Result<LogSummary, IngestError> {
+        self.earlier = health;
+        self.summarize(sink, Notes::default())
+    }
+
+    /// Counts rows that were checked before, and returns them.
+    pub(crate) fn replay(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<LogRows, IngestError> {
         self.fix_layout(layout.clone());
         let (p, k) = (layout.dim, layout.full.unwrap_or(0));
+        let mut first = Vec::new();
         for i in 0..rows.len() {
             // These rows were checked when they were uploaded, so nothing here can be rejected.
             if let Some(id) = rows.event_ids.get(i) {
@@ -107,14 +182,17 @@ impl Checker {
             }
             if let Some(id) = rows.context_ids.get(i) {
                 let (x, full) = (&rows.x[i * p..(i + 1) * p], &rows.full[i * k..(i + 1) * k]);
-                let _ = self.identities.context(id, Place::Stored, x, full);
+                let repetitions = self.rules.options.repetitions;
+                let new = see_context(&mut self.identities, repetitions, id, Place::Stored, (x, full));
+                first.push(new.unwrap_or(false));
             }
         }
         self.check_identities()?;
-        self.ask_policy(layout, &mut rows, &[])?;
-        self.count(layout, &rows);
+        let numbers = Numbers { first: &first, file: None };
+        self.tally.ask_policy(&self.rules, layout, &mut rows, &numbers, &mut self.errors)?;
+        self.tally.count(&self.rules, layout, &rows, &numbers)?;
         self.seen += rows.len() as u64;
-        Ok(())
+        Ok(rows)
     }
 
     /// Continues from the digest of the remembered rows, and from the parts of their health that come from
@@ -147,8 +225,11 @@ impl Checker {
                 self.check_identities()?;
             }
             Err(fault) => {
-                let (dim, full) = self.layout.as_ref().map_or((0, 0), |l| (l.dim, l.full.unwrap_or(0)));
-                self.batch.truncate(self.numbers.len(), dim, full);
+                match &self.layout {
+                    Some(layout) => self.batch.truncate(self.numbers.len(), layout),
+                    None => self.batch = LogRows::default(),
+                }
+                self.first.truncate(self.numbers.len());
                 self.reject(number, fault);
             }
         }
@@ -161,34 +242,55 @@ impl Checker {
         if !self.errors.is_empty() {
             return Err(IngestError::Rows(self.errors));
         }
+        self.tally.repeats.end_part();
+        if let Some(run) = self.tally.repeats.found() {
+            return Err(IngestError::RepeatedRows { row: run.row, run: run.rows, first: run.first });
+        }
+        self.summarize(sink, notes)
+    }
+
+    /// Completes the sink and returns the summary of rows without errors.
+    pub(crate) fn summarize(self, sink: &mut dyn Sink, notes: Notes) -> Result<LogSummary, IngestError> {
         let nothing = || IngestError::Unreadable("the log has no rows".into());
-        let layout = self.layout.ok_or_else(nothing)?;
-        let n_actions = match self.rules.known_actions(layout.full).or(notes.actions) {
+        let layout = self.layout.clone().ok_or_else(nothing)?;
+        let stated = self.rules.stated_actions(layout.n_actions()).or(notes.actions);
+        let n_actions = match stated.or_else(|| self.rules.known_actions(None)) {
             Some(k) => k,
-            None if self.largest_action == 0 => {
+            None if self.tally.largest_action == 0 => {
                 let message = "is required: only action 0 was logged, so the number of actions cannot be inferred from the rows";
                 return Err(IngestError::Option { field: "n_actions", message: message.into() });
             }
-            None => self.largest_action as usize + 1,
+            None => self.tally.largest_action as usize + 1,
         };
+        if self.rules.options.logging == Logging::Fixed && self.tally.arrivals.versions() > 1 {
+            let message = format!(
+                "is fixed, which says that one policy logged every row, but the rows have {} policy versions; upload \
+                 with logging=adaptive, or the rows of each version as a separate dataset",
+                self.tally.arrivals.versions()
+            );
+            return Err(IngestError::Option { field: "logging", message });
+        }
         // Nothing can be rejected from here on: a sink that has finished keeps its rows.
         let digest = sink.finish()?.ok_or_else(nothing)?;
-        let contexts = if layout.context_ids { self.identities.contexts() } else { self.rows };
-        let mut health = self.health.finish(n_actions);
+        let contexts = if layout.context_ids { self.identities.contexts() } else { self.tally.rows };
+        let counted = Counted { layout: &layout, n_actions, stated: stated.is_some(), contexts };
+        let (capabilities, last_timestamp) =
+            (self.tally.capabilities(&self.rules, counted), self.tally.arrivals.last_timestamp());
+        let rows = self.tally.rows;
+        let (mut health, sketch, new_rows) = self.tally.finish(&self.rules, counted, &capabilities);
         health.add_notes(notes, self.earlier);
         Ok(LogSummary {
-            rows: self.rows,
+            rows,
             contexts,
             n_actions,
             dim: layout.dim,
             outcome: self.rules.outcome,
             digest: digest.finish(&layout, n_actions, &self.rules.outcome),
-            capabilities: Capabilities {
-                features: layout.dim > 0,
-                full_propensities: layout.full.is_some() || self.rules.policy.is_some(),
-                multiple_interactions: contexts < self.rows,
-                candidates: layout.candidates,
-            },
+            capabilities,
+            options: self.rules.options,
+            sketch,
+            new_rows,
+            last_timestamp,
             health,
         })
     }
@@ -202,20 +304,39 @@ impl Checker {
     fn push(&mut self, number: u64, row: RawRow) -> Result<(), RowFault> {
         let (x, full) = (self.batch.x.len(), self.batch.full.len());
         let has_ids = (row.event_id.is_some(), row.context_id.is_some());
+        self.check_time(row.timestamp)?;
         check_row(row, &self.rules, self.layout.as_ref(), &mut self.batch)?;
         if let Some(id) = self.batch.event_ids.last().filter(|_| has_ids.0) {
             self.identities.event(id, Place::Row(number))?;
         }
         if let Some(id) = self.batch.context_ids.last().filter(|_| has_ids.1) {
             let (x, full) = (&self.batch.x[x..], &self.batch.full[full..]);
-            self.identities.context(id, Place::Row(number), x, full)?;
+            let identities = &mut self.identities;
+            let new =
+                see_context(identities, self.rules.options.repetitions, id, Place::Row(number), (x, full))?;
+            self.first.push(new);
         }
         Ok(())
     }
 
+    fn check_time(&self, timestamp: Option<i64>) -> Result<(), RowFault> {
+        match (timestamp, self.not_before) {
+            (Some(time), Some(earliest)) if time < earliest => {
+                let (time, earliest) = (time::to_text(time), time::to_text(earliest));
+                let message = format!(
+                    "{time} reaches back before rows that are already certified, of which the last is of {earliest}; \
+                     a later certificate may use only rows that arrived after those of an earlier one, so upload such \
+                     rows as a new dataset"
+                );
+                Err(RowFault::new("timestamp", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn check_identities(&self) -> Result<(), IngestError> {
         let most = self.rules.limits.identity_bytes;
-        if self.identities.bytes() <= most {
+        if self.identities.bytes() + self.tally.arrivals.bytes() <= most {
             return Ok(());
         }
         let message = format!(
@@ -227,8 +348,7 @@ impl Checker {
 
     fn fix_layout(&mut self, layout: LogLayout) {
         if self.layout.is_none() {
-            let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 64;
-            self.batch_rows = (BATCH_BYTES / row_bytes).clamp(MIN_ROWS, 8192);
+            self.batch_rows = (BATCH_BYTES / layout.row_bytes()).clamp(MIN_ROWS, 8192);
             self.layout = Some(layout);
         }
     }
@@ -236,71 +356,28 @@ impl Checker {
     fn flush(&mut self, sink: &mut dyn Sink) -> Result<(), IngestError> {
         let (mut rows, numbers) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.numbers));
         let Some(layout) = self.layout.clone().filter(|_| !rows.is_empty()) else { return Ok(()) };
-        self.ask_policy(&layout, &mut rows, &numbers)?;
+        let first = std::mem::take(&mut self.first);
+        let numbers = Numbers { first: &first, file: Some(&numbers) };
+        self.tally.ask_policy(&self.rules, &layout, &mut rows, &numbers, &mut self.errors)?;
         if !self.errors.is_empty() {
             sink.discard();
             return Ok(());
         }
-        self.count(&layout, &rows);
+        self.tally.count(&self.rules, &layout, &rows, &numbers)?;
         Ok(sink.write(&layout, &self.digest, rows)?)
-    }
-
-    fn count(&mut self, layout: &LogLayout, rows: &LogRows) {
-        self.rows += rows.len() as u64;
-        self.largest_action = rows.actions.iter().copied().fold(self.largest_action, u32::max);
-        self.health.update(rows);
-        match layout.full {
-            Some(k) => self.health.expect_all(k, &rows.full),
-            None if self.rules.policy.is_none() => self.health.judge(&rows.propensities),
-            // `ask_policy` has counted them.
-            None => {}
-        }
-    }
-
-    /// If the logging policy is known: fills in missing propensities and compares those that are present.
-    /// It does so a few rows at a time, because π0(·|x) of all rows may be large.
-    fn ask_policy(
-        &mut self,
-        layout: &LogLayout,
-        rows: &mut LogRows,
-        numbers: &[u64],
-    ) -> Result<(), IngestError> {
-        let Some(policy) = &self.rules.policy else { return Ok(()) };
-        let fault = |message: String| IngestError::Option { field: "logging_policy_id", message };
-        let (p, k) = (layout.dim, policy.n_actions());
-        // Scores and propensities, in double precision.
-        let most = (BATCH_BYTES / (16 * k.max(1))).max(MIN_ROWS);
-        for from in (0..rows.len()).step_by(most) {
-            let to = rows.len().min(from + most);
-            let x = ArrayView2::from_shape((to - from, p), &rows.x[from * p..to * p])
-                .map_err(|error| fault(error.to_string()))?;
-            let pi = policy.propensities(x).map_err(|error| fault(error.to_string()))?;
-            if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none()) {
-                self.health.expect_all(k, all);
-            }
-            for (i, &number) in (from..to).zip(numbers.iter().skip(from)) {
-                let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
-                let given = pi[(i - from, action as usize)];
-                if let Err(RowFault { field, message }) = fill_in(action, logged, given) {
-                    self.errors.add(RowError { row: number, field, message });
-                }
-            }
-        }
-        Ok(())
     }
 }
 
-/// Compares the logged propensity with the logging policy's, or fills it in if it was not logged.
-fn fill_in(action: u32, logged: &mut f64, given: f64) -> Result<(), RowFault> {
-    if logged.is_nan() {
-        *logged = given;
-    }
-    if given <= 0.0 {
-        let message = format!("the logging policy gives action {action} probability 0 here");
-        Err(RowFault::new("action", message))
-    } else if disagrees(*logged, given) {
-        Err(RowFault::new("propensity", format!("is {logged}, but the logging policy gives {given}")))
-    } else {
-        Ok(())
+/// Remembers a context, and returns whether it is new. If repetitions are designed, its rows must agree.
+fn see_context(
+    identities: &mut Identities,
+    repetitions: Repetitions,
+    id: &str,
+    place: Place,
+    (x, full): (&[f32], &[f64]),
+) -> Result<bool, RowFault> {
+    match repetitions {
+        Repetitions::Designed => identities.context(id, place, x, full),
+        Repetitions::Decisions => Ok(identities.see_context(id)),
     }
 }

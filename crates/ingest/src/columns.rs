@@ -1,15 +1,52 @@
 //! Batches to the engine's columns, for logs that fit into memory.
 
-use guarantor_engine::log::{Columns, Outcome};
+use std::collections::HashMap;
+
+use guarantor_engine::log::{Capabilities, Columns, Outcome};
 
 use crate::batch::{LogLayout, LogRows};
 use crate::marks::{Marks, mark};
+use crate::rules::LogOptions;
+
+/// What the engine needs to know about a log besides its rows.
+#[derive(Debug, Clone, Copy)]
+pub struct LogFacts<'a> {
+    /// K, the number of actions.
+    pub n_actions: usize,
+    /// The kind and range of the outcomes.
+    pub outcome: Outcome,
+    /// What the caller states about the log.
+    pub options: LogOptions,
+    /// What was found when the log was read.
+    pub capabilities: &'a Capabilities,
+}
+
+impl LogFacts<'_> {
+    /// Columns with what is known besides their rows.
+    pub fn apply(&self, columns: Columns) -> Columns {
+        let LogOptions { logging, repetitions, .. } = self.options;
+        let Capabilities { actions_declared, precision, candidate_precision, uniform, .. } =
+            self.capabilities;
+        Columns {
+            n_actions: self.n_actions,
+            outcome: self.outcome,
+            logging,
+            repetitions,
+            actions_declared: *actions_declared,
+            precision: *precision,
+            candidate_precision: candidate_precision.clone(),
+            uniform: *uniform,
+            ..columns
+        }
+    }
+}
 
 /// Collects batches into the engine's columns.
 #[derive(Default)]
 pub struct ColumnsBuilder {
     columns: Columns,
     contexts: Marks,
+    versions: HashMap<String, u32>,
 }
 
 impl ColumnsBuilder {
@@ -17,7 +54,7 @@ impl ColumnsBuilder {
     pub fn with_capacity(rows: u64, dim: usize) -> Self {
         let rows = usize::try_from(rows).unwrap_or(0);
         let x = Vec::with_capacity(rows.saturating_mul(dim));
-        ColumnsBuilder { columns: Columns { x, ..Columns::default() }, contexts: Marks::default() }
+        ColumnsBuilder { columns: Columns { x, ..Columns::default() }, ..ColumnsBuilder::default() }
     }
 
     /// Appends a batch. All batches must have the same layout.
@@ -28,6 +65,10 @@ impl ColumnsBuilder {
             columns.full = layout.full.map(|_| Vec::new());
             columns.contexts = layout.context_ids.then(Vec::new);
             columns.candidates = layout.candidates.iter().map(|name| (name.clone(), Vec::new())).collect();
+            let full = |name: &String| layout.full_position(name).map(|_| Vec::new());
+            columns.candidate_full = layout.candidates.iter().map(full).collect();
+            columns.timestamps = layout.timestamps.then(Vec::new);
+            columns.versions = layout.versions.then(Vec::new);
         }
         columns.x.extend(rows.x);
         columns.actions.extend(rows.actions);
@@ -39,13 +80,27 @@ impl ColumnsBuilder {
         for ((_, to), from) in columns.candidates.iter_mut().zip(rows.candidates) {
             to.extend(from);
         }
+        for (to, from) in columns.candidate_full.iter_mut().flatten().zip(rows.candidate_full) {
+            to.extend(from);
+        }
+        if let Some(timestamps) = &mut columns.timestamps {
+            timestamps.extend(rows.timestamps);
+        }
+        if let Some(versions) = &mut columns.versions {
+            for name in rows.versions {
+                let next = self.versions.len() as u32;
+                versions.push(*self.versions.entry(name).or_insert(next));
+            }
+        }
         if let Some(contexts) = &mut columns.contexts {
             contexts.extend(rows.context_ids.iter().map(|id| self.contexts.place(mark(id)).0 as u64));
         }
     }
 
-    /// The columns of a log with `n_actions` actions and this outcome.
-    pub fn finish(self, n_actions: usize, outcome: Outcome) -> Columns {
-        Columns { n_actions, outcome, ..self.columns }
+    /// The columns of a log of which this is known.
+    pub fn finish(self, facts: &LogFacts) -> Columns {
+        let mut version_names = vec![String::new(); self.versions.len()];
+        self.versions.into_iter().for_each(|(name, number)| version_names[number as usize] = name);
+        Columns { version_names, ..facts.apply(self.columns) }
     }
 }

@@ -6,14 +6,17 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use crate::decompress::Decoded;
 use crate::records::{Cells, Records};
 use crate::row::{CANDIDATE_PREFIX, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
+use crate::time;
 
-const COLUMNS: &str =
-    "x0, x1, …, action, propensity, p0, p1, …, cost, reward, context_id, event_id, candidate.NAME";
+const COLUMNS: &str = "x0, x1, …, action, propensity, p0, p1, …, cost, reward, timestamp, policy_version, context_id, event_id, \
+     candidate.NAME, candidate.NAME.p0, candidate.NAME.p1, …";
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut records = Records::new(source, context.limits.line_bytes);
     let header = match records.next()? {
-        Some((_, Ok(cells))) => Header::of(cells).map_err(FormatError::Unreadable)?,
+        Some((_, Ok(cells))) => {
+            Header::of(cells, context.candidates_only).map_err(FormatError::Unreadable)?
+        }
         Some((line, Err(fault))) => {
             return Err(FormatError::Unreadable(format!("the header in line {line} {}", fault.message)));
         }
@@ -37,6 +40,10 @@ enum Column {
     ContextId,
     EventId,
     Candidate(String),
+    /// π(a|x) of one of all actions, of the candidate with this number in `Header::candidates`.
+    CandidateP(usize, usize),
+    Timestamp,
+    PolicyVersion,
 }
 
 struct Header {
@@ -45,12 +52,15 @@ struct Header {
     dim: usize,
     /// Columns p0, p1, …
     full: usize,
+    /// The candidates with columns candidate.NAME.p0, candidate.NAME.p1, … and the number of these columns.
+    candidates: Vec<(String, usize)>,
 }
 
 impl Header {
     /// The error names the column and lists the valid columns.
-    fn of(cells: Cells) -> Result<Header, String> {
+    fn of(cells: Cells, candidates_only: bool) -> Result<Header, String> {
         let mut names = HashSet::new();
+        let mut lists: Vec<(String, BTreeSet<usize>)> = Vec::new();
         let mut columns = Vec::with_capacity(cells.len());
         for (i, cell) in cells.iter().enumerate() {
             if i == 0 && (cell.starts_with(b"\xff\xfe") || cell.starts_with(b"\xfe\xff")) {
@@ -61,20 +71,29 @@ impl Header {
             if !names.insert(name) {
                 return Err(format!("duplicate column {name:?}"));
             }
-            columns.push(column(name).ok_or_else(|| unknown(name, i, cells.len()))?);
+            let known = candidate_list(name, &mut lists).or_else(|| column(name));
+            columns.push(known.ok_or_else(|| unknown(name, i, cells.len()))?);
         }
         let index = |of: fn(&Column) -> Option<usize>| columns.iter().filter_map(of).collect::<BTreeSet<_>>();
         let x = index(|c| if let Column::X(j) = c { Some(*j) } else { None });
         let p = index(|c| if let Column::P(a) = c { Some(*a) } else { None });
         check_sequence("x", &x)?;
         check_sequence("p", &p)?;
+        for (name, list) in &lists {
+            check_sequence(&format!("{CANDIDATE_PREFIX}{name}.p"), list)?;
+        }
+        let candidates = lists.into_iter().map(|(name, list)| (name, list.len())).collect();
+        let header = Header { columns, dim: x.len(), full: p.len(), candidates };
+        if candidates_only {
+            return Ok(header);
+        }
         if !names.contains("action") {
             return Err(format!("the column \"action\" is missing; the columns are {COLUMNS}"));
         }
         if !names.contains("cost") && !names.contains("reward") {
             return Err(format!("the column \"cost\" or \"reward\" is missing; the columns are {COLUMNS}"));
         }
-        Ok(Header { columns, dim: x.len(), full: p.len() })
+        Ok(header)
     }
 
     fn row(&self, cells: Cells) -> Result<RawRow<'static>, RowFault> {
@@ -85,6 +104,7 @@ impl Header {
         let mut row = RawRow::default();
         let (mut x, mut p) = (vec![None; self.dim], vec![None; self.full]);
         let mut candidates = BTreeMap::new();
+        let mut lists: Vec<Vec<Option<f64>>> = self.candidates.iter().map(|(_, k)| vec![None; *k]).collect();
         for (column, cell) in self.columns.iter().zip(cells.iter()).filter(|(_, cell)| !cell.is_empty()) {
             match column {
                 Column::X(j) => x[*j] = Some(number(cell, || format!("x[{j}]"))?),
@@ -99,11 +119,23 @@ impl Header {
                     let value = number(cell, || format!("candidates.{name}"))?;
                     candidates.insert(name.clone(), value);
                 }
+                Column::CandidateP(at, a) => {
+                    let field = || format!("candidate_propensities.{}[{a}]", self.candidates[*at].0);
+                    lists[*at][*a] = Some(number(cell, field)?);
+                }
+                Column::Timestamp => row.timestamp = Some(timestamp(cell)?),
+                Column::PolicyVersion => row.policy_version = Some(text(cell, "policy_version")?),
             }
         }
         row.x = whole(x, "x")?.map(NumberList::Parsed);
         row.propensities = whole(p, "propensities")?.map(NumberList::Parsed);
         row.candidates = (!candidates.is_empty()).then_some(candidates);
+        for ((name, _), list) in self.candidates.iter().zip(lists) {
+            if let Some(list) = whole(list, &format!("candidate_propensities.{name}"))? {
+                let all = row.candidate_propensities.get_or_insert_default();
+                all.insert(name.clone(), NumberList::Parsed(list));
+            }
+        }
         Ok(row)
     }
 }
@@ -116,14 +148,14 @@ fn column(name: &str) -> Option<Column> {
         "reward" => Column::Reward,
         "context_id" => Column::ContextId,
         "event_id" => Column::EventId,
+        "timestamp" => Column::Timestamp,
+        "policy_version" => Column::PolicyVersion,
         _ => {
             if let Some(name) = name.strip_prefix(CANDIDATE_PREFIX).filter(|name| !name.is_empty()) {
                 return Some(Column::Candidate(name.into()));
             }
             let (kind, index) = name.split_at_checked(1)?;
-            let plain =
-                index.bytes().all(|b| b.is_ascii_digit()) && (index == "0" || !index.starts_with('0'));
-            let index = index.parse().ok().filter(|_| plain)?;
+            let index = plain_index(index)?;
             match kind {
                 "x" => Column::X(index),
                 "p" => Column::P(index),
@@ -131,6 +163,24 @@ fn column(name: &str) -> Option<Column> {
             }
         }
     })
+}
+
+/// The column of one action's probability, candidate.NAME.p0 and so on, whose candidate is numbered in `lists`.
+fn candidate_list(name: &str, lists: &mut Vec<(String, BTreeSet<usize>)>) -> Option<Column> {
+    let (candidate, action) = name.strip_prefix(CANDIDATE_PREFIX)?.rsplit_once(".p")?;
+    let action = plain_index(action).filter(|_| !candidate.is_empty())?;
+    let at = lists.iter().position(|(other, _)| other == candidate).unwrap_or_else(|| {
+        lists.push((candidate.into(), BTreeSet::new()));
+        lists.len() - 1
+    });
+    lists[at].1.insert(action);
+    Some(Column::CandidateP(at, action))
+}
+
+/// An index in digits without leading zeros.
+fn plain_index(digits: &str) -> Option<usize> {
+    let plain = digits.bytes().all(|b| b.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    digits.parse().ok().filter(|_| plain)
 }
 
 fn unknown(name: &str, i: usize, columns: usize) -> String {
@@ -184,6 +234,15 @@ fn integer(cell: &[u8]) -> Result<i64, RowFault> {
     value.ok_or_else(|| {
         RowFault::new("action", format!("{:?} is not an integer; write 3, not 3.0", shown(cell)))
     })
+}
+
+/// A time as a number or as text.
+fn timestamp(cell: &[u8]) -> Result<i64, RowFault> {
+    let fault = |message: String| RowFault::new("timestamp", message);
+    match number(cell, String::new) {
+        Ok(value) => time::of_number(value).map_err(fault),
+        Err(_) => time::of_text(&text(cell, "timestamp")?).map_err(fault),
+    }
 }
 
 fn text(cell: &[u8], field: &str) -> Result<String, RowFault> {

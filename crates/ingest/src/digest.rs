@@ -7,6 +7,8 @@ use guarantor_engine::log::{Outcome, OutcomeKind};
 
 use crate::batch::{LogLayout, LogRows};
 
+/// Precedes what the first version of the digest did not have.
+const EXTENDED: &[u8] = b"guarantor.log/2\n";
 const HASHED_AT_ONCE: usize = 8 << 10;
 
 /// The digest of the rows so far.
@@ -46,6 +48,7 @@ impl LogDigest {
                     text(bytes, &ids[i]);
                 }
             }
+            extensions(bytes, layout, rows, i);
             if bytes.len() >= HASHED_AT_ONCE {
                 self.hash.update(&bytes);
                 bytes.clear();
@@ -70,8 +73,36 @@ impl LogDigest {
         for name in &layout.candidates {
             text(&mut end, name);
         }
+        if is_extended(layout) {
+            end.extend(EXTENDED);
+            end.push(u8::from(layout.timestamps));
+            end.push(u8::from(layout.versions));
+            end.extend((layout.candidate_full.unwrap_or(0) as u64).to_le_bytes());
+            for name in &layout.candidate_propensities {
+                text(&mut end, name);
+            }
+        }
         self.hash.update(&end);
         format!("sha256:{}", hex::encode(self.hash.finalize()))
+    }
+}
+
+/// Whether rows have fields that the first version of the digest did not know. A log without them keeps the digest
+/// that it had then.
+fn is_extended(layout: &LogLayout) -> bool {
+    layout.timestamps || layout.versions || !layout.candidate_propensities.is_empty()
+}
+
+fn extensions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize) {
+    if layout.timestamps {
+        bytes.extend_from_slice(&rows.timestamps[i].to_le_bytes());
+    }
+    if layout.versions {
+        text(bytes, &rows.versions[i]);
+    }
+    let k = layout.candidate_full.unwrap_or(0);
+    for column in &rows.candidate_full {
+        numbers(bytes, &column[i * k..(i + 1) * k], f64::to_le_bytes);
     }
 }
 

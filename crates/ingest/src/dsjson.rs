@@ -4,6 +4,9 @@
 //! `a` lists the actions from 1, the chosen one first, and `p[i]` is the probability of `a[i]`, so a line has
 //! all of π0(·|x). Numbers are taken as they are; nothing is rounded or rescaled. A line whose meaning is
 //! unclear is rejected with advice instead of being guessed at.
+//!
+//! `Timestamp` is the time of a row. `VWState.m`, the id of the model, is not taken for a policy version: a learner
+//! that exports a model every few minutes would leave its last version almost no rows to be compared on.
 
 use serde::Deserialize;
 use serde::de::{IgnoredAny, MapAccess};
@@ -13,10 +16,11 @@ use guarantor_engine::log::{AGREEMENT_TOLERANCE, OutcomeKind, disagrees, is_prob
 use crate::decompress::Decoded;
 use crate::dsjson_context::{ContextSeed, EventContext};
 use crate::hashing::Hashing;
-use crate::health::{Warning, WarningCode};
-use crate::json::{self, JsonObject, duplicate, set};
+use crate::json::{self, JsonObject, duplicate, set, set_as};
 use crate::lines::each_line;
+use crate::ndjson::Time;
 use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
+use crate::warning::{Warning, WarningCode};
 
 /// Reads all lines, and returns notes about the file besides its rows.
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
@@ -24,6 +28,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
         outcome: context.outcome,
         actions: context.actions,
         pdrop: context.pdrop,
+        timestamps: context.timestamps.unwrap_or(true),
         dangling: 0,
         action_features: 0,
     };
@@ -49,6 +54,7 @@ pub fn field_name(field: &str) -> &str {
         "propensities" => "p",
         "cost" | "reward" => "_label_cost",
         "event_id" => "EventId",
+        "timestamp" => "Timestamp",
         _ => field,
     }
 }
@@ -67,6 +73,7 @@ struct Event {
     probabilities: Option<Vec<f64>>,
     context: Option<EventContext>,
     event_id: Option<String>,
+    timestamp: Option<i64>,
     pdrop: Option<f64>,
     skip: Option<bool>,
     deferred: Option<bool>,
@@ -91,6 +98,7 @@ impl JsonObject for Event {
             "p" | "_p" => set(&mut self.probabilities, map),
             "pdrop" => set(&mut self.pdrop, map),
             "EventId" => set(&mut self.event_id, map),
+            "Timestamp" => set_as(&mut self.timestamp, map, |time: Time| time.0),
             "_skipLearn" => set(&mut self.skip, map),
             "DeferredAction" => set(&mut self.deferred, map),
             "o" => set(&mut self.observations, map),
@@ -125,6 +133,8 @@ struct Log {
     outcome: OutcomeKind,
     actions: Option<usize>,
     pdrop: Option<f64>,
+    /// Whether rows get their times.
+    timestamps: bool,
     dangling: u64,
     action_features: u64,
 }
@@ -175,6 +185,8 @@ impl Log {
             cost,
             reward,
             event_id: event.event_id,
+            // A log that was started without times goes on without them.
+            timestamp: event.timestamp.filter(|_| self.timestamps),
             ..RawRow::default()
         }))
     }

@@ -50,8 +50,11 @@ impl RowErrors {
 impl IngestError {
     /// Whether the body itself is at fault, so that sending it again would fail in the same way.
     pub fn is_of_the_body(&self) -> bool {
-        use IngestError::{Expands, Option, Rows, TooLarge, Unreadable};
-        matches!(self, Rows(_) | Option { .. } | Unreadable(_) | TooLarge(_) | Expands(_))
+        use IngestError::{Expands, Option, RepeatedRows, Rows, TooLarge, Unreadable};
+        matches!(
+            self,
+            Rows(_) | Option { .. } | Unreadable(_) | TooLarge(_) | Expands(_) | RepeatedRows { .. }
+        )
     }
 }
 
@@ -68,6 +71,21 @@ pub enum IngestError {
         field: &'static str,
         /// What is wrong and what to do.
         message: String,
+    },
+    /// Consecutive rows repeat earlier ones, too many for coincidence.
+    #[error(
+        "rows {row} to {} repeat the rows from row {first} of the dataset on, with the same actions and outcomes, \
+         which is not a coincidence; send every decision once; if they are new decisions, log event_id, which must \
+         then be different in every row",
+        row + run - 1
+    )]
+    RepeatedRows {
+        /// The number of the first repeated row in the file.
+        row: u64,
+        /// The number of repeated rows; a few more at the ends may be repeated too.
+        run: u64,
+        /// Where the earlier rows start in the dataset, counted from 1.
+        first: u64,
     },
     /// The file as a whole is not valid in its format.
     #[error("{0}")]

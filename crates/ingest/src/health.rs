@@ -1,15 +1,15 @@
 //! The health report: whether a log is good enough to learn and certify from, and whether its propensities
 //! are plausible (docs/math.md#health).
 
+use guarantor_engine::checks::{CheckName, CheckResult, Drift};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::LogRows;
 use crate::row::Notes;
+use crate::warning::{LogTraits, Warning, warnings};
 
 /// At this probability or above, the logging policy had practically no choice.
 const NEAR_DETERMINISTIC: f64 = 0.99;
-/// Deviations of more standard errors than this are not chance (1 in 1.7 million).
-const MAX_Z: f64 = 5.0;
 
 /// A number that has a known expectation if the logged propensities are right.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,58 +21,8 @@ pub struct Fit {
     pub observed: f64,
     /// (observed − expected) in standard errors; null if the log is too short to estimate them.
     pub z: Option<f64>,
-    /// Whether the observed value is within 5 standard errors of the expected one, or differs only by
-    /// rounding.
+    /// Whether the check of this number passed; see `checks`.
     pub ok: bool,
-}
-
-/// Something about a log that deserves attention, although the log was accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Warning {
-    /// The stable code of the warning.
-    pub code: WarningCode,
-    /// The warning as a sentence.
-    pub message: String,
-}
-
-/// What a warning is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum WarningCode {
-    /// The mean of 1/propensity is far from its expectation.
-    PropensitiesDoNotFit,
-    /// An action was logged far more or less often than its propensities say.
-    ActionCountsDoNotFit,
-    /// The logging policy had practically no choice in most rows.
-    NearDeterministic,
-    /// A few rows with small propensities outweigh all others.
-    LowEffectiveSampleSize,
-    /// Some actions were never logged.
-    ActionsNeverLogged,
-    /// DSJSON: some rewards belong to decisions that are not in the file.
-    DanglingRewards,
-    /// DSJSON: the features of actions are ignored.
-    ActionFeaturesNotUsed,
-    /// DSJSON: decisions were dropped before they were logged.
-    RowsDroppedUpstream,
-}
-
-impl WarningCode {
-    /// Whether the warning comes from the file and not from the rows, which `HealthBuilder` sees again at
-    /// every version.
-    fn is_of_file(self) -> bool {
-        use WarningCode::{ActionFeaturesNotUsed, DanglingRewards, RowsDroppedUpstream};
-        matches!(self, DanglingRewards | ActionFeaturesNotUsed | RowsDroppedUpstream)
-    }
-}
-
-/// The code as it is written in JSON.
-impl std::fmt::Display for WarningCode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.serialize(f)
-    }
 }
 
 /// The report on a log.
@@ -97,6 +47,12 @@ pub struct Health {
     pub worst_action_count: Option<ActionFit>,
     /// What deserves attention, one entry each.
     pub warnings: Vec<Warning>,
+    /// The checks of all rows against the assumptions of the guarantee.
+    #[serde(default)]
+    pub checks: Vec<CheckResult>,
+    /// How the log changes over time, in the order of its rows; null if it was not computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drift: Option<Drift>,
     /// The share of decisions that were dropped before they were logged, if the log's format has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdrop: Option<f64>,
@@ -182,8 +138,14 @@ impl HealthBuilder {
         self.near_deterministic += u64::from(pi.iter().any(|&p| p >= NEAR_DETERMINISTIC));
     }
 
-    /// The report on the rows so far.
-    pub fn finish(mut self, n_actions: usize) -> Health {
+    /// The report on the rows so far, with the results of the checks.
+    pub fn finish(
+        mut self,
+        n_actions: usize,
+        (checks, drift): (Vec<CheckResult>, Drift),
+        traits: LogTraits,
+    ) -> Health {
+        let ok = |name: CheckName| checks.iter().all(|check| check.name != name || check.ok);
         self.counts.resize(n_actions, 0);
         let n = self.rows.max(1) as f64;
         let never = self.counts.iter().enumerate().filter(|(_, count)| **count == 0);
@@ -194,13 +156,15 @@ impl HealthBuilder {
             effective_sample_size: self.effective_sample_size(),
             near_deterministic_share: self.near_deterministic as f64 / n,
             actions_never_logged: never.map(|(action, _)| action as u64).collect(),
-            inverse_propensity_mean: self.inverse_propensity_mean(n_actions),
-            worst_action_count: self.worst_action_count(),
+            inverse_propensity_mean: self.inverse_propensity_mean(n_actions, ok(CheckName::Propensities)),
+            worst_action_count: self.worst_action_count(ok(CheckName::ActionCounts)),
             action_counts: self.counts,
             warnings: Vec::new(),
+            checks,
+            drift: Some(drift),
             pdrop: None,
         };
-        health.warnings = warnings(&health, n);
+        health.warnings = warnings(&health, LogTraits { rows: self.rows, ..traits });
         health
     }
 
@@ -211,7 +175,7 @@ impl HealthBuilder {
         if self.weight_squared.is_finite() && size.is_finite() { size } else { 1.0 }
     }
 
-    fn inverse_propensity_mean(&self, n_actions: usize) -> Fit {
+    fn inverse_propensity_mean(&self, n_actions: usize, ok: bool) -> Fit {
         let n = self.rows.max(1) as f64;
         let observed = self.weight / n;
         let mean_square = self.weight_squared / n;
@@ -222,93 +186,23 @@ impl HealthBuilder {
             f64::INFINITY
         };
         let expected = self.support.map_or(n_actions as f64, |support| support / n);
-        fit(expected, observed, (variance / n).sqrt())
+        fit(expected, observed, (variance / n).sqrt(), ok)
     }
 
-    fn worst_action_count(&self) -> Option<ActionFit> {
+    fn worst_action_count(&self, ok: bool) -> Option<ActionFit> {
         let fits = self.expected.iter().enumerate().map(|(action, &(sum, variance))| {
             let count = self.counts.get(action).copied().unwrap_or(0) as f64;
-            ActionFit { action: action as u64, fit: fit(sum, count, variance.sqrt()) }
+            ActionFit { action: action as u64, fit: fit(sum, count, variance.sqrt(), ok) }
         });
         let size = |f: &ActionFit| f.fit.z.map_or(0.0, f64::abs);
         fits.max_by(|a, b| size(a).total_cmp(&size(b)))
     }
 }
 
-/// Whether a deviation is explained by rounding; logs in single precision round a lot.
-fn is_rounding(expected: f64, observed: f64) -> bool {
-    (observed - expected).abs() <= 1e-3 * expected.abs().max(1e-9)
-}
-
-fn fit(expected: f64, observed: f64, standard_error: f64) -> Fit {
-    if !(observed.is_finite() && standard_error.is_finite()) {
-        return Fit { expected, observed: observed.min(f64::MAX), z: None, ok: false };
-    }
-    let z = (standard_error > 0.0).then(|| (observed - expected) / standard_error);
-    let ok = is_rounding(expected, observed) || z.is_some_and(|z| z.abs() <= MAX_Z);
-    Fit { expected, observed, z, ok }
-}
-
-/// A number with four decimals, unless it has too many digits before them.
-fn readable(value: f64) -> String {
-    if value < 1e15 { format!("{value:.4}") } else { format!("{value:.3e}") }
-}
-
-fn warnings(health: &Health, rows: f64) -> Vec<Warning> {
-    let mut warnings = Vec::new();
-    let mut warn = |code, message: String| warnings.push(Warning { code, message });
-    let mean = &health.inverse_propensity_mean;
-    // With few rows and rare actions the mean is often too small by more than its own estimated error.
-    if !mean.ok && (mean.observed > mean.expected || health.actions_never_logged.is_empty()) {
-        warn(
-            WarningCode::PropensitiesDoNotFit,
-            format!(
-                "the mean of 1/propensity is {}, but {:.4} is expected: the logged propensities are probably not \
-                 those with which the actions were drawn",
-                readable(mean.observed),
-                mean.expected
-            ),
-        );
-    }
-    if let Some(worst) = health.worst_action_count.as_ref().filter(|worst| !worst.fit.ok) {
-        warn(
-            WarningCode::ActionCountsDoNotFit,
-            format!(
-                "action {} was logged {} times, but its propensities sum to {:.1}",
-                worst.action, worst.fit.observed, worst.fit.expected
-            ),
-        );
-    }
-    if health.near_deterministic_share > 0.5 {
-        warn(
-            WarningCode::NearDeterministic,
-            format!(
-                "in {:.0}% of the rows the logging policy had practically no choice; such rows say little about \
-                 other policies, so log with more exploration",
-                100.0 * health.near_deterministic_share
-            ),
-        );
-    }
-    if health.effective_sample_size < 0.1 * rows {
-        warn(
-            WarningCode::LowEffectiveSampleSize,
-            format!(
-                "a few rows with small propensities outweigh the others: {rows} rows are worth {:.0}",
-                health.effective_sample_size
-            ),
-        );
-    }
-    if !health.actions_never_logged.is_empty() {
-        warn(
-            WarningCode::ActionsNeverLogged,
-            format!(
-                "{} of {} actions were never logged; nothing can be guaranteed for a policy that takes them",
-                health.actions_never_logged.len(),
-                health.action_counts.len()
-            ),
-        );
-    }
-    warnings
+fn fit(expected: f64, observed: f64, standard_error: f64, ok: bool) -> Fit {
+    let finite = observed.is_finite() && standard_error.is_finite() && standard_error > 0.0;
+    let z = finite.then(|| (observed - expected) / standard_error);
+    Fit { expected, observed: observed.min(f64::MAX), z, ok }
 }
 
 #[cfg(test)]
@@ -316,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn propensities_whose_weights_overflow_do_not_fit() {
+    fn weights_that_overflow_do_not_break_the_report() {
         for smallest in [1e-155, 1e-200, 1e-308, 5e-324] {
             let rows = LogRows {
                 actions: (0..100).map(|i| i % 2).collect(),
@@ -326,14 +220,16 @@ mod tests {
             let mut builder = HealthBuilder::default();
             builder.update(&rows);
             builder.judge(&rows.propensities);
-            let health = builder.finish(2);
-            assert!(!health.inverse_propensity_mean.ok, "{health:?}");
-            assert_eq!(health.effective_sample_size, 1.0);
-            let codes: Vec<String> = health.warnings.iter().map(|w| w.code.to_string()).collect();
-            assert_eq!(codes, ["propensities_do_not_fit", "low_effective_sample_size"]);
-            assert!(health.warnings.iter().all(|w| w.message.len() < 300), "{:?}", health.warnings);
+            let health = builder.finish(2, Default::default(), LogTraits::default());
+            assert_eq!((health.inverse_propensity_mean.z, health.effective_sample_size), (None, 1.0));
+            assert!(health.inverse_propensity_mean.observed > 1e100);
             let written = serde_json::to_value(&health).unwrap();
-            assert_eq!(serde_json::from_value::<Health>(written).unwrap(), health);
+            assert_eq!(serde_json::from_value::<Health>(written.clone()).unwrap(), health);
+            // A report of an earlier release has no checks.
+            let mut old = written;
+            ["checks", "drift"].iter().for_each(|name| drop(old.as_object_mut().unwrap().remove(*name)));
+            let read = serde_json::from_value::<Health>(old).unwrap();
+            assert_eq!((read.checks.len(), read.drift), (0, None));
         }
     }
 }

@@ -72,9 +72,14 @@ impl Identities {
         Err(RowFault::new("event_id", format!("duplicate event_id {id:?} (first seen in {first})")))
     }
 
+    /// Remembers a context, and returns whether it is new.
+    pub fn see_context(&mut self, id: &str) -> bool {
+        self.contexts.place(mark(id)).1
+    }
+
     /// Checks that rows of one context have the same features and therefore, because π0 is a function of
-    /// them, the same π0(·|x).
-    pub fn context(&mut self, id: &str, place: Place, x: &[f32], full: &[f64]) -> Result<(), RowFault> {
+    /// them, the same π0(·|x). Returns whether the context is new.
+    pub fn context(&mut self, id: &str, place: Place, x: &[f32], full: &[f64]) -> Result<bool, RowFault> {
         let bytes: Vec<u8> = x.iter().flat_map(|value| (value + 0.0).to_le_bytes()).collect();
         let x = mark(bytes);
         let (number, new) = self.contexts.place(mark(id));
@@ -82,7 +87,7 @@ impl Identities {
             self.context_places.push(place);
             self.x.push(x);
             self.full.extend_from_slice(full);
-            return Ok(());
+            return Ok(true);
         }
         let differs = |field: &str| {
             let first = self.context_places.get(number).describe();
@@ -98,7 +103,7 @@ impl Identities {
         if !agree(full, first) {
             return differs("propensities");
         }
-        Ok(())
+        Ok(false)
     }
 
     /// The approximate memory use in bytes.

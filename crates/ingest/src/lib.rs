@@ -21,8 +21,11 @@
 //! # Ok::<(), guarantor_ingest::IngestError>(())
 //! ```
 
+mod added;
+mod arrival;
 mod arrow;
 mod arrow_stream;
+mod arrow_times;
 mod batch;
 mod check;
 mod columns;
@@ -33,12 +36,15 @@ mod dsjson;
 mod dsjson_context;
 mod encoding;
 mod errors;
+mod fingerprint;
 mod format;
 mod hashing;
 mod health;
 mod identity;
 mod json;
+mod layout;
 mod lines;
+mod log_checks;
 mod marks;
 mod memory;
 mod ndjson;
@@ -46,30 +52,39 @@ mod obd;
 mod parquet;
 mod parquet_sizes;
 mod plain;
+mod precision;
 mod records;
+mod repeats;
 mod row;
 mod rules;
 mod sink;
+mod sketch;
 mod spool;
+mod tally;
 mod thrift;
+mod time;
 pub mod toy;
+mod warning;
 pub mod write;
 
 use std::io::Read;
 use std::path::PathBuf;
 
+pub use added::AddedCandidates;
 pub use batch::{LogLayout, LogRows};
 pub use check::{Checker, LogSummary};
-pub use columns::ColumnsBuilder;
+pub use columns::{ColumnsBuilder, LogFacts};
 pub use digest::LogDigest;
 pub use encoding::Encoding;
 pub use errors::{IngestError, RowErrors};
 pub use format::{FileFormat, Format};
-pub use health::{ActionFit, Fit, Health, Warning, WarningCode};
+pub use health::{ActionFit, Fit, Health};
 pub use marks::{Mark, Marks, mark};
 pub use memory::MemorySink;
-pub use rules::Rules;
+pub use rules::{LogOptions, Rules};
 pub use sink::{Sink, SinkFailed};
+pub use sketch::RowSketch;
+pub use warning::{Warning, WarningCode};
 
 use decompress::Decoded;
 use errors::shortened;

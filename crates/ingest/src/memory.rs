@@ -22,7 +22,7 @@ pub struct MemorySink {
 impl MemorySink {
     /// The rows, once they were read without an error. `summary` is what [`crate::read`] returned.
     pub fn into_columns(self, summary: &LogSummary) -> Columns {
-        self.columns.finish(summary.n_actions, summary.outcome)
+        self.columns.finish(&summary.facts())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
@@ -11,6 +12,7 @@ use crate::json::{self, JsonObject, set, set_as};
 use crate::lines::each_row;
 use crate::plain;
 use crate::row::{FIELDS, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
+use crate::time::{self, Micros};
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     each_row(source, &context.limits, &parse, visit)?;
@@ -41,7 +43,14 @@ impl JsonObject for RawRow<'static> {
             "reward" => set(&mut self.reward, map),
             "context_id" => set_as(&mut self.context_id, map, |id: Id| id.0),
             "event_id" => set_as(&mut self.event_id, map, |id: Id| id.0),
-            "candidates" => set_as(&mut self.candidates, map, |members: Members| members.0),
+            "candidates" => set_as(&mut self.candidates, map, |members: Members<f64>| members.0),
+            "candidate_propensities" => {
+                set_as(&mut self.candidate_propensities, map, |members: Members<Vec<f64>>| {
+                    members.0.into_iter().map(|(name, full)| (name, NumberList::Parsed(full))).collect()
+                })
+            }
+            "timestamp" => set_as(&mut self.timestamp, map, |time: Time| time.0),
+            "policy_version" => set_as(&mut self.policy_version, map, |id: Id| id.0),
             _ => Err(A::Error::custom(format!("is not a field of a row; the fields are {FIELDS}"))),
         }
     }
@@ -76,23 +85,55 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// The candidates by name. A duplicate name is an error, because it is unclear which of its propensities is
-/// right.
-struct Members(BTreeMap<String, f64>);
+/// A time: RFC 3339, or a number of seconds, milliseconds or microseconds.
+pub struct Time(pub Micros);
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct MembersVisitor;
-        impl<'de> Visitor<'de> for MembersVisitor {
-            type Value = Members;
+        struct TimeVisitor;
+        impl Visitor<'_> for TimeVisitor {
+            type Value = Time;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an object of numbers")
+                f.write_str("a time as RFC 3339 text or as a number")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<Time, E> {
+                time::of_text(text).map(Time).map_err(E::custom)
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<Time, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Time, E> {
+                self.visit_f64(number as f64)
+            }
+
+            fn visit_f64<E: Error>(self, number: f64) -> Result<Time, E> {
+                time::of_number(number).map(Time).map_err(E::custom)
+            }
+        }
+        json.deserialize_any(TimeVisitor)
+    }
+}
+
+/// What candidates have, by name. A duplicate name is an error, because it is unclear which of its values is right.
+struct Members<T>(BTreeMap<String, T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct MembersVisitor<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersVisitor<T> {
+            type Value = Members<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an object with the names of candidates")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<T>, A::Error> {
                 let mut members = BTreeMap::new();
-                while let Some((name, value)) = map.next_entry::<String, f64>()? {
+                while let Some((name, value)) = map.next_entry::<String, T>()? {
                     if members.contains_key(&name) {
                         return Err(A::Error::custom(format!("duplicate candidate {name:?}")));
                     }
@@ -101,7 +142,7 @@ impl<'de> Deserialize<'de> for Members {
                 Ok(Members(members))
             }
         }
-        json.deserialize_map(MembersVisitor)
+        json.deserialize_map(MembersVisitor(PhantomData))
     }
 }
 
@@ -127,6 +168,9 @@ mod tests {
             r#"{"x": [0.5, -1, 2e-3, 1E+5, -0.0, 0, 123456789012345678901234567890], "action": 3, "cost": -1}"#,
             r#" { "x" : [ ] , "action":0,"reward":0.30000000000000004,"propensity":1.7976931348623157e308 } "#,
             r#"{"propensities":[0.1,0.2,0.7],"event_id":"é","context_id":12,"candidates":{"b":0.5,"a":1}}"#,
+            r#"{"timestamp":"2024-05-01T12:30:00.25+02:00","policy_version":"v 2"}"#,
+            r#"{"timestamp":1714566600.123456,"policy_version":7}"#,
+            r#"{"timestamp":1714566600123,"candidate_propensities":{"a":[0.5,0.5],"b":[1,0]}}"#,
             "{\"action\":-7,\"cost\":4.9406564584124654e-324,\"context_id\":-12}\r\n",
             r#"{"x":[9007199254740992,9007199254740993,0.1234567890123456789012,5e-324,2.2250738585072011e-308]}"#,
         ] {
@@ -159,6 +203,12 @@ mod tests {
             "{\"event_id\":\"\t\"}",
             r#"{"event_id":1.5}"#,
             r#"{"candidates":{}}"#,
+            r#"{"timestamp":"2024-05-01"}"#,
+            r#"{"timestamp":1e18}"#,
+            r#"{"timestamp":true}"#,
+            r#"{"policy_version":1.5}"#,
+            r#"{"candidate_propensities":{"a":0.5}}"#,
+            r#"{"candidate_propensities":{"a":[0.5],"a":[0.5]}}"#,
             r#"{"candidates":{"b":0.5,"a":1,"b":0.5}}"#,
             r#"{"cost":1,}"#,
             r#"{,"cost":1}"#,

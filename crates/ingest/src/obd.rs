@@ -2,7 +2,7 @@
 //! whether it was clicked. Row numbers are line numbers.
 //!
 //! x is the user's categories, hashed (`user_feature_0=…` and so on, see `hashing.rs`), then the
-//! position as three numbers of which one is 1. Affinities are not used.
+//! position as three numbers of which one is 1. Affinities are not used. `timestamp` is the time of a row.
 //!
 //! The file is read twice. Only at its end is it known whether all items were equally likely in every row, so
 //! that each row's π0(·|x) is known: in a log that is not uniform, single rows may also have the propensity
@@ -19,6 +19,7 @@ use crate::errors::IngestError;
 use crate::records::{Cells, Records};
 use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
 use crate::spool::spool;
+use crate::time;
 
 /// The features that follow the hashed ones: the position of the item on the page.
 pub const POSITIONS: usize = 3;
@@ -72,6 +73,7 @@ struct Header {
     columns: usize,
     item: usize,
     position: usize,
+    timestamp: Option<usize>,
     click: usize,
     propensity: usize,
     /// The users' categories, with their names.
@@ -107,6 +109,7 @@ fn header(records: &mut Records<impl Read>) -> Result<Header, FormatError> {
         columns: names.len(),
         item: find("item_id")?,
         position: find("position")?,
+        timestamp: names.iter().position(|&name| name == "timestamp"),
         click: find("click")?,
         propensity: find("propensity_score")?,
         users,
@@ -195,7 +198,12 @@ impl Rows<'_> {
             OutcomeKind::Cost => (Some(-click), None),
             OutcomeKind::Reward => (None, Some(click)),
         };
+        // A log that was started without times goes on without them.
+        let wanted = self.context.timestamps.unwrap_or(true);
+        let timestamp = self.header.timestamp.filter(|_| wanted).map(|at| field(cells, at));
+        let timestamp = timestamp.map(time::of_text).transpose();
         Ok(RawRow {
+            timestamp: timestamp.map_err(|message| RowFault::new("timestamp", message))?,
             x: Some(self.features(cells)?.into()),
             action: Some(action),
             propensity: Some(number("propensity_score", self.header.propensity)?),

@@ -23,7 +23,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     let limits = &context.limits;
     let file = spool(source, limits)?;
     check_footer(&file)?;
-    let mut reader = guarded(|| open(file, limits))??;
+    let mut reader = guarded(|| open(file, limits, context.candidates_only))??;
     let mut number = 0;
     while let Some(batch) = guarded(|| reader.next())? {
         let batch = batch.map_err(|e| FormatError::Unreadable(format!("damaged Parquet file: {e}")))?;
@@ -32,13 +32,17 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     Ok(Notes::default())
 }
 
-fn open(file: File, limits: &IngestLimits) -> Result<ParquetRecordBatchReader, FormatError> {
+fn open(
+    file: File,
+    limits: &IngestLimits,
+    candidates_only: bool,
+) -> Result<ParquetRecordBatchReader, FormatError> {
     let unreadable = |error: ParquetError| FormatError::Unreadable(format!("not a Parquet file: {error}"));
     // The stored types of the columns are enough. The types that the writer had in memory would only be one
     // more claim to check.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
     let metadata = ArrowReaderMetadata::load(&file, options).map_err(unreadable)?;
-    check_schema(metadata.schema()).map_err(FormatError::Unreadable)?;
+    check_schema(metadata.schema(), candidates_only).map_err(FormatError::Unreadable)?;
     check_pages(&file, metadata.metadata(), limits)?;
     let options = ArrowReaderOptions::new().with_schema(Arc::new(with_views(metadata.schema())));
     let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).map_err(unreadable)?;

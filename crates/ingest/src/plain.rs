@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::row::RawRow;
+use crate::time::{self, Micros};
 
 /// The row of a line, if the line has the usual form.
 pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
@@ -23,7 +24,12 @@ pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
             "reward" => once(&mut row.reward, json.number()?)?,
             "context_id" => once(&mut row.context_id, json.id()?)?,
             "event_id" => once(&mut row.event_id, json.id()?)?,
-            "candidates" => once(&mut row.candidates, json.members()?)?,
+            "candidates" => once(&mut row.candidates, json.members(Cursor::number)?)?,
+            "candidate_propensities" => {
+                once(&mut row.candidate_propensities, json.members(|json| json.numbers().map(Into::into))?)?;
+            }
+            "timestamp" => once(&mut row.timestamp, json.time()?)?,
+            "policy_version" => once(&mut row.policy_version, json.id()?)?,
             _ => return None,
         }
         if !json.goes_on(b'}')? {
@@ -108,6 +114,14 @@ impl<'a> Cursor<'a> {
         Some(id.into())
     }
 
+    fn time(&mut self) -> Option<Micros> {
+        self.space();
+        match self.rest.first() {
+            Some(b'"') => time::of_text(self.text()?).ok(),
+            _ => time::of_number(self.number()?).ok(),
+        }
+    }
+
     fn numbers(&mut self) -> Option<Vec<f64>> {
         self.token(b'[')?;
         self.space();
@@ -125,14 +139,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn members(&mut self) -> Option<BTreeMap<String, f64>> {
+    /// An object whose members have values of one kind.
+    fn members<T>(&mut self, value: impl Fn(&mut Self) -> Option<T>) -> Option<BTreeMap<String, T>> {
         let mut members = BTreeMap::new();
         self.token(b'{')?;
         loop {
             let name = self.text()?;
             self.token(b':')?;
             // A duplicate candidate: serde reports it.
-            if members.insert(name.into(), self.number()?).is_some() {
+            if members.insert(name.into(), value(self)?).is_some() {
                 return None;
             }
             if !self.goes_on(b'}')? {

@@ -7,7 +7,8 @@ use guarantor_engine::log::OutcomeKind;
 use crate::IngestLimits;
 use crate::errors::IngestError;
 use crate::hashing::Hashing;
-use crate::health::Warning;
+use crate::time::Micros;
+use crate::warning::Warning;
 
 /// The fields of a row that a file has.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -21,6 +22,10 @@ pub struct RawRow<'a> {
     pub context_id: Option<String>,
     pub event_id: Option<String>,
     pub candidates: Option<BTreeMap<String, f64>>,
+    pub candidate_propensities: Option<BTreeMap<String, NumberList<'a>>>,
+    /// When the row was logged.
+    pub timestamp: Option<Micros>,
+    pub policy_version: Option<String>,
 }
 
 /// The numbers of a row: borrowed from a column, or parsed from a text.
@@ -109,6 +114,10 @@ pub struct ReadContext {
     pub actions: Option<usize>,
     /// Whether rows have π0(·|x); known in advance only if there are rows of an earlier version.
     pub full: Option<bool>,
+    /// Whether rows have a time; known in advance only if there are rows of an earlier version.
+    pub timestamps: Option<bool>,
+    /// Whether the file has only candidates for rows that are stored already.
+    pub candidates_only: bool,
     pub outcome: OutcomeKind,
     /// The `pdrop` of earlier rows, if their file had one.
     pub pdrop: Option<f64>,
@@ -128,7 +137,9 @@ pub struct Notes {
 pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
 
 /// The fields of a row, for messages.
-pub const FIELDS: &str =
-    "x, action, propensity, propensities, cost, reward, context_id, event_id, candidates";
+pub const FIELDS: &str = "x, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
+     candidate_propensities";
 /// Precedes a candidate's name in the name of its column.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
+/// Precedes a candidate's name in the name of the column with its probabilities of all actions.
+pub const CANDIDATE_FULL_PREFIX: &str = "candidate_propensities.";

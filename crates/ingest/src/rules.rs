@@ -2,25 +2,45 @@
 
 use std::collections::BTreeMap;
 
-use guarantor_engine::log::{Outcome, OutcomeKind, check_distribution, disagrees};
+use guarantor_engine::log::{
+    Logging, Outcome, OutcomeKind, Repetitions, agree, check_distribution, disagrees,
+};
 use guarantor_engine::policy::PolicyParams;
+
+use serde::{Deserialize, Serialize};
 
 use crate::IngestLimits;
 use crate::batch::{LogLayout, LogRows};
 use crate::errors::IngestError;
+use crate::layout::check_layout;
 use crate::row::{NumberList, RawRow, RowFault};
 
 /// The maximum length of an id and of a candidate's name.
 pub const MAX_ID_BYTES: usize = 1024;
-const MAX_CANDIDATES: usize = 1000;
+/// The maximum length of a policy version.
+pub const MAX_VERSION_BYTES: usize = 256;
+
+/// What the caller states about a log as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct LogOptions {
+    /// Whether one policy logged every row.
+    pub logging: Logging,
+    /// What rows with the same `context_id` are.
+    pub repetitions: Repetitions,
+    /// Whether propensities with few digits are exact, and not rounded.
+    pub exact_propensities: bool,
+}
 
 /// What the rows of a log are checked against.
 pub struct Rules {
     n_actions: Option<usize>,
+    /// Whether `n_actions` was stated, and not read off earlier rows.
+    declared: bool,
     pub(crate) outcome: Outcome,
     /// The logging policy.
     pub(crate) policy: Option<PolicyParams>,
     pub(crate) limits: IngestLimits,
+    pub(crate) options: LogOptions,
 }
 
 impl Rules {
@@ -45,7 +65,23 @@ impl Rules {
             let message = format!("the policy has {} actions, but n_actions is {k}", policy.n_actions());
             return Err(IngestError::Option { field: "logging_policy_id", message });
         }
-        Ok(Rules { n_actions, outcome, policy, limits })
+        Ok(Rules { n_actions, declared: true, outcome, policy, limits, options: LogOptions::default() })
+    }
+
+    /// The same rules for a log of which the caller states this.
+    pub fn with_options(self, options: LogOptions) -> Self {
+        Rules { options, ..self }
+    }
+
+    /// The same rules for a log whose number of actions was stated, or else read off its earlier rows.
+    pub fn with_actions_declared(self, declared: bool) -> Self {
+        Rules { declared, ..self }
+    }
+
+    /// K, if it was stated. `full` is the number of propensities in a row.
+    pub(crate) fn stated_actions(&self, full: Option<usize>) -> Option<usize> {
+        let policy = || self.policy.as_ref().map(PolicyParams::n_actions);
+        self.n_actions.filter(|_| self.declared).or_else(policy).or(full)
     }
 
     /// K, if it is known from something other than the logged actions. `full` is the number of propensities
@@ -99,100 +135,79 @@ pub fn check_row(
     }
     let full = to.full[before..].get(action as usize).copied();
     let propensity = propensity(row.propensity, full, action, rules)?;
-    for (name, value) in row.candidates.iter().flatten() {
-        if !(0.0..=1.0).contains(value) {
-            return Err(RowFault::new(format!("candidates.{name}"), format!("{value} is not in [0, 1]")));
-        }
-    }
     for (field, id) in [("context_id", &row.context_id), ("event_id", &row.event_id)] {
         if id.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_ID_BYTES) {
             return Err(wrong_id(field));
         }
     }
+    if row.policy_version.as_ref().is_some_and(|v| v.is_empty() || v.len() > MAX_VERSION_BYTES) {
+        return Err(RowFault::new("policy_version", format!("must have 1 to {MAX_VERSION_BYTES} bytes")));
+    }
+    push_candidates(&row, action, to)?;
     to.actions.push(action);
     to.costs.push(cost);
     to.propensities.push(propensity);
     to.context_ids.extend(row.context_id);
     to.event_ids.extend(row.event_id);
-    let candidates = row.candidates.unwrap_or_default();
-    to.candidates.resize_with(candidates.len(), Vec::new);
-    for (column, value) in to.candidates.iter_mut().zip(candidates.into_values()) {
-        column.push(value);
-    }
+    to.timestamps.extend(row.timestamp);
+    to.versions.extend(row.policy_version);
     Ok(())
+}
+
+/// Appends what the candidates would have done. The probability of the logged action is taken from π(·|x) if the row
+/// does not state it.
+fn push_candidates(row: &RawRow, action: u32, to: &mut LogRows) -> Result<(), RowFault> {
+    let (empty, none) = (BTreeMap::new(), BTreeMap::new());
+    let played = row.candidates.as_ref().unwrap_or(&empty);
+    let full = row.candidate_propensities.as_ref().unwrap_or(&none);
+    to.candidate_full.resize_with(full.len(), Vec::new);
+    let mut of_full = Vec::with_capacity(full.len());
+    for ((name, list), column) in full.iter().zip(&mut to.candidate_full) {
+        let before = column.len();
+        list.widen_into(column);
+        of_full.push(check_candidate(name, &column[before..], action, played.get(name).copied())?);
+    }
+    let (mut of_full, mut at) = (full.keys().zip(of_full).peekable(), 0);
+    let mut push = |value: f64| {
+        if to.candidates.len() <= at {
+            to.candidates.push(Vec::new());
+        }
+        to.candidates[at].push(value);
+        at += 1;
+    };
+    for (name, &value) in played {
+        if !(0.0..=1.0).contains(&value) {
+            return Err(RowFault::new(format!("candidates.{name}"), format!("{value} is not in [0, 1]")));
+        }
+        while let Some((_, taken)) = of_full.next_if(|(other, _)| *other < name) {
+            push(taken);
+        }
+        of_full.next_if(|(other, _)| *other == name);
+        push(value);
+    }
+    of_full.for_each(|(_, taken)| push(taken));
+    Ok(())
+}
+
+/// Checks π(·|x) of a candidate, and returns its probability of the logged action.
+pub fn check_candidate(name: &str, full: &[f64], action: u32, played: Option<f64>) -> Result<f64, RowFault> {
+    let field = || format!("candidate_propensities.{name}");
+    check_distribution(full).map_err(|(at, message)| {
+        RowFault::new(at.map_or_else(field, |a| format!("{}[{a}]", field())), message)
+    })?;
+    let given = full.get(action as usize).copied().unwrap_or(0.0).min(1.0);
+    match played {
+        Some(played) if !agree(&[played], &[given]) => {
+            let message = format!("is {played}, but {}[{action}] is {given}", field());
+            Err(RowFault::new(format!("candidates.{name}"), message))
+        }
+        _ => Ok(given),
+    }
 }
 
 /// The fault of an id that is empty or too long.
 pub fn wrong_id(field: &str) -> RowFault {
     RowFault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes"))
-}
-
-/// The layout of a log that starts with this row.
-pub fn layout_of(row: &RawRow) -> LogLayout {
-    LogLayout {
-        dim: row.x.as_ref().map_or(0, NumberList::len),
-        full: row.propensities.as_ref().map(NumberList::len),
-        context_ids: row.context_id.is_some(),
-        event_ids: row.event_id.is_some(),
-        candidates: row.candidates.iter().flat_map(|c| c.keys().cloned()).collect(),
-    }
-}
-
-fn check_layout(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> Result<(), RowFault> {
-    let dim = row.x.as_ref().map_or(0, NumberList::len);
-    let candidates = || row.candidates.iter().flat_map(|named| named.keys());
-    if dim > rules.limits.dim {
-        return Err(RowFault::new("x", format!("has {dim} numbers; the maximum is {}", rules.limits.dim)));
-    }
-    let named = row.candidates.as_ref().map_or(0, BTreeMap::len);
-    if named > MAX_CANDIDATES {
-        let message = format!("has {named} candidates; the maximum is {MAX_CANDIDATES}");
-        return Err(RowFault::new("candidates", message));
-    }
-    if let Some(name) = candidates().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
-        return Err(RowFault::new(
-            "candidates",
-            format!("{name:?} is not a valid name; names have 1 to {MAX_ID_BYTES} bytes"),
-        ));
-    }
-    if let Some(k) = row.propensities.as_ref().map(NumberList::len) {
-        let known = rules.known_actions(None).or(first.and_then(|first| first.full));
-        if let Some(known) = known.filter(|&known| known != k) {
-            return Err(RowFault::new(
-                "propensities",
-                format!("has {k} numbers, but there are {known} actions"),
-            ));
-        }
-        if !(2..=rules.limits.actions).contains(&k) {
-            let message = format!("has {k} numbers; it must have 2 to {}", rules.limits.actions);
-            return Err(RowFault::new("propensities", message));
-        }
-    }
-    let Some(first) = first else { return Ok(()) };
-    if dim != first.dim {
-        return Err(RowFault::new("x", format!("has {dim} numbers, but earlier rows have {}", first.dim)));
-    }
-    for (field, here, before) in [
-        ("propensities", row.propensities.is_some(), first.full.is_some()),
-        ("context_id", row.context_id.is_some(), first.context_ids),
-        ("event_id", row.event_id.is_some(), first.event_ids),
-    ] {
-        if here != before {
-            let message = if here {
-                "is present, but earlier rows do not have it"
-            } else {
-                "is missing, but earlier rows have it"
-            };
-            return Err(RowFault::new(field, message));
-        }
-    }
-    if !candidates().eq(&first.candidates) {
-        let names: Vec<&str> = candidates().map(String::as_str).collect();
-        let message =
-            format!("has [{}], but earlier rows have [{}]", names.join(", "), first.candidates.join(", "));
-        return Err(RowFault::new("candidates", message));
-    }
-    Ok(())
 }
 
 fn outcome(row: &RawRow, rules: &Rules) -> Result<f64, RowFault> {
@@ -219,7 +234,8 @@ fn outcome(row: &RawRow, rules: &Rules) -> Result<f64, RowFault> {
 
 fn action(row: &RawRow, rules: &Rules) -> Result<u32, RowFault> {
     let action = row.action.ok_or_else(|| RowFault::new("action", "is missing"))?;
-    let full = row.propensities.as_ref().map(NumberList::len);
+    let lists = row.candidate_propensities.iter().flat_map(|full| full.values());
+    let full = row.propensities.iter().chain(lists).next().map(NumberList::len);
     let k = rules.known_actions(full).unwrap_or(rules.limits.actions);
     match u32::try_from(action) {
         Ok(small) if (small as usize) < k => Ok(small),

@@ -1,6 +1,7 @@
 //! The toy world of `guarantor demo` and `guarantor simulate`: visitors with features, actions with click
 //! rates, and a deployed policy that is good but not the best.
 
+use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -18,7 +19,14 @@ pub struct Toy {
     world: Weights,
     noise: Weights,
     alpha: f64,
+    /// The policy that logs, if it is not the built-in one.
+    given: Option<PolicyParams>,
+    /// What a learner believes after the interactions that it was shown.
+    learned: Weights,
 }
+
+/// The step size of the learner.
+const LEARNING_RATE: f64 = 0.05;
 
 type Weights = Vec<[f64; ACTIONS]>;
 
@@ -39,7 +47,39 @@ impl Toy {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let world = weights(&mut rng, 1.5);
         let noise = weights(&mut rng, 1.0);
-        Toy { rng, world, noise, alpha }
+        Toy { rng, world, noise, alpha, given: None, learned: vec![[0.0; ACTIONS]; FEATURES] }
+    }
+
+    /// The same world, logged by another policy.
+    ///
+    /// # Errors
+    /// If the policy does not have this world's features and actions.
+    pub fn with_policy(self, policy: PolicyParams) -> Result<Self, String> {
+        let (features, actions) = (policy.dim(), policy.n_actions());
+        if (features, actions) != (FEATURES, ACTIONS) {
+            return Err(format!(
+                "the policy has {features} features and {actions} actions, but the toy world has {FEATURES} and {ACTIONS}"
+            ));
+        }
+        Ok(Toy { given: Some(policy), ..self })
+    }
+
+    /// Shows a visitor's interactions to the learner: a step of logistic regression for each.
+    pub fn learn(&mut self, visitor: &Visitor) {
+        for &(action, reward) in &visitor.interactions {
+            let action = action as usize;
+            let score: f64 =
+                self.learned.iter().zip(&visitor.x).map(|(row, &x)| row[action] * f64::from(x)).sum();
+            let step = LEARNING_RATE * (reward - 1.0 / (1.0 + (-score).exp()));
+            self.learned.iter_mut().zip(&visitor.x).for_each(|(row, &x)| row[action] += step * f64::from(x));
+        }
+    }
+
+    /// Deploys what the learner believes: from here on it logs.
+    pub fn retrain(&mut self) {
+        let mean = self.learned.iter().map(|row| row.to_vec()).collect();
+        let features = FeatureMap::default();
+        self.given = Some(PolicyParams::Softmax { mean, inverse_temperature: self.alpha, features });
     }
 
     /// The next visitor, with this many interactions.
@@ -48,7 +88,10 @@ impl Toy {
         let x: Vec<f64> = (0..FEATURES).map(|_| (standard_normal(rng) * 1e4).round() / 1e4).collect();
         let truth = scores(&self.world, &x);
         let believed = truth.iter().zip(scores(&self.noise, &x)).map(|(&t, n)| belief(t, n));
-        let propensities = softmax(believed, self.alpha);
+        let propensities = match &self.given {
+            Some(policy) => propensities_of(policy, &x),
+            None => softmax(believed, self.alpha),
+        };
         let mut interact = || {
             let action = pick(propensities.iter().copied(), rng.random());
             let clicked = rng.random::<f64>() < 1.0 / (1.0 + (-truth[action]).exp());
@@ -60,11 +103,23 @@ impl Toy {
 
     /// The deployed policy, which is the logging policy.
     pub fn policy(&self) -> PolicyParams {
+        if let Some(policy) = &self.given {
+            return policy.clone();
+        }
         let row =
             |(t, n): (&[f64; ACTIONS], &[f64; ACTIONS])| (0..ACTIONS).map(|a| belief(t[a], n[a])).collect();
         let mean = self.world.iter().zip(&self.noise).map(row).collect();
         PolicyParams::Softmax { mean, inverse_temperature: self.alpha, features: FeatureMap::default() }
     }
+}
+
+/// π(·|x) of a policy with this world's features and actions.
+fn propensities_of(policy: &PolicyParams, x: &[f64]) -> Vec<f64> {
+    let x = Array2::from_shape_fn((1, FEATURES), |(_, j)| x[j] as f32);
+    // `with_policy` has checked the only thing that can be wrong.
+    policy
+        .propensities(x.view())
+        .map_or_else(|_| vec![1.0 / ACTIONS as f64; ACTIONS], |pi| pi.row(0).to_vec())
 }
 
 /// What the deployed policy believes: the truth with noise.
@@ -107,5 +162,26 @@ mod tests {
             assert!(pi.iter().zip(&visitor.propensities).all(|(a, b)| (a - b).abs() < 1e-6));
             assert_eq!(visitor.interactions.len(), 2);
         }
+    }
+
+    #[test]
+    fn a_given_or_retrained_policy_logs() {
+        let mut toy = Toy::new(1.0, 3).with_policy(Toy::new(2.0, 4).policy()).unwrap();
+        let before = toy.policy();
+        for _ in 0..2000 {
+            let visitor = toy.visitor(1);
+            toy.learn(&visitor);
+        }
+        let rate = |toy: &mut Toy| (0..4000).map(|_| toy.visitor(1).interactions[0].1).sum::<f64>();
+        let old = rate(&mut toy);
+        toy.retrain();
+        assert_ne!(toy.policy(), before);
+        assert!(rate(&mut toy) > old + 100.0, "the learner learns");
+        let wrong = PolicyParams::Softmax {
+            mean: vec![vec![0.0; 3]; 2],
+            inverse_temperature: 1.0,
+            features: FeatureMap::default(),
+        };
+        assert!(Toy::new(1.0, 3).with_policy(wrong).is_err());
     }
 }

@@ -1,9 +1,10 @@
-//! `POST /v1/datasets` and `POST /v1/datasets/{id}/rows`: a log as the raw body, or as the part `data` of
-//! a form that begins with the part `manifest`.
+//! `POST /v1/datasets`, `POST /v1/datasets/{id}/rows` and `POST /v1/datasets/{id}/candidates`: a log as the raw
+//! body, or, for a new dataset, as the part `data` of a form that begins with the part `manifest`.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
+use serde_json::json;
 
 use super::DatasetView;
 use super::body::{Chunks, Passed, chunks, drain, limited, metered};
@@ -93,6 +94,7 @@ pub async fn create(
             format,
             n_actions: options.n_actions,
             outcome: options.outcome(format.format)?,
+            options: options.log_options(),
             logging_policy: options.logging_policy(&worker, &workspace).await?,
             limits: limits(&worker),
             workspace,
@@ -121,13 +123,71 @@ pub async fn create(
               (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
               (status = 413, description = "`body_too_large`, as sent or after decompression"),
-              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `invalid_file` says what is wrong with the file. Nothing is stored")))]
+              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `repeated_rows`: the dataset already has them; `invalid_file` says what is wrong with the file. Nothing is stored")))]
 pub async fn append(
     State(app): State<App>,
     Caller(workspace): Caller,
     Id(id): Id<DatasetId>,
     Params(options): Params<AppendOptions>,
     request: Request,
+) -> Result<Response, Problem> {
+    add(app, workspace, id, options, request, Addition::Rows).await
+}
+
+/// Add candidates to a dataset, which creates its next version with the same rows. The body has a row for each row
+/// of the dataset, with `candidates` or `candidate_propensities` and nothing else but `event_id`: if the dataset has
+/// event ids, rows are matched by them, and otherwise by their order. The dataset keeps its ledger.
+#[utoipa::path(post, path = "/v1/datasets/{id}/candidates", tag = "Datasets", operation_id = "add_candidates",
+    params(("id" = String, Path, format = "uuid"), AppendOptions,
+           ("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response"),
+           ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "The compression of the body: `gzip` or `zstd`"),
+           ("content-digest" = Option<String>, Header, example = "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:",
+            description = "RFC 9530: the `sha-256` or `sha-512` digest of the body as it is sent, checked before anything is stored")),
+    request_body(content(
+        (String = "application/x-ndjson", example = json!("{\"candidates\":{\"new\":0.25}}\n{\"candidates\":{\"new\":0.5}}\n")),
+        (String = "text/csv", example = json!("candidate.new\n0.25\n0.5\n")),
+        (Vec<u8> = "application/vnd.apache.parquet"),
+        (Vec<u8> = "application/vnd.apache.arrow.stream"))),
+    responses((status = 201, description = "The dataset at its new version", body = DatasetView),
+              (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
+              (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
+              (status = 413, description = "`body_too_large`, as sent or after decompression"),
+              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `invalid_file` says what is wrong with the file. Nothing is stored")))]
+pub async fn add_candidates(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<DatasetId>,
+    Params(options): Params<AppendOptions>,
+    request: Request,
+) -> Result<Response, Problem> {
+    add(app, workspace, id, options, request, Addition::Candidates).await
+}
+
+/// What the next version of a dataset adds.
+#[derive(Clone, Copy)]
+enum Addition {
+    Rows,
+    Candidates,
+}
+
+impl Addition {
+    /// The last segment of the path. It is part of the fingerprints of requests, so it must never change.
+    fn segment(self) -> &'static str {
+        match self {
+            Addition::Rows => "rows",
+            Addition::Candidates => "candidates",
+        }
+    }
+}
+
+/// Creates the next version of a dataset from the body of the request.
+async fn add(
+    app: App,
+    workspace: Workspace,
+    id: DatasetId,
+    options: AppendOptions,
+    request: Request,
+    addition: Addition,
 ) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     let permit = request.extensions().get::<UploadPermit>().cloned();
@@ -136,7 +196,7 @@ pub async fn append(
     check_length(&headers, app.config.max_upload_bytes)?;
     let format = format.with_encoding(encoding_of(&headers)?);
     let expected = Expected::of(&headers)?;
-    let path = format!("POST /v1/datasets/{id}/rows");
+    let path = format!("POST /v1/datasets/{id}/{}", addition.segment());
     let patience = std::time::Duration::from_secs(app.config.upload_seconds);
     let description = fingerprint_of(format);
     let creation = Creation::new(&workspace, &headers, &[path.as_bytes(), description.as_bytes()], patience)?;
@@ -156,7 +216,11 @@ pub async fn append(
         let rows_before = dataset.content.rows;
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
         let append = Append { dataset, request, format, logging_policy, limits: limits(&worker) };
-        let stored = store::append(&worker.store, append, data).await.map_err(upload_problem)?;
+        let stored = match addition {
+            Addition::Rows => store::append(&worker.store, append, data).await,
+            Addition::Candidates => store::add_candidates(&worker.store, append, data).await,
+        };
+        let stored = stored.map_err(upload_problem)?;
         let new_rows = stored.content.rows.saturating_sub(rows_before);
         answer(stored, new_rows, &passed)
     };
@@ -292,6 +356,15 @@ fn log_problem(error: IngestError) -> Problem {
             problem
         }
         IngestError::Option { field, message } => Problem::field(Code::InvalidValue, field, message),
+        error @ IngestError::RepeatedRows { row, run, first } => {
+            let problem = Problem::new(Code::RepeatedRows, format!("Nothing was stored: {error}."));
+            let problem = problem.member("repeated", json!({"row": row, "rows": run, "first": first}));
+            problem.with_fault(FieldError {
+                row: Some(row),
+                field: None,
+                message: "repeats an earlier row".into(),
+            })
+        }
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),
         IngestError::Expands(message) => Problem::new(Code::BodyTooLarge, message),

@@ -1,4 +1,5 @@
-//! `GET /v1/datasets/{id}/ledger`: every certificate that was drawn from the rows of a dataset.
+//! `GET /v1/datasets/{id}/ledger`: every certificate that was drawn from the rows of a dataset, also through
+//! other datasets that have them.
 
 use axum::Json;
 use axum::extract::State;
@@ -18,7 +19,7 @@ use guarantor_engine::spec::{BoundKind, JobKind};
 #[derive(Debug, Serialize, utoipa::ToSchema)]
 #[schema(as = Ledger)]
 pub struct LedgerView {
-    /// The number of looks at all versions.
+    /// The number of looks at all versions of all datasets with these rows.
     looks: u64,
     /// The sum of their costs, in units of δ.
     spent: f64,
@@ -36,7 +37,13 @@ pub struct LookView {
     place: LedgerPlace,
     #[schema(value_type = String, format = "uuid")]
     job_id: JobId,
+    /// The dataset that the job read: this one, or another with some of the same rows.
+    #[schema(value_type = String, format = "uuid")]
+    dataset_id: DatasetId,
     dataset_version: u64,
+    /// The number of rows of that version; null for a look of an earlier release whose dataset was deleted.
+    #[schema(required)]
+    rows: Option<u64>,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
     kind: JobKind,
@@ -56,7 +63,9 @@ impl From<LedgerEntry> for LookView {
         LookView {
             place: entry.place,
             job_id: entry.job_id,
+            dataset_id: entry.dataset_id,
             dataset_version: entry.dataset_version,
+            rows: entry.rows,
             created_at: entry.created_at,
             kind: entry.kind,
             bound: entry.bound,
@@ -67,7 +76,8 @@ impl From<LedgerEntry> for LookView {
     }
 }
 
-/// List the looks at a dataset, newest first, with their family-wise confidence.
+/// List the looks at the rows of a dataset, newest first, with their family-wise confidence. Looks at other
+/// datasets with some of the same rows are listed too.
 #[utoipa::path(get, path = "/v1/datasets/{id}/ledger", tag = "Datasets", operation_id = "get_ledger",
     params(("id" = String, Path, format = "uuid"), ListParams),
     responses((status = 200, description = "The ledger of the dataset", body = LedgerView)))]

@@ -8,6 +8,8 @@ mod form;
 mod ledger;
 mod options;
 
+use std::collections::BTreeSet;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -23,7 +25,7 @@ use super::extract::{Id, Nothing, Params};
 use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
-use guarantor_engine::log::{Capabilities, Outcome};
+use guarantor_engine::log::{Capabilities, Logging, Outcome, Repetitions};
 use guarantor_ingest::Health;
 
 /// The routes of datasets.
@@ -32,6 +34,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(list, create::create))
         .routes(routes!(read, delete))
         .routes(routes!(create::append))
+        .routes(routes!(create::add_candidates))
         .routes(routes!(ledger::ledger))
 }
 
@@ -44,7 +47,7 @@ pub struct DatasetView {
     name: Option<String>,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
-    /// 1 after the upload, one more after each append.
+    /// 1 after the upload, one more after each append and each addition of candidates.
     version: u64,
     /// The number of logged interactions.
     rows: u64,
@@ -61,9 +64,45 @@ pub struct DatasetView {
     bytes: u64,
     #[schema(value_type = Option<String>, format = "uuid")]
     logging_policy_id: Option<PolicyId>,
+    /// Whether the caller states that one policy logged every row (`fixed`).
+    logging: Logging,
+    /// What the caller states about rows with the same `context_id`.
+    repetitions: Repetitions,
+    /// Whether the caller states that propensities with few digits are exact.
+    exact_propensities: bool,
+    ledger: LedgerShare,
     capabilities: Capabilities,
     #[schema(value_type = Health)]
     health: serde_json::Value,
+}
+
+/// Who shares the dataset's ledger.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct LedgerShare {
+    /// The other datasets of the workspace with some of the same rows, deleted ones included, the first hundred of
+    /// them. Looks at any of them are looks at these rows.
+    #[schema(value_type = Vec<String>)]
+    shared_with: BTreeSet<DatasetId>,
+    /// What that means, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+impl LedgerShare {
+    fn of(datasets: u64, shared_with: BTreeSet<DatasetId>) -> Self {
+        let note = match datasets.saturating_sub(1) {
+            0 => None,
+            1 => Some("1 other dataset has".to_owned()),
+            n => Some(format!("{n} other datasets have")),
+        };
+        let note = note.map(|who| {
+            format!(
+                "{who} some of the same rows. Their looks count together, and a policy that was learned from one of \
+                 them cannot be certified on another. Upload only new rows, or append them."
+            )
+        });
+        LedgerShare { shared_with, note }
+    }
 }
 
 impl From<Dataset> for DatasetView {
@@ -75,6 +114,10 @@ impl From<Dataset> for DatasetView {
             bytes: dataset.bytes(),
             name: dataset.name,
             logging_policy_id: dataset.logging_policy_id,
+            logging: dataset.logging,
+            repetitions: dataset.repetitions,
+            exact_propensities: dataset.exact_propensities,
+            ledger: LedgerShare::of(dataset.ledger_datasets, dataset.shares_ledger_with),
             rows: dataset.content.rows,
             contexts: dataset.content.contexts,
             n_actions: dataset.content.n_actions,
@@ -111,7 +154,9 @@ async fn read(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dataset = app.store.repository().dataset(&workspace, id).await?;
-    tagged(&headers, dataset.revision, || json(&DatasetView::from(dataset)))
+    // Other datasets may join the ledger without changing this one.
+    let tag = format!("{}-{}", dataset.revision, dataset.ledger_datasets);
+    tagged(&headers, tag, || json(&DatasetView::from(dataset)))
 }
 
 /// Delete a dataset. Certificates that were computed from it remain, but can no longer be recomputed.

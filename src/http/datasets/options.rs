@@ -7,9 +7,9 @@ use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use crate::store::{Dataset, PolicyId, StoreError, Workspace};
-use guarantor_engine::log::{Outcome, OutcomeKind};
+use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Repetitions};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Encoding, FileFormat, Format, IngestLimits};
+use guarantor_ingest::{Encoding, FileFormat, Format, IngestLimits, LogOptions};
 
 /// The options of an upload.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
@@ -41,6 +41,19 @@ pub struct UploadOptions {
     /// The stored policy that logged the data, if there is one. It supplies missing propensities, and logged
     /// ones are checked against it.
     pub logging_policy_id: Option<String>,
+    /// How the log was logged. The default, `adaptive`, is always safe. With `fixed` you attest, on every
+    /// certificate, that one policy logged every row and that traffic came from one distribution; more bounds
+    /// can then be used.
+    #[param(inline)]
+    pub logging: Option<Logging>,
+    /// What rows with the same `context_id` are. By default they are `decisions` of their own. With `designed`
+    /// you attest that the number of rows of a context was chosen without looking at its actions and outcomes;
+    /// contexts then count equally.
+    #[param(inline)]
+    pub repetitions: Option<Repetitions>,
+    /// Whether propensities with few digits are exact. By default a propensity of 0.333 is taken for a rounded
+    /// number, and the bounds allow for the rounding.
+    pub exact_propensities: Option<bool>,
 }
 
 impl UploadOptions {
@@ -76,6 +89,15 @@ impl UploadOptions {
         })
     }
 
+    /// What the caller states about the log.
+    pub fn log_options(&self) -> LogOptions {
+        LogOptions {
+            logging: self.logging.unwrap_or_default(),
+            repetitions: self.repetitions.unwrap_or_default(),
+            exact_propensities: self.exact_propensities.unwrap_or(false),
+        }
+    }
+
     /// The logging policy and its parameters.
     pub async fn logging_policy(
         &self,
@@ -95,7 +117,7 @@ impl UploadOptions {
     }
 }
 
-/// The options of an append. Everything else is taken from the dataset.
+/// The options of an append, and of candidates that are added. Everything else is taken from the dataset.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -7,7 +7,7 @@ use axum::response::Response;
 use super::request::JobRequest;
 use super::view::JobView;
 use crate::http::App;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, CallerName};
 use crate::http::codes::Code;
 use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
 use crate::http::idempotency::{Created, Creation, Start, replay};
@@ -29,6 +29,7 @@ use guarantor_engine::spec::SpecRequest;
 pub async fn create(
     State(app): State<App>,
     Caller(workspace): Caller,
+    CallerName(caller): CallerName,
     Params(_): Params<Nothing>,
     headers: HeaderMap,
     body: JsonBody<JobRequest>,
@@ -48,7 +49,7 @@ pub async fn create(
     let (dataset_id, metadata) = (body.value.dataset_id, body.value.metadata);
     let work = async move {
         let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
-        let (spec, policy_ids) = resolve(&worker.store, &workspace, &dataset, &request).await?;
+        let (spec, policy_ids) = resolve(&worker.store, &workspace, &dataset, &request, &caller).await?;
         let new = NewJob {
             id,
             workspace,

@@ -13,7 +13,8 @@ use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params};
 use crate::http::problem::Problem;
 use crate::store::{Job, JobId};
-use guarantor_engine::certificate::{Certificate, Decision, Reason};
+use guarantor_engine::certificate::{Certificate, Decision, METHOD, Reason};
+use guarantor_engine::checks::CheckResult;
 
 /// The decision, with the numbers that it rests on.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -28,6 +29,8 @@ pub struct Gate {
     min_improvement: f64,
     confidence: f64,
     reasons: Vec<Reason>,
+    /// The checks of the log against the assumptions of the guarantee.
+    checks: Vec<CheckResult>,
     certificate_url: String,
     certificate_digest: String,
 }
@@ -36,7 +39,7 @@ pub struct Gate {
 #[utoipa::path(get, path = "/v1/jobs/{id}/gate", tag = "Jobs", operation_id = "gate",
     params(("id" = String, Path, format = "uuid")),
     responses((status = 200, description = "Deploy", body = Gate),
-              (status = 403, description = "`decision_keep`, with `ok: false` and the numbers"),
+              (status = 403, description = "`decision_keep`, with `ok: false` and the numbers; `certificate_outdated`, with `ok: false`: an earlier release issued the certificate, without checks of the log"),
               (status = 409, description = "`job_unfinished`, with `ok: false`",
                headers(("retry-after" = u32, description = "Seconds"))),
               (status = 424, description = "`job_failed` or `job_cancelled`, with `ok: false`")))]
@@ -51,6 +54,9 @@ pub async fn gate(
     // Checked against the ledger, because another job's certificate in its place would be intact too.
     let document = app.store.document(&job).await?;
     let document = document.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
+    if document.certificate.method < METHOD {
+        return Err(outdated(document.certificate.method));
+    }
     let gate = open(&job, document.certificate)?;
     if gate.ok { Ok(Json(gate)) } else { Err(rejection(gate)) }
 }
@@ -74,9 +80,20 @@ fn open(job: &Job, certificate: Certificate) -> Result<Gate, Problem> {
         min_improvement: certificate.min_improvement,
         confidence: certificate.confidence,
         reasons: certificate.reasons,
+        checks: certificate.checks,
         certificate_url: certificate_url(job.id),
         certificate_digest: certificate.digest,
     })
+}
+
+/// Earlier methods took every log for one of a fixed policy and did not check it. Their certificates stay as they
+/// were signed, but they open nothing.
+fn outdated(method: u32) -> Problem {
+    let detail = format!(
+        "The certificate was issued by method {method}, which did not check the log against the assumptions of the \
+         guarantee. Submit the job again with POST /v1/jobs, and ask the gate of that job."
+    );
+    Problem::new(Code::CertificateOutdated, detail).member("ok", false).member("method", method)
 }
 
 fn rejection(gate: Gate) -> Problem {

@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 use super::Inner;
 use crate::http::{App, auth};
 
-/// Lets only authenticated requests through, each with its [`auth::Caller`].
+/// Lets only authenticated requests through, each with its [`auth::Caller`] and [`auth::CallerName`].
 #[derive(Clone)]
 pub struct CallerLayer(pub App);
 
@@ -49,8 +49,9 @@ where
         let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
             match auth::identify(&app, request.headers()).await {
-                Ok(caller) => {
+                Ok((caller, name)) => {
                     request.extensions_mut().insert(caller);
+                    request.extensions_mut().insert(name);
                     inner.call(request).await
                 }
                 Err(problem) => Ok(problem.into_response()),

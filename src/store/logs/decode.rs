@@ -1,12 +1,10 @@
-//! Decodes the batches of a Parquet part into rows, and rows into the engine's columns.
+//! Decodes the batches of a Parquet part into rows.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type, UInt32Type};
+use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
 
-use super::encode::CANDIDATE_PREFIX;
-use crate::store::records::Dataset;
-use guarantor_engine::log::Columns;
+use super::encode::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX};
 use guarantor_ingest::{LogLayout, LogRows};
 
 /// The rows of a batch, or `None` if its columns are not those that `encode` writes.
@@ -34,14 +32,28 @@ pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
     if batch.column_by_name("event_id").is_some() {
         (layout.event_ids, rows.event_ids) = (true, texts("event_id")?);
     }
-    for field in batch.schema_ref().fields() {
+    if let Some(times) = times_of(batch) {
+        (layout.timestamps, rows.timestamps) = (true, times.to_vec());
+    }
+    if batch.column_by_name("policy_version").is_some() {
+        (layout.versions, rows.versions) = (true, texts("policy_version")?);
+    }
+    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         if let Some(name) = field.name().strip_prefix(CANDIDATE_PREFIX) {
             layout.candidates.push(name.into());
             rows.candidates.push(floats(field.name())?);
+        } else if let Some(name) = field.name().strip_prefix(CANDIDATE_FULL_PREFIX) {
+            let list = column.as_fixed_size_list_opt()?;
+            layout.candidate_full = Some(list.value_length() as usize);
+            layout.candidate_propensities.push(name.into());
+            rows.candidate_full.push(list.values().as_primitive_opt::<Float64Type>()?.values().to_vec());
         }
     }
     let n = rows.actions.len();
-    let whole = rows.x.len() == n * layout.dim && rows.full.len() == n * layout.full.unwrap_or(0);
+    let full = n * layout.candidate_full.unwrap_or(0);
+    let whole = rows.x.len() == n * layout.dim
+        && rows.full.len() == n * layout.full.unwrap_or(0)
+        && rows.candidate_full.iter().all(|column| column.len() == full);
     whole.then_some((layout, rows))
 }
 
@@ -51,18 +63,8 @@ pub fn texts_of<'a>(batch: &'a RecordBatch, name: &str) -> Option<impl Iterator<
     Some((0..column.len()).map(|i| column.value(i)))
 }
 
-/// A batch as the engine's columns, without its context ids.
-pub fn columns_of(dataset: &Dataset, layout: &LogLayout, rows: LogRows) -> Columns {
-    Columns {
-        n_actions: dataset.content.n_actions,
-        dim: layout.dim,
-        x: rows.x,
-        actions: rows.actions,
-        costs: rows.costs,
-        propensities: rows.propensities,
-        full: layout.full.map(|_| rows.full),
-        contexts: None,
-        candidates: layout.candidates.iter().cloned().zip(rows.candidates).collect(),
-        outcome: dataset.content.outcome,
-    }
+/// The times of a batch, or `None` if rows have none.
+pub fn times_of(batch: &RecordBatch) -> Option<&[i64]> {
+    let column = batch.column_by_name("timestamp")?.as_primitive_opt::<Int64Type>()?;
+    Some(column.values())
 }

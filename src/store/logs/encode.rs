@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, StringArray, UInt32Array,
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
+    UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
@@ -16,6 +17,8 @@ use guarantor_ingest::{LogLayout, LogRows};
 
 /// How the columns of logged candidates are named.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
+/// How the columns with all probabilities of logged candidates are named.
+pub const CANDIDATE_FULL_PREFIX: &str = "candidate_propensities.";
 
 /// About how many bytes a row group has before compression. A writer and a reader each have one group in
 /// memory.
@@ -73,7 +76,6 @@ impl LogEncoder {
 
 /// A Parquet writer; `first` are some of the rows that it will write.
 fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
-    let row_bytes = 4 * layout.dim + 8 * layout.full.unwrap_or(0) + 8 * layout.candidates.len() + 64;
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
         .set_column_compression(numbers_of("x"), worth(&sample(&first.x, f32::to_le_bytes))?)
@@ -81,7 +83,7 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
         // Features rarely repeat, so a dictionary would waste time.
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)
-        .set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).clamp(64, 1 << 20)))
+        .set_max_row_group_row_count(Some((GROUP_BYTES / layout.row_bytes()).clamp(64, 1 << 20)))
         .build();
     ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)), Some(properties))
 }
@@ -130,6 +132,20 @@ fn schema(layout: &LogLayout) -> Schema {
     for name in &layout.candidates {
         fields.push(Field::new(format!("{CANDIDATE_PREFIX}{name}"), DataType::Float64, false));
     }
+    let k = layout.candidate_full.unwrap_or(0);
+    for name in &layout.candidate_propensities {
+        fields.push(Field::new(
+            format!("{CANDIDATE_FULL_PREFIX}{name}"),
+            list_of(DataType::Float64, k),
+            false,
+        ));
+    }
+    if layout.timestamps {
+        fields.push(Field::new("timestamp", DataType::Int64, false));
+    }
+    if layout.versions {
+        fields.push(Field::new("policy_version", DataType::Utf8, false));
+    }
     Schema::new(fields)
 }
 
@@ -153,6 +169,16 @@ fn arrays(layout: &LogLayout, rows: LogRows) -> Result<Vec<ArrayRef>, ParquetErr
     }
     for column in rows.candidates {
         arrays.push(Arc::new(Float64Array::from(column)));
+    }
+    for column in rows.candidate_full {
+        let k = layout.candidate_full.unwrap_or(0);
+        arrays.push(list(DataType::Float64, k, Arc::new(Float64Array::from(column)))?);
+    }
+    if layout.timestamps {
+        arrays.push(Arc::new(Int64Array::from(rows.timestamps)));
+    }
+    if layout.versions {
+        arrays.push(Arc::new(StringArray::from(rows.versions)));
     }
     Ok(arrays)
 }

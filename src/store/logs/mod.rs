@@ -3,6 +3,7 @@
 
 mod decode;
 mod encode;
+mod order;
 mod part;
 mod spool;
 mod spooled;
@@ -17,7 +18,7 @@ use super::{Store, StoreError};
 use guarantor_engine::control::Control;
 use guarantor_engine::log::Columns;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{ColumnsBuilder, LogDigest, LogLayout, LogRows};
+use guarantor_ingest::{ColumnsBuilder, LogDigest, LogFacts, LogLayout, LogRows};
 use part::LogPart;
 use spool::SpoolError;
 
@@ -47,6 +48,14 @@ pub struct StoredLog {
     memory: LogMemory,
 }
 
+/// What a stored log consists of, in order.
+pub enum Piece<'a> {
+    /// Rows.
+    Rows(&'a LogLayout, LogRows),
+    /// The end of a part: the rows of one upload.
+    EndOfPart,
+}
+
 impl StoredLog {
     /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
@@ -64,7 +73,7 @@ impl StoredLog {
             columns.append(layout, rows);
             Ok::<(), StoreError>(())
         })?;
-        Ok(columns.finish(content.n_actions, content.outcome))
+        Ok(columns.finish(&facts(&self.dataset)))
     }
 
     /// The same rows in a temporary file, as a source for the engine that holds few of them in memory.
@@ -98,6 +107,17 @@ impl StoredLog {
         &self,
         mut visit: impl FnMut(&LogLayout, LogRows) -> Result<(), E>,
     ) -> Result<LogDigest, E> {
+        self.each_piece(|piece| match piece {
+            Piece::Rows(layout, rows) => visit(layout, rows),
+            Piece::EndOfPart => Ok(()),
+        })
+    }
+
+    /// The same, which also says where parts end.
+    pub fn each_piece<E: From<StoreError>>(
+        &self,
+        mut visit: impl FnMut(Piece) -> Result<(), E>,
+    ) -> Result<LogDigest, E> {
         let mut first: Option<LogLayout> = None;
         let mut digest = LogDigest::default();
         for part in &self.parts {
@@ -115,8 +135,9 @@ impl StoredLog {
                     .into());
                 }
                 digest.update(&layout, &rows);
-                visit(&layout, rows)
+                visit(Piece::Rows(&layout, rows))
             })?;
+            visit(Piece::EndOfPart)?;
         }
         let content = &self.dataset.content;
         let found = digest.clone().finish(&first.unwrap_or_default(), content.n_actions, &content.outcome);
@@ -128,10 +149,23 @@ impl StoredLog {
     }
 }
 
+/// What the engine needs to know about a dataset besides its rows.
+fn facts(dataset: &Dataset) -> LogFacts<'_> {
+    LogFacts {
+        n_actions: dataset.content.n_actions,
+        outcome: dataset.content.outcome,
+        options: dataset.options(),
+        capabilities: &dataset.content.capabilities,
+    }
+}
+
 /// About how many bytes the decoded log takes.
 fn decoded_bytes(content: &DatasetContent) -> u64 {
-    let full = if content.capabilities.full_propensities { content.n_actions } else { 0 };
-    let row = 40 + 4 * content.dim + 8 * full + 8 * content.capabilities.candidates.len();
+    let capabilities = &content.capabilities;
+    // π0(·|x) of a uniform log is made up chunk by chunk.
+    let stored = capabilities.full_propensities && !capabilities.uniform;
+    let lists = usize::from(stored) + capabilities.candidate_propensities.len();
+    let row = 64 + 4 * content.dim + 8 * content.n_actions * lists + 8 * capabilities.candidates.len();
     content.rows.saturating_mul(row as u64)
 }
 

@@ -9,16 +9,16 @@ use std::fs::File;
 use std::hash::RandomState;
 use std::os::unix::fs::FileExt;
 
-use super::decode::{columns_of, texts_of};
+use super::order::{Order, Place};
 use super::spooled::{Record, SpooledLog};
-use super::{LogLayout, LogMemory, LogRows, StoredLog};
+use super::{LogLayout, LogMemory, LogRows, StoredLog, facts};
 use crate::store::error::StoreError;
 use crate::store::records::Dataset;
 use guarantor_engine::EngineError;
 use guarantor_engine::control::Control;
-use guarantor_engine::log::{Capabilities, LogShape, chunk_contexts};
+use guarantor_engine::log::{Capabilities, LogShape, MAX_UNIFORM, Repetitions, chunk_contexts};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Marks, mark};
+use guarantor_ingest::ColumnsBuilder;
 
 /// How many bytes are buffered, so that rows of one chunk are written together.
 const BUFFER_BYTES: usize = 16 << 20;
@@ -62,76 +62,56 @@ impl From<SpoolError> for EngineError {
     }
 }
 
-/// The contexts of all rows, from a first pass over their ids.
-struct Contexts {
-    marks: Marks,
-    /// The number of each row's context.
-    ordinals: Vec<u32>,
-    /// The number of rows of each context.
-    counts: Vec<u32>,
-}
-
 /// Writes a log to a temporary file.
 pub fn spool(
     log: &StoredLog,
     logging_policy: Option<&PolicyParams>,
     control: &Control,
 ) -> Result<SpooledLog> {
-    let contexts = contexts(log, control)?;
+    let order = Order::of(log, control)?;
+    let mut pass = order.compare();
     let mut spooler: Option<Spooler> = None;
-    let mut read = 0u64;
     log.each_batch(|layout, rows| {
         control.check()?;
         if spooler.is_none() {
-            spooler = Some(Spooler::new(log, layout, contexts.as_ref(), logging_policy)?);
+            spooler = Some(Spooler::new(log, layout, &order, logging_policy)?);
         }
-        if let Some(spooler) = &mut spooler {
-            spooler.append(&log.dataset, layout, rows, read, contexts.as_ref())?;
-            read = spooler.rows;
+        let before = pass.rows();
+        let places = pass.places(&rows)?;
+        match &mut spooler {
+            Some(spooler) => spooler.append(&log.dataset, layout, rows, before, &places),
+            None => Ok(()),
         }
-        Ok::<(), SpoolError>(())
     })?;
+    let (read, expected) = (pass.finish()?, log.dataset.content.rows);
     match spooler {
-        Some(spooler) if read == log.dataset.content.rows => spooler.finish(),
-        _ => {
-            let expected = log.dataset.content.rows;
-            Err(EngineError::Log(format!("{read} rows were read, but {expected} were expected")).into())
-        }
+        Some(spooler) if read == expected => spooler.finish(),
+        _ => Err(EngineError::Log(format!("{read} rows were read, but {expected} were expected")).into()),
     }
 }
 
-/// The contexts of the rows, or `None` if the log has no context ids and each row is its own context.
-fn contexts(log: &StoredLog, control: &Control) -> Result<Option<Contexts>> {
-    let mut contexts = Contexts { marks: Marks::default(), ordinals: Vec::new(), counts: Vec::new() };
-    for part in &log.parts {
-        part.each_batch(Some("context_id"), |batch| {
-            control.check()?;
-            for id in texts_of(&batch, "context_id").into_iter().flatten() {
-                let (place, new) = contexts.marks.place(mark(id));
-                if new {
-                    contexts.counts.push(0);
-                }
-                contexts.counts[place] += 1;
-                contexts.ordinals.push(place as u32);
-            }
-            Ok::<(), SpoolError>(())
-        })?;
-    }
-    Ok((!contexts.ordinals.is_empty()).then_some(contexts))
-}
-
-fn shape_of(dataset: &Dataset, layout: &LogLayout, contexts: u64, filled: bool) -> LogShape {
+/// The shape that the same log has in memory.
+fn shape_of(dataset: &Dataset, layout: &LogLayout, order: &Order, filled: bool) -> LogShape {
+    let content = &dataset.content;
+    let repeated = order.contexts() < content.rows;
+    let designed = repeated && dataset.repetitions == Repetitions::Designed;
+    let made_up = content.capabilities.uniform && content.n_actions <= MAX_UNIFORM;
     LogShape {
-        rows: dataset.content.rows,
-        contexts,
-        n_actions: dataset.content.n_actions,
+        rows: content.rows,
+        contexts: if designed { order.contexts() } else { content.rows },
+        n_actions: content.n_actions,
         dim: layout.dim,
-        outcome: dataset.content.outcome,
+        outcome: content.outcome,
+        logging: dataset.logging,
         capabilities: Capabilities {
             features: layout.dim > 0,
-            full_propensities: layout.full.is_some() || filled,
-            multiple_interactions: contexts < dataset.content.rows,
+            full_propensities: layout.full.is_some() || filled || made_up,
+            multiple_interactions: designed,
+            repeated_contexts: repeated && !designed,
             candidates: layout.candidates.clone(),
+            candidate_propensities: layout.candidate_propensities.clone(),
+            timestamps: layout.timestamps,
+            ..content.capabilities.clone()
         },
     }
 }
@@ -147,7 +127,6 @@ fn temporary(memory: &LogMemory) -> Result<File> {
 /// Writes rows to where their chunk is in the file.
 struct Spooler {
     log: SpooledLog,
-    rows: u64,
     chunk_contexts: u64,
     /// How many rows of each chunk are written.
     written: Vec<u64>,
@@ -160,31 +139,38 @@ impl Spooler {
     fn new(
         log: &StoredLog,
         layout: &LogLayout,
-        contexts: Option<&Contexts>,
+        order: &Order,
         logging_policy: Option<&PolicyParams>,
     ) -> Result<Self> {
         let rows = log.dataset.content.rows;
-        let count = contexts.map_or(rows, |contexts| contexts.counts.len() as u64);
         let logging_policy = logging_policy.filter(|_| layout.full.is_none()).cloned();
+        let shape = shape_of(&log.dataset, layout, order, logging_policy.is_some());
         let size = chunk_contexts(layout.dim);
-        let starts = match contexts {
-            Some(contexts) => starts(contexts.counts.chunks(size).map(|c| c.iter().map(|&m| m as u64).sum())),
-            None => starts((0..rows).step_by(size).map(|from| (rows - from).min(size as u64))),
+        let grouped = shape.capabilities.multiple_interactions;
+        let starts = match grouped {
+            true => starts(order.counts().chunks(size).map(|c| c.iter().map(|&m| m as u64).sum())),
+            false => starts((0..rows).step_by(size).map(|from| (rows - from).min(size as u64))),
         };
         let record = Record {
             dim: layout.dim,
             full: layout.full.unwrap_or(0),
             candidates: layout.candidates.len(),
-            grouped: count < rows,
+            candidate_full: layout.candidate_propensities.len(),
+            n_actions: shape.n_actions,
+            grouped,
+            ordinals: grouped || shape.capabilities.repeated_contexts,
+            arrivals: grouped || !order.is_sorted(),
+            versions: layout.versions,
         };
+        let has_full = |name: &String| layout.full_position(name).is_some();
         Ok(Spooler {
-            rows: 0,
             chunk_contexts: size as u64,
             written: vec![0; starts.len() - 1],
             buffer: Vec::with_capacity(BUFFER_BYTES + record.bytes()),
             chunks: Vec::new(),
             log: SpooledLog {
-                shape: shape_of(&log.dataset, layout, count, logging_policy.is_some()),
+                has_full: layout.candidates.iter().map(has_full).collect(),
+                shape,
                 record,
                 file: temporary(&log.memory)?,
                 sums: vec![0; starts.len() - 1],
@@ -201,32 +187,35 @@ impl Spooler {
         layout: &LogLayout,
         rows: LogRows,
         before: u64,
-        contexts: Option<&Contexts>,
+        places: &[Place],
     ) -> Result<()> {
-        let ids = rows.context_ids.clone();
-        let mut columns = columns_of(dataset, layout, rows);
+        let last = &dataset.content.capabilities.last_version;
+        let last = last.as_ref().map_or("", |last| last.name.as_str());
+        let is_last: Vec<bool> = rows.versions.iter().map(|version| version == last).collect();
+        // Ids and times are in `places`, and a batch is not the whole log.
+        let rows = LogRows { context_ids: Vec::new(), timestamps: Vec::new(), versions: Vec::new(), ..rows };
+        let bare = LogLayout { context_ids: false, timestamps: false, versions: false, ..layout.clone() };
+        let mut columns = ColumnsBuilder::default();
+        columns.append(&bare, rows);
+        let mut columns = columns.finish(&facts(dataset));
         columns.check().map_err(|mut error| {
             error.row += before;
             EngineError::from(error)
         })?;
-        columns.normalize();
-        for i in 0..columns.rows() {
-            let row = before + i as u64;
-            let ordinal = match contexts {
-                Some(contexts) => contexts.of(row, ids.get(i))?,
-                None => row,
-            };
-            let chunk = (ordinal / self.chunk_contexts) as usize;
+        columns.settle();
+        for (i, &place) in places.iter().enumerate() {
+            let entry = if self.log.record.grouped { place.ordinal } else { place.arrival };
+            let chunk = (entry / self.chunk_contexts) as usize;
             if chunk >= self.written.len() {
                 return Err(EngineError::Log("there are more rows than expected".into()).into());
             }
-            self.log.record.write(&columns, i, ordinal, &mut self.buffer);
+            let is_last = is_last.get(i).copied().unwrap_or(false);
+            self.log.record.write(&columns, i, (place, is_last), &mut self.buffer);
             self.chunks.push(chunk as u32);
             if self.buffer.len() >= BUFFER_BYTES {
                 self.flush()?;
             }
         }
-        self.rows = before + columns.rows() as u64;
         Ok(())
     }
 
@@ -272,18 +261,7 @@ fn starts(rows: impl Iterator<Item = u64>) -> Vec<u64> {
     starts
 }
 
-fn changed() -> SpoolError {
+/// The error of a log that is not the same on its second reading.
+pub fn changed() -> SpoolError {
     EngineError::Log("the rows changed while they were read".into()).into()
-}
-
-impl Contexts {
-    /// The number of a row's context. The first pass read the ids before the digest was checked, so the
-    /// second pass compares them with those that the digest covers.
-    fn of(&self, row: u64, id: Option<&String>) -> Result<u64> {
-        let ordinal = *self.ordinals.get(row as usize).ok_or_else(changed)?;
-        match id {
-            Some(id) if self.marks.get(ordinal as usize) == Some(mark(id)) => Ok(ordinal.into()),
-            _ => Err(changed()),
-        }
-    }
 }

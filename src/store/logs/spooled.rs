@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use ndarray::{Array2, CowArray, Ix2};
 
-use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, agree, check_full};
+use super::order::Place;
+use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, agree, check_full, uniform};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::{EngineError, Result};
 
@@ -15,6 +16,8 @@ use guarantor_engine::{EngineError, Result};
 pub struct SpooledLog {
     pub(super) shape: LogShape,
     pub(super) record: Record,
+    /// Which candidates have π(·|x).
+    pub(super) has_full: Vec<bool>,
     pub(super) file: File,
     /// The first row of each chunk, and the end.
     pub(super) starts: Vec<u64>,
@@ -34,18 +37,30 @@ pub struct Record {
     pub full: usize,
     /// The number of logged candidates.
     pub candidates: usize,
-    /// Whether contexts have several rows; each row then contains the number of its context.
+    /// The number of candidates with π(·|x).
+    pub candidate_full: usize,
+    /// K.
+    pub n_actions: usize,
+    /// Whether the rows of a context are one entry.
     pub grouped: bool,
+    /// Whether rows contain the number of their context.
+    pub ordinals: bool,
+    /// Whether rows contain their position in the order of arrival.
+    pub arrivals: bool,
+    /// Whether rows contain whether they are of the last policy version.
+    pub versions: bool,
 }
 
 impl Record {
     /// The length of a row.
     pub fn bytes(&self) -> usize {
-        20 + 4 * usize::from(self.grouped) + 4 * self.dim + 8 * (self.full + self.candidates)
+        let doubles = self.full + self.candidates + self.candidate_full * self.n_actions;
+        let integers = usize::from(self.ordinals) + usize::from(self.arrivals);
+        20 + 4 * (self.dim + integers) + 8 * doubles + usize::from(self.versions)
     }
 
     /// Appends row `i` of `columns` to `out`.
-    pub fn write(&self, columns: &Columns, i: usize, ordinal: u64, out: &mut Vec<u8>) {
+    pub fn write(&self, columns: &Columns, i: usize, (place, last): (Place, bool), out: &mut Vec<u8>) {
         out.extend(columns.actions[i].to_le_bytes());
         out.extend(columns.costs[i].to_le_bytes());
         out.extend(columns.propensities[i].to_le_bytes());
@@ -54,10 +69,27 @@ impl Record {
         let full = columns.full.iter().flat_map(|full| &full[i * self.full..(i + 1) * self.full]);
         full.for_each(|value| out.extend(value.to_le_bytes()));
         columns.candidates.iter().for_each(|(_, values)| out.extend(values[i].to_le_bytes()));
-        if self.grouped {
-            out.extend((ordinal as u32).to_le_bytes());
+        let k = self.n_actions;
+        let full = columns.candidate_full.iter().flatten().flat_map(|full| &full[i * k..(i + 1) * k]);
+        full.for_each(|value| out.extend(value.to_le_bytes()));
+        if self.ordinals {
+            out.extend((place.ordinal as u32).to_le_bytes());
+        }
+        if self.arrivals {
+            out.extend((place.arrival as u32).to_le_bytes());
+        }
+        if self.versions {
+            out.push(u8::from(last));
         }
     }
+}
+
+/// The rows of a chunk.
+struct Rows {
+    columns: Columns,
+    ordinals: Vec<u64>,
+    arrivals: Vec<u64>,
+    last: Vec<bool>,
 }
 
 /// Reads the numbers of a record, whose length was checked.
@@ -101,23 +133,29 @@ impl SpooledLog {
         Ok(bytes)
     }
 
-    /// The records of a chunk as columns, in the order of the file.
-    fn columns(&self, bytes: &[u8]) -> (Columns, Vec<u64>) {
-        let Record { dim, full, candidates, grouped } = self.record;
-        let records = bytes.chunks_exact(self.record.bytes());
-        let n = records.len();
+    /// The records of a chunk as columns, in the order of the entries.
+    fn rows(&self, index: usize, bytes: &[u8]) -> Rows {
+        let Record { dim, full, n_actions, .. } = self.record;
+        let size = self.record.bytes();
+        let n = bytes.len() / size;
         let mut columns = Columns {
+            n_actions,
             dim,
             x: Vec::with_capacity(n * dim),
             actions: Vec::with_capacity(n),
             costs: Vec::with_capacity(n),
             propensities: Vec::with_capacity(n),
             full: (full > 0).then(|| Vec::with_capacity(n * full)),
-            candidates: vec![(String::new(), Vec::with_capacity(n)); candidates],
+            candidates: vec![(String::new(), Vec::with_capacity(n)); self.record.candidates],
+            candidate_full: self
+                .has_full
+                .iter()
+                .map(|has| has.then(|| Vec::with_capacity(n * n_actions)))
+                .collect(),
             ..Columns::default()
         };
-        let mut ordinals = Vec::new();
-        for record in records {
+        let (mut ordinals, mut arrivals, mut last) = (Vec::new(), Vec::new(), Vec::new());
+        for record in bytes.chunks_exact(size) {
             let mut fields = Fields(record);
             columns.actions.push(fields.integer());
             columns.costs.push(fields.double());
@@ -127,20 +165,35 @@ impl SpooledLog {
                 to.extend((0..full).map(|_| fields.double()));
             }
             columns.candidates.iter_mut().for_each(|(_, to)| to.push(fields.double()));
-            if grouped {
+            for to in columns.candidate_full.iter_mut().flatten() {
+                to.extend((0..n_actions).map(|_| fields.double()));
+            }
+            if self.record.ordinals {
                 ordinals.push(fields.integer().into());
             }
+            if self.record.arrivals {
+                arrivals.push(fields.integer().into());
+            }
+            if self.record.versions {
+                last.push(fields.take::<1>() == [1]);
+            }
         }
-        (columns, ordinals)
+        if !self.record.arrivals {
+            arrivals = (self.starts[index]..self.starts[index + 1]).collect();
+        }
+        if !self.record.ordinals {
+            ordinals = arrivals.clone();
+        }
+        Rows { columns, ordinals, arrivals, last }.sorted(self.record.grouped)
     }
 
     /// A chunk with the rows of each context together and contexts by first appearance.
-    fn group(&self, columns: Columns, ordinals: &[u64]) -> Result<Chunk<'_>> {
+    fn group(&self, rows: Rows) -> Result<Chunk<'_>> {
+        let Rows { columns, ordinals, .. } = &rows;
         let (p, k) = (columns.dim, self.record.full);
-        let mut order: Vec<usize> = (0..ordinals.len()).collect();
-        order.sort_by_key(|&i| ordinals[i]);
         let (mut x, mut full) = (Vec::new(), columns.full.as_ref().map(|_| Vec::new()));
         let (mut contexts, mut offsets, mut weights) = (Vec::new(), vec![0u32], Vec::new());
+        let order: Vec<usize> = (0..ordinals.len()).collect();
         for rows in order.chunk_by(|&a, &b| ordinals[a] == ordinals[b]) {
             let of = |i: usize| &columns.x[i * p..(i + 1) * p];
             let pi = |i: usize| columns.full.as_ref().map_or(&[][..], |full| &full[i * k..(i + 1) * k]);
@@ -154,33 +207,39 @@ impl SpooledLog {
             weights.resize(weights.len() + rows.len(), 1.0 / rows.len() as f64);
             offsets.push(weights.len() as u32);
         }
-        let pick = |values: &[f64]| Cow::Owned(order.iter().map(|&i| values[i]).collect::<Vec<_>>());
-        Ok(Chunk {
-            x: matrix(contexts.len(), p, x)?,
-            full: full.map(|full| matrix(contexts.len(), k, full)).transpose()?,
-            ordinals: contexts.into(),
-            offsets: offsets.into(),
-            actions: order.iter().map(|&i| columns.actions[i]).collect(),
-            costs: pick(&columns.costs),
-            propensities: pick(&columns.propensities),
-            weights: weights.into(),
-            candidates: columns.candidates.iter().map(|(_, values)| pick(values)).collect(),
-        })
+        let columns = Columns { x, full, ..rows.columns };
+        self.assemble(Rows { columns, ordinals: contexts, ..rows }, offsets, weights)
     }
 
-    /// A chunk in which each row is its own context.
-    fn plain(&self, columns: Columns, index: usize) -> Result<Chunk<'_>> {
-        let n = columns.rows();
+    /// A chunk in which each row is an entry.
+    fn plain(&self, rows: Rows) -> Result<Chunk<'_>> {
+        let n = rows.columns.rows();
+        self.assemble(rows, (0..=n as u32).collect(), vec![1.0; n])
+    }
+
+    /// A chunk of entries with one `x`, `full` and ordinal each, and of rows.
+    fn assemble(&self, rows: Rows, offsets: Vec<u32>, weights: Vec<f64>) -> Result<Chunk<'_>> {
+        let Rows { columns, ordinals, arrivals, last } = rows;
+        let (entries, n, k) = (ordinals.len(), columns.rows(), self.record.n_actions);
+        let made_up = self.shape.capabilities.full_propensities.then(|| CowArray::from(uniform(entries, k)));
+        let candidate = |full: Option<Vec<f64>>| full.map(|full| matrix(n, k, full)).transpose();
         Ok(Chunk {
-            x: matrix(n, columns.dim, columns.x)?,
-            full: columns.full.map(|full| matrix(n, self.record.full, full)).transpose()?,
-            ordinals: (self.starts[index]..self.starts[index + 1]).collect(),
-            offsets: (0..=n as u32).collect(),
+            x: matrix(entries, columns.dim, columns.x)?,
+            full: match columns.full {
+                Some(full) => Some(matrix(entries, k, full)?),
+                None if self.logging_policy.is_some() => None,
+                None => made_up,
+            },
+            ordinals: ordinals.into(),
+            arrivals: arrivals.into(),
+            offsets: offsets.into(),
             actions: columns.actions.into(),
             costs: columns.costs.into(),
             propensities: columns.propensities.into(),
-            weights: vec![1.0; n].into(),
+            weights: weights.into(),
             candidates: columns.candidates.into_iter().map(|(_, values)| values.into()).collect(),
+            candidate_full: columns.candidate_full.into_iter().map(candidate).collect::<Result<_>>()?,
+            last_version: self.record.versions.then(|| last.into()),
         })
     }
 
@@ -191,11 +250,35 @@ impl SpooledLog {
             let pi = pi.to_vec();
             for row in chunk.rows_of(c) {
                 let number = first_row as usize + row + 1;
-                check_full(number, &pi, chunk.actions[row] as usize, chunk.propensities[row])?;
+                let action = chunk.actions[row] as usize;
+                check_full(number, &pi, action, chunk.propensities[row])?;
+                chunk.propensities.to_mut()[row] = pi[action];
             }
         }
         chunk.full = Some(CowArray::from(full));
         Ok(())
+    }
+}
+
+impl Rows {
+    /// The rows in the order of their entries: of their contexts if these are entries, and of arrival.
+    fn sorted(mut self, grouped: bool) -> Rows {
+        let entry = |&row: &u32| {
+            let row = row as usize;
+            (if grouped { self.ordinals[row] } else { 0 }, self.arrivals[row])
+        };
+        let mut order: Vec<u32> = (0..self.arrivals.len() as u32).collect();
+        if order.is_sorted_by_key(entry) {
+            return self;
+        }
+        order.sort_by_key(entry);
+        self.columns.reorder(&order);
+        let pick = |values: &[u64]| order.iter().map(|&row| values[row as usize]).collect();
+        (self.ordinals, self.arrivals) = (pick(&self.ordinals), pick(&self.arrivals));
+        if !self.last.is_empty() {
+            self.last = order.iter().map(|&row| self.last[row as usize]).collect();
+        }
+        self
     }
 }
 
@@ -214,10 +297,10 @@ impl LogSource for SpooledLog {
     }
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
-        let (columns, ordinals) = self.columns(&self.read(index)?);
+        let rows = self.rows(index, &self.read(index)?);
         let mut chunk = match self.record.grouped {
-            true => self.group(columns, &ordinals)?,
-            false => self.plain(columns, index)?,
+            true => self.group(rows)?,
+            false => self.plain(rows)?,
         };
         if let Some(policy) = &self.logging_policy {
             self.fill(&mut chunk, policy, self.starts[index])?;
@@ -229,11 +312,21 @@ impl LogSource for SpooledLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use guarantor_engine::log::{Capabilities, Outcome};
+    use guarantor_engine::log::{Capabilities, Logging, Outcome};
 
     #[test]
     fn a_byte_that_changes_after_it_was_written_is_noticed() {
-        let record = Record { dim: 1, full: 0, candidates: 0, grouped: false };
+        let record = Record {
+            dim: 1,
+            full: 0,
+            candidates: 0,
+            candidate_full: 0,
+            n_actions: 2,
+            grouped: false,
+            ordinals: false,
+            arrivals: false,
+            versions: false,
+        };
         let columns = Columns {
             dim: 1,
             x: vec![1.0, 2.0],
@@ -243,13 +336,10 @@ mod tests {
             ..Columns::default()
         };
         let mut bytes = Vec::new();
-        (0..2).for_each(|i| record.write(&columns, i, i as u64, &mut bytes));
-        let none = Capabilities {
-            features: true,
-            full_propensities: false,
-            multiple_interactions: false,
-            candidates: Vec::new(),
-        };
+        for i in 0..2 {
+            let place = Place { arrival: i, ordinal: i };
+            record.write(&columns, i as usize, (place, false), &mut bytes);
+        }
         let mut log = SpooledLog {
             shape: LogShape {
                 rows: 2,
@@ -257,8 +347,10 @@ mod tests {
                 n_actions: 2,
                 dim: 1,
                 outcome: Outcome::default(),
-                capabilities: none,
+                logging: Logging::Fixed,
+                capabilities: Capabilities { features: true, ..Capabilities::default() },
             },
+            has_full: Vec::new(),
             record,
             file: tempfile::tempfile().unwrap(),
             starts: vec![0, 2],

@@ -1,8 +1,12 @@
 //! Datasets and their versions.
 
+use std::collections::BTreeSet;
+
 use super::BlobRef;
 use crate::store::ids::{DatasetId, PolicyId, Timestamp, Workspace};
-use guarantor_engine::log::{Capabilities, LogShape, Outcome};
+use guarantor_engine::checks::CheckResult;
+use guarantor_engine::log::{Capabilities, LogShape, Logging, Outcome, Repetitions};
+use guarantor_ingest::{LogOptions, RowSketch};
 
 /// What one version of a dataset contains.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
@@ -27,10 +31,13 @@ pub struct DatasetContent {
     /// What the log supports.
     #[sqlx(json)]
     pub capabilities: Capabilities,
+    /// The latest timestamp of the rows, if they have one.
+    pub last_timestamp: Option<i64>,
     /// The health report.
     #[sqlx(json)]
     pub health: serde_json::Value,
-    /// The files with the rows, in order. A version that was appended starts with its predecessor's parts.
+    /// The files with the rows, in order. A version that was appended starts with its predecessor's parts; one
+    /// with more candidates has parts of its own.
     #[sqlx(json)]
     pub parts: Vec<BlobRef>,
 }
@@ -46,8 +53,47 @@ pub struct NewDataset {
     pub name: Option<String>,
     /// The stored policy that logged it, if there is one.
     pub logging_policy_id: Option<PolicyId>,
+    /// What the caller states about the log.
+    pub options: LogOptions,
     /// The first version.
     pub content: DatasetContent,
+    /// Recognizes its rows in other datasets.
+    pub sketch: RowSketch,
+}
+
+/// The next version of a dataset.
+#[derive(Debug, Clone)]
+pub struct NewVersion {
+    /// The version that it follows.
+    pub after_version: u64,
+    /// What it contains.
+    pub content: DatasetContent,
+    /// The rows that it adds; `None` if it has the rows of its predecessor.
+    pub added: Option<AddedRows>,
+    /// The newest version that a look or an unfinished job had seen when the new rows were checked
+    /// (`Datasets::seen_by_looks`); absent if the rows were not compared with it. The version is not stored if
+    /// a newer one was seen in the meantime.
+    pub seen_version: Option<u64>,
+}
+
+/// Recognizes the rows of an appended version in other datasets.
+#[derive(Debug, Clone)]
+pub struct AddedRows {
+    /// The rows that the version added. Among all rows of a large dataset, a few would not be recognized.
+    pub new: RowSketch,
+    /// All rows of the version.
+    pub all: RowSketch,
+}
+
+/// What looks and unfinished jobs have seen of a dataset.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SeenRows {
+    /// The number of rows that each of them saw, without duplicates.
+    pub rows: BTreeSet<u64>,
+    /// The newest version that one of them saw; 0 if there is none.
+    pub version: u64,
+    /// The latest timestamp of that version's rows.
+    pub last_timestamp: Option<i64>,
 }
 
 /// A dataset at one of its versions.
@@ -67,6 +113,20 @@ pub struct Dataset {
     pub version: u64,
     /// The stored policy that logged it, if there is one.
     pub logging_policy_id: Option<PolicyId>,
+    /// Whether the caller states that one policy logged every row.
+    #[sqlx(json)]
+    pub logging: Logging,
+    /// What the caller states about rows with the same `context_id`.
+    #[sqlx(json)]
+    pub repetitions: Repetitions,
+    /// Whether the caller states that propensities with few digits are exact.
+    pub exact_propensities: bool,
+    /// How many datasets with some of the same rows there were, this one and deleted ones included. They share
+    /// one ledger.
+    pub ledger_datasets: u64,
+    /// The first hundred of the others.
+    #[sqlx(json)]
+    pub shares_ledger_with: BTreeSet<DatasetId>,
     /// What the version contains.
     #[sqlx(flatten)]
     pub content: DatasetContent,
@@ -78,11 +138,30 @@ impl Dataset {
         self.content.parts.iter().map(|part| part.bytes).sum()
     }
 
+    /// What the caller stated about the log. Rows that are appended inherit it.
+    pub fn options(&self) -> LogOptions {
+        LogOptions {
+            logging: self.logging,
+            repetitions: self.repetitions,
+            exact_propensities: self.exact_propensities,
+        }
+    }
+
+    /// The checks that were made on all rows at upload; `None` if the dataset was stored before there were
+    /// any.
+    pub fn log_checks(&self) -> Option<Vec<CheckResult>> {
+        serde_json::from_value(self.content.health.get("checks")?.clone()).ok()
+    }
+
     /// The shape that specs are resolved against.
     pub fn shape(&self) -> LogShape {
         LogShape {
             rows: self.content.rows,
-            contexts: self.content.contexts,
+            contexts: match self.repetitions {
+                Repetitions::Designed => self.content.contexts,
+                Repetitions::Decisions => self.content.rows,
+            },
+            logging: self.logging,
             n_actions: self.content.n_actions,
             dim: self.content.dim,
             outcome: self.content.outcome,

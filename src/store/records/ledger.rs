@@ -17,6 +17,8 @@ pub struct LedgerEntry {
     pub dataset_id: DatasetId,
     /// The version of the dataset that the job read.
     pub dataset_version: u64,
+    /// How many rows that version has; `None` for a look of an earlier release whose dataset is gone.
+    pub rows: Option<u64>,
     /// When the look was entered.
     pub created_at: Timestamp,
     /// The kind of the job.

@@ -11,7 +11,7 @@ mod requests;
 
 use serde::{Deserialize, Serialize};
 
-pub use datasets::{Dataset, DatasetContent, NewDataset};
+pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
 pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };

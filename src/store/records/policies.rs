@@ -22,6 +22,9 @@ pub struct NewPolicy {
     pub dim: usize,
     /// The digest of its parameters.
     pub digest: String,
+    /// The digest of its parameters without exploration, by which its descent is known: exploring more or less
+    /// does not change what the rest was learned from.
+    pub base_digest: String,
     /// The job that learned it.
     pub source_job_id: Option<JobId>,
     /// Its parameters: `PolicyParams` as JSON.
@@ -52,8 +55,9 @@ pub struct StoredPolicy {
     pub digest: String,
     /// The job that learned it.
     pub source_job_id: Option<JobId>,
-    /// The datasets whose rows the policy depends on, as far as the store knows: the one of the job that
-    /// learned it, and those behind every policy that this job read.
+    /// The datasets whose rows the policy's parameters depend on, as far as the store knows: the one of the job
+    /// that learned them, and those behind every policy that this job read. The store recognizes parameters
+    /// that were downloaded and stored again.
     #[sqlx(json)]
     pub origins: BTreeSet<DatasetId>,
     /// Its parameters: `PolicyParams` as JSON.

@@ -4,21 +4,27 @@ use async_trait::async_trait;
 use sqlx::{Row, SqliteConnection};
 
 use super::rows::{is_taken, readable_page, to_json};
+use super::same_rows::{Recognized, SketchedVersion};
 use super::{Sqlite, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
-use crate::store::records::{Dataset, DatasetContent, NewDataset};
+use crate::store::records::{BlobRef, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
 use crate::store::repository::Datasets;
 
 /// A dataset joined with one of its versions.
 macro_rules! select_dataset {
     ($rest:literal) => {
         concat!(
-            "SELECT d.id, d.workspace, d.name, d.logging_policy_id, d.created_at, d.revision, v.version, \
-             v.row_count, v.context_count, v.n_actions, v.dim, v.outcome, v.digest, v.capabilities, v.health, \
-             v.parts FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id ",
+            "SELECT d.id, d.workspace, d.name, d.logging_policy_id, d.logging, d.repetitions, d.exact_propensities, \
+             d.created_at, d.revision, v.version, v.row_count, v.context_count, v.n_actions, v.dim, v.outcome, \
+             v.digest, v.capabilities, v.last_timestamp, v.health, v.parts, \
+             g.datasets AS ledger_datasets, (SELECT json_group_array(o.dataset_id) FROM (\
+              SELECT dataset_id FROM ledger_datasets WHERE ledger_id = g.id AND dataset_id <> d.id LIMIT 100\
+             ) o) AS shares_ledger_with \
+             FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id \
+             JOIN ledger_datasets l ON l.dataset_id = d.id JOIN ledgers g ON g.id = l.ledger_id ",
             $rest
         )
     };
@@ -36,17 +42,18 @@ async fn newest(connection: &mut SqliteConnection, workspace: &Workspace, id: Da
     dataset.ok_or_else(|| StoreError::not_found(Resource::Dataset, id))
 }
 
-/// Writes a version, and the names of its parts from `first_new_part` on.
+/// Writes a version, and the names of those of its parts that are not in `kept`.
 async fn insert_version(
     write: &mut Write,
     id: &str,
     version: u64,
     content: &DatasetContent,
-    first_new_part: usize,
+    kept: &[BlobRef],
 ) -> Result<()> {
     sqlx::query(
         "INSERT INTO dataset_versions (dataset_id, version, created_at, row_count, context_count, n_actions, dim, \
-         outcome, digest, capabilities, health, parts) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+         outcome, digest, capabilities, last_timestamp, health, parts) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
     )
     .bind(id)
     .bind(version as i64)
@@ -58,29 +65,63 @@ async fn insert_version(
     .bind(to_json(&content.outcome)?)
     .bind(&content.digest)
     .bind(to_json(&content.capabilities)?)
+    .bind(content.last_timestamp)
     .bind(to_json(&content.health)?)
     .bind(to_json(&content.parts)?)
     .execute(write.connection())
     .await?;
-    write.name_blobs(id, content.parts.get(first_new_part..).unwrap_or_default()).await
+    let new: Vec<BlobRef> = content.parts.iter().filter(|part| !kept.contains(part)).cloned().collect();
+    write.name_blobs(id, &new).await
+}
+
+/// What the looks at a dataset saw, and what its unfinished jobs may be seeing. Looks at other datasets of the
+/// ledger do not count, because their rows may be in another order.
+async fn seen(connection: &mut SqliteConnection, id: DatasetId) -> Result<SeenRows> {
+    let versions: Vec<(u64, u64, Option<i64>)> = sqlx::query_as(
+        "SELECT version, row_count, last_timestamp FROM dataset_versions WHERE dataset_id = $1 AND version IN (\
+         SELECT dataset_version FROM ledger WHERE dataset_id = $1 UNION \
+         SELECT dataset_version FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')) \
+         ORDER BY version",
+    )
+    .bind(id.to_string())
+    .fetch_all(connection)
+    .await?;
+    let newest = versions.last().copied();
+    Ok(SeenRows {
+        rows: versions.iter().map(|&(_, rows, _)| rows).collect(),
+        version: newest.map_or(0, |(version, ..)| version),
+        last_timestamp: newest.and_then(|(.., last)| last),
+    })
 }
 
 #[async_trait]
 impl Datasets for Sqlite {
     async fn create_dataset(&self, new: NewDataset) -> Result<Dataset> {
+        let sketched = SketchedVersion {
+            workspace: &new.workspace,
+            dataset: new.id,
+            version: 1,
+            digest: &new.content.digest,
+            all: &new.sketch,
+            new: None,
+        };
+        let recognized = self.recognize(&sketched).await?;
         let mut write = self.write().await?;
         let id = new.id.to_string();
         if let Some(policy) = new.logging_policy_id {
             write.check_policy(&new.workspace, policy).await?;
         }
         let inserted = sqlx::query(
-            "INSERT INTO datasets (id, workspace, name, logging_policy_id, created_at, version, revision) \
-             VALUES ($1, $2, $3, $4, $5, 1, 1)",
+            "INSERT INTO datasets (id, workspace, name, logging_policy_id, logging, repetitions, \
+             exact_propensities, created_at, version, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, 1)",
         )
         .bind(&id)
         .bind(new.workspace.as_str())
         .bind(&new.name)
         .bind(new.logging_policy_id.map(|id| id.to_string()))
+        .bind(to_json(&new.options.logging)?)
+        .bind(to_json(&new.options.repetitions)?)
+        .bind(i64::from(new.options.exact_propensities))
         .bind(write.now.0)
         .execute(write.connection())
         .await;
@@ -88,44 +129,63 @@ impl Datasets for Sqlite {
             Err(error) if is_taken(&error) => return Err(StoreError::Exists(Resource::Dataset, id)),
             other => other?,
         };
-        insert_version(&mut write, &id, 1, &new.content, 0).await?;
-        let created_at = write.now;
+        insert_version(&mut write, &id, 1, &new.content, &[]).await?;
+        write.open_ledger(&new.workspace, new.id).await?;
+        write.remember_rows(&sketched, recognized).await?;
+        let stored = newest(write.connection(), &new.workspace, new.id).await?;
         write.commit().await?;
-        Ok(Dataset {
-            id: new.id,
-            workspace: new.workspace,
-            name: new.name,
-            created_at,
-            revision: 1,
-            version: 1,
-            logging_policy_id: new.logging_policy_id,
-            content: new.content,
-        })
+        Ok(stored)
     }
 
     async fn add_dataset_version(
         &self,
         workspace: &Workspace,
         id: DatasetId,
-        after_version: u64,
-        content: DatasetContent,
+        new: NewVersion,
     ) -> Result<Dataset> {
+        let version = new.after_version + 1;
+        let sketched = new.added.as_ref().map(|added| SketchedVersion {
+            workspace,
+            dataset: id,
+            version,
+            digest: &new.content.digest,
+            all: &added.all,
+            new: Some(&added.new),
+        });
+        let recognized = match &sketched {
+            Some(sketched) => self.recognize(sketched).await?,
+            None => Recognized::default(),
+        };
         let mut write = self.write().await?;
         let before = newest(write.connection(), workspace, id).await?;
-        if before.version != after_version {
+        if before.version != new.after_version {
             let by = format!("another append, which created version {}; send the rows again", before.version);
             return Err(StoreError::InUse { resource: Resource::Dataset, by });
         }
-        let version = before.version + 1;
-        let kept = before.content.parts.len();
-        insert_version(&mut write, &id.to_string(), version, &content, kept).await?;
+        if let Some(compared) = new.seen_version
+            && seen(write.connection(), id).await?.version > compared
+        {
+            let by = "a job that was submitted while the rows arrived; send the rows again".into();
+            return Err(StoreError::InUse { resource: Resource::Dataset, by });
+        }
+        insert_version(&mut write, &id.to_string(), version, &new.content, &before.content.parts).await?;
         sqlx::query("UPDATE datasets SET version = $2, revision = revision + 1 WHERE id = $1")
             .bind(id.to_string())
             .bind(version as i64)
             .execute(write.connection())
             .await?;
+        if let Some(sketched) = &sketched {
+            write.remember_rows(sketched, recognized).await?;
+        }
+        let stored = newest(write.connection(), workspace, id).await?;
         write.commit().await?;
-        Ok(Dataset { version, revision: before.revision + 1, content, ..before })
+        Ok(stored)
+    }
+
+    async fn seen_by_looks(&self, workspace: &Workspace, id: DatasetId) -> Result<SeenRows> {
+        let mut tx = self.readers.begin().await?;
+        newest(&mut tx, workspace, id).await?;
+        seen(&mut tx, id).await
     }
 
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {

@@ -109,7 +109,8 @@ impl Write {
         let after = after.ok_or(StoreError::LeaseLost(id))?;
         if let Some(policy) = success.policy {
             let origins = self.origins_of(&after).await?;
-            insert_policy(self, policy, &origins).await?;
+            self.record_descent(&after, &policy.base_digest, &origins).await?;
+            insert_policy(self, policy).await?;
         }
         self.enter_look(&after, &success.drawn, success.signing_key.as_deref()).await?;
         self.name_blobs(&id.to_string(), &[success.certificate, success.evidence]).await?;

@@ -1,11 +1,14 @@
 //! The ledger's rows. A look is written in the transaction that ends its job, so that neither exists without
 //! the other. All rules are in `guarantor_engine::ledger`; this file only reads and writes rows.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, Row, SqliteConnection};
 
 use super::rows::{Named, name_of, to_json};
+use super::same_rows::{ledger_of, of_same_ledger};
 use super::{Sqlite, Write};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
@@ -26,6 +29,9 @@ struct EntryRow {
     job_id: JobId,
     dataset_id: DatasetId,
     dataset_version: u64,
+    row_count: Option<u64>,
+    /// Orders the looks, also those of ledgers that have become one.
+    seq: i64,
     created_at: Timestamp,
     kind: Named<JobKind>,
     bound: Named<BoundKind>,
@@ -43,6 +49,7 @@ impl From<EntryRow> for LedgerEntry {
             job_id: row.job_id,
             dataset_id: row.dataset_id,
             dataset_version: row.dataset_version,
+            rows: row.row_count,
             created_at: row.created_at,
             kind: row.kind.0,
             bound: row.bound.0,
@@ -57,6 +64,7 @@ impl From<EntryRow> for LedgerEntry {
 #[derive(FromRow)]
 struct EarlierRow {
     look: u64,
+    same_dataset: bool,
     dataset_version: u64,
     certified: bool,
     cost: f64,
@@ -70,21 +78,30 @@ struct EarlierRow {
 
 impl From<EarlierRow> for EarlierLook {
     fn from(row: EarlierRow) -> Self {
-        let EarlierRow { look, dataset_version, certified, cost, family, digest, event, asked, every_n } =
-            row;
-        EarlierLook { look, dataset_version, certified, cost, family, digest, event, asked, every_n }
+        EarlierLook {
+            look: row.look,
+            same_dataset: row.same_dataset,
+            dataset_version: row.dataset_version,
+            certified: row.certified,
+            cost: row.cost,
+            family: row.family,
+            digest: row.digest,
+            event: row.event,
+            asked: row.asked,
+            every_n: row.every_n,
+        }
     }
 }
 
 /// The looks that share a name with a new one. This only avoids reading the whole ledger: a look that shares
 /// none of these names changes no result (see `EarlierLook`). There is one search per index, because SQLite
-/// would read all looks of the dataset for an `OR`.
-const RELATED: &str = "SELECT look, dataset_version, decision IS NOT NULL AS certified, cost, family, digest, event, \
-     asked, every_n FROM ledger WHERE dataset_id = $1 AND look IN (\
-     SELECT look FROM ledger WHERE dataset_id = $1 AND digest = $2 UNION \
-     SELECT look FROM ledger WHERE dataset_id = $1 AND event = $3 UNION \
-     SELECT look FROM ledger WHERE dataset_id = $1 AND asked = $4 UNION \
-     SELECT look FROM ledger WHERE dataset_id = $1 AND family = $5)";
+/// would read all looks of the dataset for an `OR`. Events and questions mean the same on one dataset only.
+const RELATED: &str = "SELECT look, dataset_id = $1 AS same_dataset, dataset_version, \
+     decision IS NOT NULL AS certified, cost, family, digest, event, asked, every_n FROM ledger WHERE seq IN (\
+     SELECT seq FROM ledger WHERE ledger_id = $2 AND digest = $3 UNION \
+     SELECT seq FROM ledger WHERE dataset_id = $1 AND event = $4 UNION \
+     SELECT seq FROM ledger WHERE dataset_id = $1 AND asked = $5 UNION \
+     SELECT seq FROM ledger WHERE ledger_id = $2 AND family = $6)";
 
 /// The names by which related looks are found.
 #[derive(Default)]
@@ -100,14 +117,13 @@ fn unnamed(error: EngineError) -> StoreError {
     StoreError::damaged("a certificate", error)
 }
 
-/// The number of a dataset's looks and their total cost, which the last look carries.
-async fn summary(connection: &mut SqliteConnection, dataset: DatasetId) -> Result<LedgerSummary> {
-    let last: Option<(u64, f64)> =
-        sqlx::query_as("SELECT look, spent FROM ledger WHERE dataset_id = $1 ORDER BY look DESC LIMIT 1")
-            .bind(dataset.to_string())
-            .fetch_optional(connection)
-            .await?;
-    Ok(last.map_or_else(LedgerSummary::default, |(looks, spent)| LedgerSummary { looks, spent }))
+/// The number of looks of a ledger, and their total cost.
+async fn summary(connection: &mut SqliteConnection, ledger: &str) -> Result<LedgerSummary> {
+    let (looks, spent): (u64, f64) = sqlx::query_as("SELECT looks, spent FROM ledgers WHERE id = $1")
+        .bind(ledger)
+        .fetch_one(connection)
+        .await?;
+    Ok(LedgerSummary { looks, spent })
 }
 
 impl Write {
@@ -152,10 +168,19 @@ impl Write {
         place: &LedgerPlace,
         signature: Option<&Signature>,
     ) -> Result<()> {
+        let ledger = self.ledger_of(&job.dataset_id.to_string()).await?;
+        sqlx::query("UPDATE ledgers SET looks = $2, spent = $3 WHERE id = $1")
+            .bind(&ledger)
+            .bind(place.look as i64)
+            .bind(place.spent)
+            .execute(self.connection())
+            .await?;
+        let rows = self.row_counts(job.dataset_id, job.dataset_version).await?;
         sqlx::query(
             "INSERT INTO ledger (dataset_id, look, workspace, job_id, dataset_version, created_at, kind, bound, \
-             candidates, decision, cost, spent, family, digest, event, asked, every_n, place, signature) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
+             candidates, decision, cost, spent, family, digest, event, asked, every_n, place, signature, \
+             ledger_id, row_count, seq) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+             $16, $17, $18, $19, $20, $21, COALESCE(MAX(seq), 0) + 1 FROM ledger",
         )
         .bind(job.dataset_id.to_string())
         .bind(place.look as i64)
@@ -176,6 +201,8 @@ impl Write {
         .bind(i64::from(look.every_n))
         .bind(to_json(place)?)
         .bind(signature.map(to_json).transpose()?)
+        .bind(ledger)
+        .bind(rows.map(|counts| counts.rows as i64))
         .execute(self.connection())
         .await?;
         Ok(())
@@ -188,14 +215,21 @@ impl Write {
             asked: &look.asked,
             family: look.family.as_ref(),
         };
-        let before = summary(self.connection(), job.dataset_id).await?;
-        let related = self.related_looks(job.dataset_id, &names).await?;
+        let ledger = self.ledger_of(&job.dataset_id.to_string()).await?;
+        let before = summary(self.connection(), &ledger).await?;
+        let related = self.related_looks(job.dataset_id, &ledger, &names).await?;
         Ok(ledger::enter(look, before, &related))
     }
 
-    async fn related_looks(&mut self, dataset: DatasetId, names: &Names<'_>) -> Result<Vec<EarlierLook>> {
+    async fn related_looks(
+        &mut self,
+        dataset: DatasetId,
+        ledger: &str,
+        names: &Names<'_>,
+    ) -> Result<Vec<EarlierLook>> {
         let rows: Vec<EarlierRow> = sqlx::query_as(RELATED)
             .bind(dataset.to_string())
+            .bind(ledger)
             .bind(names.digest)
             .bind(names.event)
             .bind(names.asked)
@@ -205,10 +239,12 @@ impl Write {
         Ok(rows.into_iter().map(EarlierLook::from).collect())
     }
 
-    /// `None` if the version is gone.
+    /// `None` if the version is gone. Unless repetitions are designed, every row is a context of its own.
     async fn row_counts(&mut self, dataset: DatasetId, version: u64) -> Result<Option<RowCounts>> {
         let counts: Option<(u64, u64)> = sqlx::query_as(
-            "SELECT row_count, context_count FROM dataset_versions WHERE dataset_id = $1 AND version = $2",
+            "SELECT v.row_count, CASE d.repetitions WHEN '\"designed\"' THEN v.context_count ELSE v.row_count END \
+             FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id \
+             WHERE v.dataset_id = $1 AND v.version = $2",
         )
         .bind(dataset.to_string())
         .bind(i64::try_from(version).unwrap_or(i64::MAX))
@@ -224,20 +260,23 @@ impl Write {
         }
         let asked = asked(&new.spec).map_err(unnamed)?;
         let names = Names { asked: &asked, family: new.spec.family.as_ref(), ..Names::default() };
-        let earlier = self.related_looks(new.dataset_id, &names).await?;
+        let ledger = self.ledger_of(&new.dataset_id.to_string()).await?;
+        let earlier = self.related_looks(new.dataset_id, &ledger, &names).await?;
         let rows = self.row_counts(new.dataset_id, new.dataset_version).await?;
-        let unfinished = self.unfinished_families(new.dataset_id).await?;
+        let unfinished = self.unfinished_families(&ledger).await?;
         ledger::check_family(&new.spec, &asked, rows, &earlier, unfinished)
             .map_err(|NoLookLeft { looks, taken, held }| StoreError::FamilyExhausted { looks, taken, held })
     }
 
-    /// The families of the dataset's unfinished jobs.
-    async fn unfinished_families(&mut self, dataset: DatasetId) -> Result<Vec<Option<Family>>> {
-        let specs: Vec<(sqlx::types::Json<JobSpec>,)> =
-            sqlx::query_as("SELECT spec FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')")
-                .bind(dataset.to_string())
-                .fetch_all(self.connection())
-                .await?;
+    /// The families of the unfinished jobs on the ledger's datasets.
+    async fn unfinished_families(&mut self, ledger: &str) -> Result<Vec<Option<Family>>> {
+        let specs: Vec<(sqlx::types::Json<JobSpec>,)> = sqlx::query_as(
+            "SELECT j.spec FROM ledger_datasets d JOIN jobs j ON j.dataset_id = d.dataset_id \
+             WHERE d.ledger_id = $1 AND j.status IN ('queued', 'running')",
+        )
+        .bind(ledger)
+        .fetch_all(self.connection())
+        .await?;
         Ok(specs.into_iter().map(|(spec,)| spec.0.family).collect())
     }
 }
@@ -258,20 +297,29 @@ impl Ledger for Sqlite {
             .fetch_optional(&mut *tx)
             .await?;
         known.ok_or_else(|| StoreError::not_found(Resource::Dataset, dataset))?;
-        let summary = summary(&mut tx, dataset).await?;
-        // Looks count up by one, so they order the list; the cursor carries the number instead of a time.
+        let ledger = ledger_of(&mut tx, &dataset.to_string()).await?;
+        let summary = summary(&mut tx, &ledger).await?;
+        // Numbers repeat where two ledgers have become one, so the cursor carries the order of entry instead of a
+        // time.
         let rows: Vec<EntryRow> = sqlx::query_as(
-            "SELECT * FROM ledger WHERE dataset_id = $1 AND look < $2 ORDER BY look DESC LIMIT $3",
+            "SELECT * FROM ledger WHERE ledger_id = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3",
         )
-        .bind(dataset.to_string())
+        .bind(&ledger)
         .bind(cursor.created_at.0)
         .bind(i64::from(page.limit) + 1)
         .fetch_all(&mut *tx)
         .await?;
-        let entries = rows.into_iter().map(LedgerEntry::from).collect();
-        let cursor =
-            |e: &LedgerEntry| Cursor { created_at: Timestamp(e.place.look as i64), id: e.job_id.to_string() };
-        Ok((summary, Page::from_extra(entries, page.limit, cursor)))
+        let cursor = |row: &EntryRow| Cursor { created_at: Timestamp(row.seq), id: row.job_id.to_string() };
+        let Page { data, next } = Page::from_extra(rows, page.limit, cursor);
+        Ok((summary, Page { data: data.into_iter().map(LedgerEntry::from).collect(), next }))
+    }
+
+    async fn of_same_ledger(
+        &self,
+        dataset: DatasetId,
+        others: &BTreeSet<DatasetId>,
+    ) -> Result<Option<DatasetId>> {
+        of_same_ledger(&mut *self.readers.acquire().await?, dataset, others).await
     }
 
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>> {

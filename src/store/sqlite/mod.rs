@@ -19,6 +19,7 @@ mod policies;
 mod recent;
 mod requests;
 mod rows;
+mod same_rows;
 mod schema;
 mod snapshot;
 mod upkeep;

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use sqlx::Row;
-use sqlx::types::Json;
 
 use super::rows::{is_taken, readable_page, to_json};
 use super::{Sqlite, Write};
@@ -29,29 +28,66 @@ impl Write {
     /// The datasets that the job's result depends on: its own, and those behind every policy that it read,
     /// as a prior or as the logging policy.
     pub async fn origins_of(&mut self, job: &Job) -> Result<BTreeSet<DatasetId>> {
-        let read: Vec<(Json<BTreeSet<DatasetId>>,)> = sqlx::query_as(
-            "SELECT p.origins FROM job_policies j JOIN policies p ON p.id = j.policy_id WHERE j.job_id = $1",
+        let read: Vec<(DatasetId,)> = sqlx::query_as(
+            "SELECT DISTINCT d.dataset_id FROM job_policies j JOIN policies p ON p.id = j.policy_id \
+             JOIN policy_descents d ON d.workspace = p.workspace AND d.digest = p.base_digest WHERE j.job_id = $1",
         )
         .bind(job.id.to_string())
         .fetch_all(self.connection())
         .await?;
-        let mut origins = BTreeSet::from([job.dataset_id]);
-        for (behind,) in read {
-            origins.extend(behind.0);
+        Ok(read.into_iter().map(|(behind,)| behind).chain([job.dataset_id]).collect())
+    }
+
+    /// Records where the parameters that a job learned come from. Parameters that the job read and returned
+    /// unchanged come from where they came from before.
+    pub async fn record_descent(
+        &mut self,
+        job: &Job,
+        digest: &str,
+        origins: &BTreeSet<DatasetId>,
+    ) -> Result<()> {
+        let unchanged = sqlx::query(
+            "SELECT 1 FROM job_policies j JOIN policies p ON p.id = j.policy_id \
+             WHERE j.job_id = $1 AND p.base_digest = $2",
+        )
+        .bind(job.id.to_string())
+        .bind(digest)
+        .fetch_optional(self.connection())
+        .await?;
+        if unchanged.is_some() {
+            return Ok(());
         }
-        Ok(origins)
+        for origin in origins {
+            sqlx::query(
+                "INSERT INTO policy_descents (workspace, digest, dataset_id) VALUES ($1, $2, $3) \
+                 ON CONFLICT DO NOTHING",
+            )
+            .bind(job.workspace.as_str())
+            .bind(digest)
+            .bind(origin.to_string())
+            .execute(self.connection())
+            .await?;
+        }
+        Ok(())
     }
 }
 
+/// A policy with its origins, which are known by the digest of its parameters.
+macro_rules! select_policy {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.*, (SELECT json_group_array(d.dataset_id) FROM policy_descents d \
+             WHERE d.workspace = p.workspace AND d.digest = p.base_digest) AS origins FROM policies p ",
+            $rest
+        )
+    };
+}
+
 /// Stores a policy: an uploaded one, or the one that a finishing job has learned.
-pub async fn insert_policy(
-    write: &mut Write,
-    new: NewPolicy,
-    origins: &BTreeSet<DatasetId>,
-) -> Result<StoredPolicy> {
-    let inserted = sqlx::query_as(
-        "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, source_job_id, \
-         params, origins) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10) RETURNING *",
+pub async fn insert_policy(write: &mut Write, new: NewPolicy) -> Result<StoredPolicy> {
+    let inserted = sqlx::query(
+        "INSERT INTO policies (id, workspace, created_at, revision, kind, n_actions, dim, digest, base_digest, \
+         source_job_id, params) VALUES ($1, $2, $3, 1, $4, $5, $6, $7, $8, $9, $10)",
     )
     .bind(new.id.to_string())
     .bind(new.workspace.as_str())
@@ -60,19 +96,23 @@ pub async fn insert_policy(
     .bind(new.n_actions as i64)
     .bind(new.dim as i64)
     .bind(&new.digest)
+    .bind(&new.base_digest)
     .bind(new.source_job_id.map(|id| id.to_string()))
     .bind(to_json(&new.params)?)
-    .bind(to_json(origins)?)
-    .fetch_one(write.connection())
+    .execute(write.connection())
     .await;
     match inserted {
-        Err(error) if is_taken(&error) => Err(StoreError::Exists(Resource::Policy, new.id.to_string())),
-        Err(error) => Err(error.into()),
-        Ok(policy) => {
-            write.name_blobs(&new.id.to_string(), std::slice::from_ref(&new.params)).await?;
-            Ok(policy)
+        Err(error) if is_taken(&error) => {
+            return Err(StoreError::Exists(Resource::Policy, new.id.to_string()));
         }
-    }
+        inserted => inserted?,
+    };
+    write.name_blobs(&new.id.to_string(), std::slice::from_ref(&new.params)).await?;
+    let policy = sqlx::query_as(select_policy!("WHERE p.id = $1"))
+        .bind(new.id.to_string())
+        .fetch_one(write.connection())
+        .await?;
+    Ok(policy)
 }
 
 /// A description of what still uses the policy, if anything does.
@@ -105,14 +145,14 @@ pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> 
 impl Policies for Sqlite {
     async fn create_policy(&self, new: NewPolicy) -> Result<StoredPolicy> {
         let mut write = self.write().await?;
-        let policy = insert_policy(&mut write, new, &BTreeSet::new()).await?;
+        let policy = insert_policy(&mut write, new).await?;
         write.commit().await?;
         Ok(policy)
     }
 
     async fn policy(&self, workspace: &Workspace, id: PolicyId) -> Result<StoredPolicy> {
         let policy: Option<StoredPolicy> =
-            sqlx::query_as("SELECT * FROM policies WHERE id = $1 AND workspace = $2")
+            sqlx::query_as(select_policy!("WHERE p.id = $1 AND p.workspace = $2"))
                 .bind(id.to_string())
                 .bind(workspace.as_str())
                 .fetch_optional(&self.readers)
@@ -123,10 +163,10 @@ impl Policies for Sqlite {
 
     async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StoredPolicy>> {
         let cursor = Cursor::of(page)?;
-        let rows = sqlx::query(
-            "SELECT * FROM policies WHERE workspace = $1 AND (created_at, id) < ($2, $3) \
-             ORDER BY created_at DESC, id DESC LIMIT $4",
-        )
+        let rows = sqlx::query(select_policy!(
+            "WHERE p.workspace = $1 AND (p.created_at, p.id) < ($2, $3) \
+             ORDER BY p.created_at DESC, p.id DESC LIMIT $4"
+        ))
         .bind(workspace.as_str())
         .bind(cursor.created_at.0)
         .bind(&cursor.id)

@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001_initial.sql"),
     include_str!("schema/0002_ledger.sql"),
     include_str!("schema/0003_looks.sql"),
+    include_str!("schema/0004_honest.sql"),
 ];
 
 /// Brings the schema up to date.

@@ -1,6 +1,7 @@
 //! Uploads. The bytes arrive on an async thread and are decoded on a blocking one, with a bounded channel in
 //! between, so that a large upload neither fills the memory nor delays other requests.
 
+mod candidates;
 mod error;
 mod part;
 mod pipe;
@@ -9,15 +10,18 @@ use bytes::Bytes;
 use futures_util::Stream;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Checker, FileFormat, Health, IngestError, IngestLimits, LogSummary, Rules};
+use guarantor_ingest::{
+    Checker, FileFormat, Health, IngestError, IngestLimits, LogOptions, LogSummary, Rules,
+};
 use uuid::Uuid;
 
 use super::{
-    BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, PolicyId, Resource, Store, StoreError,
-    StoredLog, Workspace, dataset_part_key,
+    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId,
+    Resource, Store, StoreError, StoredLog, Workspace, dataset_part_key,
 };
 use part::UploadPart;
 
+pub use candidates::add_candidates;
 pub use error::{BodyError, UploadError};
 
 /// A log to be stored as a new dataset.
@@ -34,13 +38,15 @@ pub struct Upload {
     pub n_actions: Option<usize>,
     /// The kind and range of the outcome.
     pub outcome: Outcome,
+    /// What the caller states about the log.
+    pub options: LogOptions,
     /// The policy that logged, if it is stored.
     pub logging_policy: Option<(PolicyId, PolicyParams)>,
     /// The limits of the upload.
     pub limits: IngestLimits,
 }
 
-/// Rows to be appended to a dataset.
+/// Rows or candidates to be added to a dataset.
 pub struct Append {
     /// The dataset at its newest version.
     pub dataset: Dataset,
@@ -66,14 +72,16 @@ where
 {
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
+    let checker = Checker::new(rules.with_options(upload.options));
     let part = dataset_part_key(upload.id, upload.id.into());
-    let content = match receive(store, part, upload.format, Checker::new(rules), Vec::new(), body).await {
+    let received = match receive(store, part, upload.format, checker, Vec::new(), body).await {
         // The first attempt stored a body that was accepted, so this is a different one.
         Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
             return Err(UploadError::AnotherBody);
         }
-        content => content?,
+        received => received?,
     };
+    let Received { content, rows } = received;
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
     let digest = content.digest.clone();
     let (id, workspace) = (upload.id, upload.workspace.clone());
@@ -82,7 +90,9 @@ where
         workspace: upload.workspace,
         name: upload.name,
         logging_policy_id: policy_id,
+        options: upload.options,
         content,
+        sketch: rows.all,
     };
     match store.repository().create_dataset(new).await {
         Err(StoreError::Exists(Resource::Dataset, _)) => {
@@ -112,52 +122,113 @@ pub async fn append<S>(store: &Store, append: Append, body: S) -> Result<Dataset
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
-    let Append { dataset, request, .. } = append;
-    let (workspace, id) = (dataset.workspace.clone(), dataset.id);
-    let done = store.appended(&workspace, id, request).await?;
-    let before = match &done {
-        Some(done) => {
-            store.repository().dataset_version(&workspace, id, done.version.saturating_sub(1)).await?
-        }
-        None => dataset,
-    };
-    let (k, outcome) = (before.content.n_actions, before.content.outcome);
-    let rules = Rules::new(Some(k), outcome, append.logging_policy, append.limits)?;
-    let stored = store.fetch_log(&before).await?;
-    let health = serde_json::from_value(before.content.health.clone()).ok();
-    let checker = on_blocking_thread(move || after(stored, Checker::new(rules), health)).await??;
-    let kept = before.content.parts.clone();
-    let part = dataset_part_key(id, request);
-    let content = match receive(store, part, append.format, checker, kept, body).await {
-        Err(error) if error.is_of_the_body() && done.is_some() => return Err(UploadError::AnotherBody),
-        content => content?,
-    };
-    let first_new = before.content.parts.len();
-    let parts: Vec<String> = content.parts.iter().skip(first_new).map(|part| part.key.clone()).collect();
-    let digest = content.digest.clone();
-    if let Some(done) = done {
-        store.blobs().delete(&parts).await;
-        return the_same(done, &digest);
+    let Append { dataset, request, format, logging_policy, limits } = append;
+    let target = Target::find(store, dataset, request).await?;
+    let before = &target.before;
+    let mut checker = Checker::new(target.rules(logging_policy, limits)?);
+    let seen = store.repository().seen_by_looks(&before.workspace, before.id).await?;
+    // A repeated request may have been followed by jobs that saw its rows.
+    if let Some(last) = seen.last_timestamp.filter(|_| target.done.is_none()) {
+        checker.not_before(last);
     }
-    let added = store.repository().add_dataset_version(&workspace, id, before.version, content).await;
-    let Err(StoreError::InUse { .. }) = &added else {
-        return keep_or_delete(store, &parts, added).await;
-    };
-    store.blobs().delete(&parts).await;
-    // Another append came first. It may have been an attempt of this request that was given up.
-    match store.appended(&workspace, id, request).await? {
-        // Its digest covers all rows before it, so it can be compared only if these are the same.
-        Some(done) if done.version == before.version + 1 => the_same(done, &digest),
-        Some(done) => Ok(done),
-        None => Ok(added?),
+    let stored = store.fetch_log(before).await?;
+    let health = serde_json::from_value(before.content.health.clone()).ok();
+    let checker = on_blocking_thread(move || after(stored, checker, health)).await??;
+    let (part, kept) = (dataset_part_key(before.id, request), before.content.parts.clone());
+    let received = receive(store, part, format, checker, kept, body).await;
+    let Received { content, rows } = target.unless_repeated(received)?;
+    let seen_version = content.capabilities.timestamps.then_some(seen.version);
+    target.store(store, content, Some(rows), seen_version).await
+}
+
+/// The version of a dataset that a request adds to.
+struct Target {
+    before: Dataset,
+    request: Uuid,
+    /// What an earlier attempt of the request has stored.
+    done: Option<Dataset>,
+}
+
+impl Target {
+    async fn find(store: &Store, dataset: Dataset, request: Uuid) -> Result<Self, UploadError> {
+        let (workspace, id) = (dataset.workspace.clone(), dataset.id);
+        let done = store.appended(&workspace, id, request).await?;
+        let before = match &done {
+            Some(done) => {
+                store.repository().dataset_version(&workspace, id, done.version.saturating_sub(1)).await?
+            }
+            None => dataset,
+        };
+        Ok(Target { before, request, done })
+    }
+
+    /// The rules for rows of the dataset.
+    fn rules(&self, policy: Option<PolicyParams>, limits: IngestLimits) -> Result<Rules, IngestError> {
+        let content = &self.before.content;
+        let rules = Rules::new(Some(content.n_actions), content.outcome, policy, limits)?;
+        let declared = content.capabilities.actions_declared;
+        Ok(rules.with_options(self.before.options()).with_actions_declared(declared))
+    }
+
+    /// What was received. A body that is rejected although an earlier attempt was accepted is a different one.
+    fn unless_repeated(&self, received: Result<Received, UploadError>) -> Result<Received, UploadError> {
+        match received {
+            Err(error) if error.is_of_the_body() && self.done.is_some() => Err(UploadError::AnotherBody),
+            received => received,
+        }
+    }
+
+    /// Stores the next version, or returns what an earlier attempt of the request has stored.
+    async fn store(
+        self,
+        store: &Store,
+        content: DatasetContent,
+        added: Option<AddedRows>,
+        seen_version: Option<u64>,
+    ) -> Result<Dataset, UploadError> {
+        let Target { before, request, done } = self;
+        let (workspace, id) = (&before.workspace, before.id);
+        let kept = &before.content.parts;
+        let new = content.parts.iter().filter(|part| !kept.contains(part));
+        let parts: Vec<String> = new.map(|part| part.key.clone()).collect();
+        let digest = content.digest.clone();
+        if let Some(done) = done {
+            store.blobs().delete(&parts).await;
+            return the_same(done, &digest);
+        }
+        let new = NewVersion { after_version: before.version, content, added, seen_version };
+        let added = store.repository().add_dataset_version(workspace, id, new).await;
+        let Err(StoreError::InUse { .. }) = &added else {
+            return keep_or_delete(store, &parts, added).await;
+        };
+        store.blobs().delete(&parts).await;
+        // Another append came first. It may have been an attempt of this request that was given up.
+        match store.appended(workspace, id, request).await? {
+            // Its digest covers all rows before it, so it can be compared only if these are the same.
+            Some(done) if done.version == before.version + 1 => the_same(done, &digest),
+            Some(done) => Ok(done),
+            None => Ok(added?),
+        }
     }
 }
 
 /// A checker that has seen the stored rows.
 fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Result<Checker, UploadError> {
-    let digest = stored.each_batch(|layout, rows| Ok::<_, UploadError>(checker.remember(layout, rows)?))?;
+    let digest = stored.each_piece(|piece| {
+        match piece {
+            Piece::Rows(layout, rows) => checker.remember(layout, rows)?,
+            Piece::EndOfPart => checker.end_part(),
+        }
+        Ok::<_, UploadError>(())
+    })?;
     checker.follow(digest, health);
     Ok(checker)
+}
+
+/// A log that was read and encoded, and is not named by a row yet.
+struct Received {
+    content: DatasetContent,
+    rows: AddedRows,
 }
 
 /// Decodes the body through the checker into a new part, after those in `kept`.
@@ -168,7 +239,7 @@ async fn receive<S>(
     checker: Checker,
     kept: Vec<BlobRef>,
     body: S,
-) -> Result<DatasetContent, UploadError>
+) -> Result<Received, UploadError>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
@@ -181,7 +252,7 @@ where
         (Ok(()), decoded) => decoded,
         // The body ended early, which explains any error of the decoder.
         (Err(error), decoded) => {
-            if let Some(part) = decoded.ok().and_then(|mut content| content.parts.pop()) {
+            if let Some(part) = decoded.ok().and_then(|mut received| received.content.parts.pop()) {
                 store.blobs().delete(&[part.key]).await;
             }
             Err(error.into())
@@ -195,7 +266,7 @@ fn decode(
     checker: Checker,
     mut part: UploadPart,
     mut parts: Vec<BlobRef>,
-) -> Result<DatasetContent, UploadError> {
+) -> Result<Received, UploadError> {
     let summary = match guarantor_ingest::read(format, reader, checker, &mut part) {
         Err(IngestError::Sink) => return Err(part.take_error()),
         summary => summary?,
@@ -204,10 +275,10 @@ fn decode(
     content(summary, parts)
 }
 
-fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<DatasetContent, UploadError> {
+fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<Received, UploadError> {
     let health = serde_json::to_value(summary.health)
         .map_err(|error| StoreError::damaged("a health report to be stored", error))?;
-    Ok(DatasetContent {
+    let content = DatasetContent {
         rows: summary.rows,
         contexts: summary.contexts,
         n_actions: summary.n_actions,
@@ -215,9 +286,11 @@ fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<DatasetContent, U
         outcome: summary.outcome,
         digest: summary.digest,
         capabilities: summary.capabilities,
+        last_timestamp: summary.last_timestamp,
         health,
         parts,
-    })
+    };
+    Ok(Received { content, rows: AddedRows { new: summary.new_rows, all: summary.sketch } })
 }
 
 /// Deletes the new parts if no row names them.

@@ -241,6 +241,10 @@ fn compare(rows: &Rows, workers: &[Worker], kill: u64) {
                     let appended = (known.rows + n, known.version + 1);
                     whole || found.is_some_and(|found| (found.rows, found.version) == appended)
                 }
+                Some(Op::Candidates { dataset, .. }) if dataset == id => {
+                    let added = (known.rows, known.version + 1);
+                    whole || found.is_some_and(|found| (found.rows, found.version) == added)
+                }
                 _ => whole,
             };
             assert!(explained, "after kill {kill}: dataset {id} was {known:?}, is {found:?}; open: {open:?}");

@@ -36,6 +36,7 @@ impl Random {
 pub enum Op {
     Upload { rows: String, n: u64 },
     Append { dataset: String, rows: String, n: u64 },
+    Candidates { dataset: String, name: String, rows: String },
     Policy { body: Value },
     Job { dataset: String, prior: &'static str },
     Cancel { job: String },
@@ -64,6 +65,8 @@ pub struct Worker {
     keys: u64,
     pub pending: Option<Pending>,
     pub datasets: BTreeMap<String, KnownDataset>,
+    /// The names of the candidates that were added to each dataset.
+    columns: BTreeMap<String, Vec<String>>,
     pub policies: BTreeMap<String, String>,
     /// By id, with whether a cancellation was acknowledged.
     pub jobs: BTreeMap<String, bool>,
@@ -83,6 +86,7 @@ impl Worker {
             keys: 0,
             pending: None,
             datasets: BTreeMap::new(),
+            columns: BTreeMap::new(),
             policies: BTreeMap::new(),
             jobs: BTreeMap::new(),
             repeated: 0,
@@ -144,9 +148,16 @@ impl Worker {
         }
         let choice = self.random.below(100);
         match (choice, self.random.pick(&datasets), self.random.pick(&jobs)) {
-            (0..25, Some(dataset), _) => {
+            (0..20, Some(dataset), _) => {
                 let n = 1 + self.random.below(40);
-                Op::Append { dataset: dataset.clone(), rows: self.rows(n), n }
+                let columns = self.columns.get(dataset).cloned().unwrap_or_default();
+                Op::Append { dataset: dataset.clone(), rows: self.rows(n, &columns), n }
+            }
+            (20..25, Some(dataset), _) => {
+                let name = format!("c{}", self.columns.get(dataset).map_or(0, Vec::len));
+                let row = |_| format!("{{\"candidates\":{{\"{name}\":{}}}}}\n", self.random.unit());
+                let rows = (0..self.datasets[dataset].rows).map(row).collect();
+                Op::Candidates { dataset: dataset.clone(), name, rows }
             }
             (25..55, Some(dataset), _) => {
                 // Most jobs are short. A split learns twice and takes long enough to be interrupted.
@@ -166,20 +177,26 @@ impl Worker {
                 // Some uploads take long enough to be interrupted.
                 let most = if self.random.below(6) == 0 { 1500 } else { 150 };
                 let n = 30 + self.random.below(most);
-                Op::Upload { rows: self.rows(n), n }
+                Op::Upload { rows: self.rows(n, &[]), n }
             }
         }
     }
 
-    /// Rows without event ids: only idempotency keeps them from being stored twice.
-    fn rows(&mut self, n: u64) -> String {
+    /// Rows without event ids, with these candidates: only idempotency keeps them from being stored twice.
+    fn rows(&mut self, n: u64, columns: &[String]) -> String {
         let mut out = String::new();
         for _ in 0..n {
+            let named: Vec<String> =
+                columns.iter().map(|c| format!("\"{c}\":{}", self.random.unit())).collect();
+            let candidates = match named.is_empty() {
+                true => String::new(),
+                false => format!(",\"candidates\":{{{}}}", named.join(",")),
+            };
             let x = [self.random.unit() as f32, self.random.unit() as f32];
             let action = self.random.below(2);
             let cost = if (action == 1) == (x[0] > 0.5) { -1 } else { 0 };
             out += &format!(
-                "{{\"x\":[{},{}],\"action\":{action},\"propensities\":[0.5,0.5],\"cost\":{cost}}}\n",
+                "{{\"x\":[{},{}],\"action\":{action},\"propensities\":[0.5,0.5],\"cost\":{cost}{candidates}}}\n",
                 x[0], x[1]
             );
         }
@@ -210,6 +227,14 @@ impl Worker {
                 assert_eq!((after.rows, after.version), (before.rows + n, before.version + 1), "{context}");
                 self.datasets.insert(dataset, after);
                 "appends"
+            }
+            Op::Candidates { dataset, name, .. } => {
+                expect(&[201]);
+                let (before, after) = (&self.datasets[&dataset], known(&answer.json));
+                assert_eq!((after.rows, after.version), (before.rows, before.version + 1), "{context}");
+                self.columns.entry(dataset.clone()).or_default().push(name);
+                self.datasets.insert(dataset, after);
+                "additions of candidates"
             }
             Op::Policy { .. } => {
                 expect(&[201]);
@@ -268,7 +293,13 @@ fn send(client: &Client, pending: &Pending) -> Result<Answer, ureq::Error> {
     let post =
         |path: &str, body: Value| client.try_send("POST", path, &json, Some(body.to_string().as_bytes()));
     match &pending.op {
-        Op::Upload { rows, .. } => client.try_send("POST", "/v1/datasets", &ndjson, Some(rows.as_bytes())),
+        Op::Upload { rows, .. } => {
+            client.try_send("POST", "/v1/datasets?logging=fixed", &ndjson, Some(rows.as_bytes()))
+        }
+        Op::Candidates { dataset, rows, .. } => {
+            let path = format!("/v1/datasets/{dataset}/candidates");
+            client.try_send("POST", &path, &ndjson, Some(rows.as_bytes()))
+        }
         Op::Append { dataset, rows, .. } => {
             client.try_send("POST", &format!("/v1/datasets/{dataset}/rows"), &ndjson, Some(rows.as_bytes()))
         }

@@ -3,8 +3,8 @@
 //! docs/trust.md, "Looking many times").
 //!
 //! A betting bound rests on one event: for no (λ, ξ) of its grid does a certain mean of supermartingales,
-//! started at 1, ever exceed N/δ. The prior or the candidates, the grid, τ and δ determine that event; it
-//! does not depend on the rows. Two certificates on the same rows and their continuation that share all of
+//! started at 1, ever exceed N/δ. The prior or the candidates, the grid, τ, δ and the first certified row
+//! determine that event; it does not depend on what the rows say. Two certificates on the same rows and their continuation that share all of
 //! these share the event, and therefore its δ.
 
 use serde::Serialize;
@@ -14,7 +14,7 @@ use crate::bound::LAMBDA_POINTS;
 use crate::certificate::{Certificate, METHOD};
 use crate::digest::digest_of;
 use crate::error::Result;
-use crate::log::Outcome;
+use crate::log::{Outcome, Span};
 use crate::spec::{JobSpec, Looks};
 
 /// Everything that determines the event of an anytime certificate.
@@ -24,6 +24,9 @@ struct Event<'a> {
     /// Event, bound, δ and grid size of each claim.
     claims: Vec<(&'a str, &'a str, f64, Option<u64>)>,
     lambda_points: usize,
+    /// Where the certified rows begin, and the policy version that they are of: another beginning is another
+    /// supermartingale. Absent in certificates of earlier methods.
+    span: Option<&'a Span>,
     prior_digest: Option<&'a str>,
     candidate_digests: Vec<Option<&'a str>>,
     n_actions: usize,
@@ -54,6 +57,7 @@ pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
         spec: of_event(&c.spec),
         claims: (c.bounds.iter()).map(|r| (&*r.event, &*r.bound, r.delta, r.terms.grid_size)).collect(),
         lambda_points: LAMBDA_POINTS,
+        span: c.certified.as_ref().map(|certified| &certified.span),
         prior_digest: c.prior_digest.as_deref(),
         candidate_digests: c.candidates.iter().map(|result| result.policy_digest.as_deref()).collect(),
         n_actions: c.dataset.n_actions,
@@ -64,10 +68,17 @@ pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
     digest_of(&event).map(Some)
 }
 
-/// The spec without the fields that no event depends on: the required improvement, how Q is searched (the
-/// bound holds for all Q), and the family that δ comes from.
+/// The spec without the fields that no event depends on: the required improvement, the checks that may fail,
+/// how Q is searched (the bound holds for all Q), and the family that δ comes from.
 fn of_event(spec: &JobSpec) -> JobSpec {
-    JobSpec { family: None, min_improvement: 0.0, optimizer: None, ..spec.clone() }
+    JobSpec {
+        family: None,
+        min_improvement: 0.0,
+        accept: Vec::new(),
+        accepted_by: None,
+        optimizer: None,
+        ..spec.clone()
+    }
 }
 
 /// The name of the question that a spec asks, known before anything is computed. On one dataset, the same

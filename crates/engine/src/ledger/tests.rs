@@ -46,6 +46,7 @@ fn learning(bound: BoundKind, prior: PriorKind) -> JobSpec {
 fn earlier(look: u64) -> EarlierLook {
     EarlierLook {
         look,
+        same_dataset: true,
         dataset_version: 1,
         certified: true,
         cost: 0.05,
@@ -74,6 +75,7 @@ fn new_look() -> NewLook {
 fn kept(new: &NewLook, place: &LedgerPlace) -> EarlierLook {
     EarlierLook {
         look: place.look,
+        same_dataset: true,
         dataset_version: new.dataset_version,
         certified: new.digest.is_some(),
         cost: place.cost,
@@ -100,6 +102,45 @@ fn costs_add_up_and_confidence_does_not_fall_below_zero() {
     let place = enter(&new_look(), before, &[earlier(7)]);
     assert_eq!((place.look, place.spent_before, place.spent), (8, 0.97, 0.97 + 0.05));
     assert_eq!(place.family_wise_confidence, 0.0);
+}
+
+#[test]
+fn rows_are_seen_by_looks_at_fewer_rows() {
+    let cases: [(&[u64], u64, u64); 7] = [
+        (&[], 100, 0),
+        // The same rows again: nothing was added because of the first look.
+        (&[100], 100, 0),
+        (&[100], 150, 100),
+        (&[100, 150], 150, 100),
+        (&[150, 100, 120], 200, 150),
+        (&[100, 300], 200, 100),
+        (&[0], 10, 0),
+    ];
+    for (earlier, rows, seen) in cases {
+        assert_eq!(seen_rows(earlier.iter().copied(), rows), seen, "{earlier:?} before {rows}");
+    }
+}
+
+#[test]
+fn another_dataset_with_the_same_rows_shares_repeats_only() {
+    let elsewhere = |e: EarlierLook| EarlierLook { same_dataset: false, ..e };
+    let event = || Some("event".to_string());
+    let asked = || Some("question".to_string());
+    let new = NewLook { event: event(), every_n: true, ..new_look() };
+    let by_event = EarlierLook { event: event(), every_n: true, ..earlier(1) };
+    assert!(shared_look(&new, std::slice::from_ref(&by_event)).is_some());
+    assert_eq!(shared_look(&new, &[elsewhere(by_event)]), None);
+    let shown = NewLook { digest: None, prior_is_fixed: true, ..new_look() };
+    let by_question = EarlierLook { asked: asked(), dataset_version: 2, ..earlier(1) };
+    assert!(shared_look(&shown, std::slice::from_ref(&by_question)).is_some());
+    assert_eq!(shared_look(&shown, &[elsewhere(by_question)]), None);
+    let repeated = EarlierLook { digest: Some("digest".into()), ..elsewhere(earlier(1)) };
+    assert_eq!(shared_look(&new, &[repeated]), Some(SharedLook { look: 1, why: Repeat }));
+    // Looks of a family count on all datasets of the ledger.
+    let family = Family { delta: 0.05, looks: 1 };
+    let of_family = JobSpec { family: Some(family), ..spec(BoundKind::Betting) };
+    let taken = elsewhere(EarlierLook { family: Some(family), ..earlier(1) });
+    assert!(check_family(&of_family, "another question", ONCE, &[taken], []).is_err());
 }
 
 #[test]

@@ -4,10 +4,11 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, UInt32Array, UInt64Array,
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, StringArray,
+    TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use super::{LoggedRow, RowEncoder, WriteLayout};
 
@@ -24,6 +25,8 @@ pub struct BatchBuilder {
     propensities: Vec<f64>,
     outcomes: Vec<f64>,
     contexts: Vec<u64>,
+    timestamps: Vec<i64>,
+    versions: Vec<String>,
 }
 
 impl BatchBuilder {
@@ -39,6 +42,8 @@ impl BatchBuilder {
             propensities: Vec::new(),
             outcomes: Vec::new(),
             contexts: Vec::new(),
+            timestamps: Vec::new(),
+            versions: Vec::new(),
         }
     }
 
@@ -49,6 +54,12 @@ impl BatchBuilder {
         self.propensities.extend_from_slice(row.propensities);
         self.outcomes.push(row.outcome);
         self.contexts.push(row.context);
+        if self.layout.timestamps {
+            self.timestamps.push(row.timestamp);
+        }
+        if self.layout.versions {
+            self.versions.push(row.version.into());
+        }
         if self.actions.len() < self.most { Ok(None) } else { self.take() }
     }
 
@@ -62,6 +73,13 @@ impl BatchBuilder {
         let contexts = std::mem::take(&mut self.contexts);
         if self.layout.context_ids {
             columns.push(Arc::new(UInt64Array::from(contexts)));
+        }
+        if self.layout.timestamps {
+            let times = TimestampMicrosecondArray::from(std::mem::take(&mut self.timestamps));
+            columns.push(Arc::new(times.with_timezone("UTC")));
+        }
+        if self.layout.versions {
+            columns.push(Arc::new(StringArray::from(std::mem::take(&mut self.versions))));
         }
         let x = Float32Array::from(std::mem::take(&mut self.x));
         if self.layout.dim > 0 {
@@ -78,6 +96,9 @@ impl BatchBuilder {
 fn schema(layout: &WriteLayout) -> Schema {
     let mut fields = Vec::new();
     fields.extend(layout.context_ids.then(|| Field::new("context_id", DataType::UInt64, false)));
+    let times = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+    fields.extend(layout.timestamps.then(|| Field::new("timestamp", times, false)));
+    fields.extend(layout.versions.then(|| Field::new("policy_version", DataType::Utf8, false)));
     if layout.dim > 0 {
         fields.push(Field::new("x", list_of(DataType::Float32, layout.dim), false));
     }

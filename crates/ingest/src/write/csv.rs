@@ -1,9 +1,10 @@
-//! CSV: a header, then one row per line. All cells are numbers, so none needs quotes.
+//! CSV: a header, then one row per line. No cell needs quotes.
 
 use std::io::{self, Write};
 
 use super::numbers::{double, list, single};
 use super::{LoggedRow, RowEncoder, WriteLayout};
+use crate::time;
 
 struct Csv {
     layout: WriteLayout,
@@ -13,6 +14,8 @@ struct Csv {
 pub fn start(layout: &WriteLayout, to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
     let mut names: Vec<String> = Vec::new();
     names.extend(layout.context_ids.then(|| "context_id".into()));
+    names.extend(layout.timestamps.then(|| "timestamp".into()));
+    names.extend(layout.versions.then(|| "policy_version".into()));
     names.extend((0..layout.dim).map(|j| format!("x{j}")));
     names.push("action".into());
     names.extend((0..layout.n_actions).map(|a| format!("p{a}")));
@@ -27,6 +30,12 @@ impl RowEncoder for Csv {
         line.clear();
         if self.layout.context_ids {
             write!(line, "{},", row.context)?;
+        }
+        if self.layout.timestamps {
+            write!(line, "{},", time::to_text(row.timestamp))?;
+        }
+        if self.layout.versions {
+            write!(line, "{},", row.version)?;
         }
         if self.layout.dim > 0 {
             list(line, row.x, single);

@@ -7,6 +7,7 @@ use guarantor_engine::log::OutcomeKind;
 
 use super::numbers::{double, list, single};
 use super::{LoggedRow, RowEncoder, WriteLayout};
+use crate::time;
 
 struct Dsjson {
     layout: WriteLayout,
@@ -22,6 +23,9 @@ pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
                     parquet or arrow_stream"
                 .into(),
         );
+    }
+    if layout.versions {
+        return Err("dsjson has no policy_version; use ndjson, csv, parquet or arrow_stream".into());
     }
     Ok(())
 }
@@ -40,7 +44,11 @@ impl RowEncoder for Dsjson {
             OutcomeKind::Reward => -row.outcome,
         };
         let chosen = row.propensity();
-        line.extend(b"{\"_label_cost\":");
+        line.push(b'{');
+        if self.layout.timestamps {
+            write!(line, "\"Timestamp\":\"{}\",", time::to_text(row.timestamp))?;
+        }
+        line.extend(b"\"_label_cost\":");
         double(line, cost);
         line.extend(b",\"_label_probability\":");
         double(line, chosen);

@@ -33,6 +33,24 @@ pub struct WriteLayout {
     pub outcome: OutcomeKind,
     /// Whether rows have a `context_id`; they must if contexts are logged repeatedly.
     pub context_ids: bool,
+    /// Whether rows have a `timestamp`.
+    pub timestamps: bool,
+    /// Whether rows have a `policy_version`.
+    pub versions: bool,
+}
+
+impl Default for WriteLayout {
+    /// Rewards without anything else.
+    fn default() -> Self {
+        WriteLayout {
+            dim: 0,
+            n_actions: 2,
+            outcome: OutcomeKind::Reward,
+            context_ids: false,
+            timestamps: false,
+            versions: false,
+        }
+    }
 }
 
 impl WriteLayout {
@@ -46,7 +64,7 @@ impl WriteLayout {
 }
 
 /// A row to write: one decision of the logging policy.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct LoggedRow<'a> {
     /// The features: p numbers.
     pub x: &'a [f32],
@@ -58,6 +76,10 @@ pub struct LoggedRow<'a> {
     pub outcome: f64,
     /// Written if the layout has context ids.
     pub context: u64,
+    /// Microseconds since 1970, written if the layout has times.
+    pub timestamp: i64,
+    /// Written if the layout has versions: letters, digits, `.`, `-` and `_`.
+    pub version: &'a str,
 }
 
 impl LoggedRow<'_> {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::numbers::{double, list, single};
 use super::{LoggedRow, RowEncoder, WriteLayout};
+use crate::time;
 
 struct Ndjson {
     layout: WriteLayout,
@@ -21,6 +22,12 @@ impl RowEncoder for Ndjson {
         line.push(b'{');
         if self.layout.context_ids {
             write!(line, "\"context_id\":{},", row.context)?;
+        }
+        if self.layout.timestamps {
+            write!(line, "\"timestamp\":\"{}\",", time::to_text(row.timestamp))?;
+        }
+        if self.layout.versions {
+            write!(line, "\"policy_version\":\"{}\",", row.version)?;
         }
         if self.layout.dim > 0 {
             line.extend(b"\"x\":[");

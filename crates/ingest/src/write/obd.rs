@@ -7,6 +7,10 @@ use guarantor_engine::log::OutcomeKind;
 
 use super::numbers::double;
 use super::{LoggedRow, RowEncoder, WriteLayout};
+use crate::time;
+
+/// The start of 2019-11-24, in microseconds since 1970.
+const FIRST_DAY: i64 = 1_574_553_600_000_000;
 
 struct Obd {
     layout: WriteLayout,
@@ -23,6 +27,9 @@ pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
                     parquet or arrow_stream"
                 .into(),
         );
+    }
+    if layout.versions {
+        return Err("obd has no policy_version; use ndjson, csv, parquet or arrow_stream".into());
     }
     if layout.dim > 0 {
         return Err("the features of obd are categories of users, so numeric features cannot be written; write the log \
@@ -55,10 +62,13 @@ impl RowEncoder for Obd {
         }
         let line = &mut self.line;
         line.clear();
-        // Nothing reads the time of a row. Rows are a second apart, from the first day of the dataset on.
-        let seconds = self.rows % 86_400;
-        let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-        write!(line, "{},2019-11-24 {h:02}:{m:02}:{s:02}+00:00,{},1,", self.rows, row.action)?;
+        // Without times of their own, rows are a second apart, from the first day of the dataset on.
+        let time = match self.layout.timestamps {
+            true => row.timestamp,
+            false => FIRST_DAY + 1_000_000 * self.rows as i64,
+        };
+        let time = time::to_text(time).replace('T', " ").replace('Z', "+00:00");
+        write!(line, "{},{time},{},1,", self.rows, row.action)?;
         write!(line, "{},", u8::from(click == 1.0))?;
         double(line, row.propensity());
         line.extend(self.affinities.as_bytes());

@@ -215,8 +215,15 @@ fn a_long_log_survives_chunking_in_every_format() {
 #[test]
 fn what_is_written_reads_back() {
     let outcome = Outcome::new(OutcomeKind::Reward, 0.0, 1.0).unwrap();
-    for (dim, context_ids) in [(3, true), (3, false), (0, false)] {
-        let layout = WriteLayout { dim, n_actions: 2, outcome: OutcomeKind::Reward, context_ids };
+    let plain = WriteLayout { dim: 3, ..WriteLayout::default() };
+    for layout in [
+        WriteLayout { context_ids: true, ..plain },
+        plain.clone(),
+        WriteLayout { dim: 0, ..plain },
+        WriteLayout { timestamps: true, ..plain },
+        WriteLayout { dim: 0, timestamps: true, versions: true, context_ids: true, ..plain },
+    ] {
+        let dim = layout.dim;
         let mut digests = Vec::new();
         for format in Format::ALL {
             if format.can_write(&layout).is_err() {
@@ -226,14 +233,18 @@ fn what_is_written_reads_back() {
             let mut writer = LogWriter::new(format, &layout, Vec::new()).unwrap();
             for i in 0..10_000u32 {
                 let x = [i as f32 / 7.0, -1.5, 1e-3 * i as f32];
-                let propensities = [[0.25, 0.75], [0.1, 0.9]][i as usize % 2];
-                let (action, outcome) = (i % 2, f64::from(i % 3 / 2));
+                let hash = i.wrapping_mul(0x9e37_79b9) ^ i.wrapping_mul(i);
+                let propensities = [[0.25, 0.75], [0.1, 0.9]][hash as usize / 4096 % 2];
+                let (action, outcome) = (hash / 64 % 2, f64::from(hash % 3 / 2));
                 let row = LoggedRow {
                     x: &x[..dim],
                     action,
                     propensities: &propensities,
                     outcome,
                     context: i.into(),
+                    // A late row now and then.
+                    timestamp: 1_700_000_000_123_456 + 1000 * i64::from(i ^ u32::from(i % 100 == 7)),
+                    version: ["v1", "v-2.0_b"][i as usize / 5000],
                 };
                 writer.write(&row).unwrap();
             }

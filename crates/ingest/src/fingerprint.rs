@@ -1,0 +1,28 @@
+//! The content of a row as a number, to recognize rows that occur twice.
+//!
+//! Ids, times, versions and candidates are left out: they change if the same decisions are exported again. Numbers
+//! are hashed in single precision, so that a detour through single precision does not hide a row.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::batch::{LogLayout, LogRows};
+
+/// The fingerprint of each row.
+pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<u128> {
+    let mut bytes = Vec::with_capacity(4 * layout.dim + 12);
+    let of_row = |i: usize| {
+        bytes.clear();
+        bytes.extend(rows.actions[i].to_le_bytes());
+        bytes.extend((rows.costs[i] as f32 + 0.0).to_le_bytes());
+        bytes.extend((rows.propensities[i] as f32).to_le_bytes());
+        // `+ 0.0` turns −0 into 0, which is the same number.
+        let x = &rows.x[i * layout.dim..(i + 1) * layout.dim];
+        let from = bytes.len();
+        bytes.resize(from + 4 * x.len(), 0);
+        for (to, &value) in bytes[from..].chunks_exact_mut(4).zip(x) {
+            to.copy_from_slice(&(value + 0.0).to_le_bytes());
+        }
+        xxh3_128(&bytes)
+    };
+    (0..rows.len()).map(of_row).collect()
+}

@@ -1,0 +1,113 @@
+//! Whether all rows of a log have the same fields.
+
+use std::collections::BTreeSet;
+
+use crate::batch::LogLayout;
+use crate::row::{NumberList, RawRow, RowFault};
+use crate::rules::{MAX_ID_BYTES, Rules};
+
+const MAX_CANDIDATES: usize = 1000;
+
+/// The layout of a log that starts with this row.
+pub fn layout_of(row: &RawRow) -> LogLayout {
+    let full = row.candidate_propensities.as_ref();
+    LogLayout {
+        dim: row.x.as_ref().map_or(0, NumberList::len),
+        full: row.propensities.as_ref().map(NumberList::len),
+        context_ids: row.context_id.is_some(),
+        event_ids: row.event_id.is_some(),
+        candidates: names(row).into_iter().map(str::to_owned).collect(),
+        candidate_propensities: full.map(|full| full.keys().cloned().collect()).unwrap_or_default(),
+        candidate_full: full.and_then(|full| full.values().next()).map(NumberList::len),
+        timestamps: row.timestamp.is_some(),
+        versions: row.policy_version.is_some(),
+    }
+}
+
+/// The names of all candidates of a row, in ascending order.
+fn names<'a>(row: &'a RawRow) -> BTreeSet<&'a str> {
+    let played = row.candidates.iter().flat_map(|named| named.keys());
+    let full = row.candidate_propensities.iter().flat_map(|named| named.keys());
+    played.chain(full).map(String::as_str).collect()
+}
+
+/// Checks that a row has the fields of the earlier rows, if there are any, and as many actions and features.
+pub fn check_layout(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> Result<(), RowFault> {
+    let dim = row.x.as_ref().map_or(0, NumberList::len);
+    if dim > rules.limits.dim {
+        return Err(RowFault::new("x", format!("has {dim} numbers; the maximum is {}", rules.limits.dim)));
+    }
+    check_candidates(row, first)?;
+    check_lengths(row, rules, first)?;
+    let Some(first) = first else { return Ok(()) };
+    if dim != first.dim {
+        return Err(RowFault::new("x", format!("has {dim} numbers, but earlier rows have {}", first.dim)));
+    }
+    for (field, here, before) in [
+        ("propensities", row.propensities.is_some(), first.full.is_some()),
+        ("context_id", row.context_id.is_some(), first.context_ids),
+        ("event_id", row.event_id.is_some(), first.event_ids),
+        ("timestamp", row.timestamp.is_some(), first.timestamps),
+        ("policy_version", row.policy_version.is_some(), first.versions),
+    ] {
+        if here != before {
+            let message = if here {
+                "is present, but earlier rows do not have it"
+            } else {
+                "is missing, but earlier rows have it"
+            };
+            return Err(RowFault::new(field, message));
+        }
+    }
+    Ok(())
+}
+
+fn check_candidates(row: &RawRow, first: Option<&LogLayout>) -> Result<(), RowFault> {
+    if row.candidates.is_none() && row.candidate_propensities.is_none() && first.is_none() {
+        return Ok(());
+    }
+    let all = names(row);
+    if all.len() > MAX_CANDIDATES {
+        let message = format!("has {} candidates; the maximum is {MAX_CANDIDATES}", all.len());
+        return Err(RowFault::new("candidates", message));
+    }
+    if let Some(name) = all.iter().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
+        return Err(RowFault::new(
+            "candidates",
+            format!("{name:?} is not a valid name; names have 1 to {MAX_ID_BYTES} bytes"),
+        ));
+    }
+    let Some(first) = first else { return Ok(()) };
+    if !all.iter().eq(&first.candidates) {
+        let names: Vec<&str> = all.into_iter().collect();
+        let message =
+            format!("has [{}], but earlier rows have [{}]", names.join(", "), first.candidates.join(", "));
+        return Err(RowFault::new("candidates", message));
+    }
+    let full = || row.candidate_propensities.iter().flat_map(|named| named.keys());
+    if !full().eq(&first.candidate_propensities) {
+        let (names, before) = (full().cloned().collect::<Vec<_>>(), first.candidate_propensities.join(", "));
+        let message = format!("has [{}], but earlier rows have [{before}]", names.join(", "));
+        return Err(RowFault::new("candidate_propensities", message));
+    }
+    Ok(())
+}
+
+/// Every distribution must have one number per action.
+fn check_lengths(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> Result<(), RowFault> {
+    let mut known = rules.known_actions(None).or(first.and_then(LogLayout::n_actions));
+    let full = row.propensities.iter().map(|full| ("propensities".to_owned(), full.len()));
+    let candidates = row.candidate_propensities.iter().flatten();
+    let candidates = candidates.map(|(name, full)| (format!("candidate_propensities.{name}"), full.len()));
+    for (field, k) in full.chain(candidates) {
+        if let Some(known) = known.filter(|&known| known != k) {
+            return Err(RowFault::new(field, format!("has {k} numbers, but there are {known} actions")));
+        }
+        if !(2..=rules.limits.actions).contains(&k) {
+            let message = format!("has {k} numbers; it must have 2 to {}", rules.limits.actions);
+            return Err(RowFault::new(field, message));
+        }
+        known = Some(k);
+    }
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! What is counted over all rows of a log: its health, precision, order and fingerprints.
+
+use guarantor_engine::error::RowError;
+use guarantor_engine::log::{Capabilities, MAX_UNIFORM, Precision, Repetitions, disagrees};
+use ndarray::ArrayView2;
+
+use crate::arrival::Arrivals;
+use crate::batch::{LogLayout, LogRows};
+use crate::check::{BATCH_BYTES, MIN_ROWS};
+use crate::errors::{IngestError, RowErrors};
+use crate::fingerprint::fingerprints;
+use crate::health::{Health, HealthBuilder};
+use crate::log_checks::{CheckRows, Known, LogChecks};
+use crate::precision::Precisions;
+use crate::repeats::Repeats;
+use crate::row::RowFault;
+use crate::rules::{LogOptions, Rules};
+use crate::sketch::RowSketch;
+use crate::warning::LogTraits;
+
+/// What is counted.
+#[derive(Default)]
+pub struct Tally {
+    pub rows: u64,
+    pub largest_action: u32,
+    pub arrivals: Arrivals,
+    pub repeats: Repeats,
+    health: HealthBuilder,
+    checks: LogChecks,
+    precisions: Precisions,
+    sketch: RowSketch,
+    /// The rows of this upload.
+    new_rows: RowSketch,
+}
+
+/// What is known about the rows of a batch besides their content.
+pub struct Numbers<'a> {
+    /// Whether each row is the first of its context; empty if rows have no contexts.
+    pub first: &'a [bool],
+    /// The number of each row in the file; `None` for rows that are stored already.
+    pub file: Option<&'a [u64]>,
+}
+
+/// What is known about a log after its last row.
+#[derive(Clone, Copy)]
+pub struct Counted<'a> {
+    pub layout: &'a LogLayout,
+    pub n_actions: usize,
+    /// Whether the number of actions was stated.
+    pub stated: bool,
+    pub contexts: u64,
+}
+
+impl Tally {
+    /// Counts rows.
+    pub fn count(
+        &mut self,
+        rules: &Rules,
+        layout: &LogLayout,
+        rows: &LogRows,
+        numbers: &Numbers,
+    ) -> Result<(), IngestError> {
+        self.rows += rows.len() as u64;
+        self.largest_action = rows.actions.iter().copied().fold(self.largest_action, u32::max);
+        self.arrivals.add(rows)?;
+        let filled = rules.policy.is_some();
+        self.precisions.add(layout, rows, filled);
+        self.health.update(rows);
+        match layout.full {
+            Some(k) => self.health.expect_all(k, &rows.full),
+            None if !filled => self.health.judge(&rows.propensities),
+            // `ask_policy` has counted them.
+            None => {}
+        }
+        if !filled || layout.full.is_some() {
+            let rows = CheckRows { layout, rows, range: 0..rows.len(), policy: None, first: numbers.first };
+            self.checks.add(rows, &self.precisions, &known(rules, layout));
+        }
+        for (i, fingerprint) in fingerprints(layout, rows).into_iter().enumerate() {
+            self.sketch.add(fingerprint);
+            if numbers.file.is_some() {
+                self.new_rows.add(fingerprint);
+            }
+            if !layout.event_ids {
+                let number = numbers.file.and_then(|file| file.get(i)).copied().unwrap_or(0);
+                self.repeats.add(fingerprint, rows.propensities[i], number);
+            }
+        }
+        Ok(())
+    }
+
+    /// If the logging policy is known: fills in missing propensities and compares those that are present.
+    /// It does so a few rows at a time, because π0(·|x) of all rows may be large.
+    pub fn ask_policy(
+        &mut self,
+        rules: &Rules,
+        layout: &LogLayout,
+        rows: &mut LogRows,
+        numbers: &Numbers,
+        errors: &mut RowErrors,
+    ) -> Result<(), IngestError> {
+        let Some(policy) = &rules.policy else { return Ok(()) };
+        let fault = |message: String| IngestError::Option { field: "logging_policy_id", message };
+        let (p, k) = (layout.dim, policy.n_actions());
+        // Scores and propensities, in double precision.
+        let most = (BATCH_BYTES / (16 * k.max(1))).max(MIN_ROWS);
+        for from in (0..rows.len()).step_by(most) {
+            let to = rows.len().min(from + most);
+            let x = ArrayView2::from_shape((to - from, p), &rows.x[from * p..to * p])
+                .map_err(|error| fault(error.to_string()))?;
+            let pi = policy.propensities(x).map_err(|error| fault(error.to_string()))?;
+            for i in from..to {
+                let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
+                let given = pi[(i - from, action as usize)];
+                let filled = fill_in(action, logged, given);
+                if let (Err(RowFault { field, message }), Some(file)) = (filled, numbers.file) {
+                    errors.add(RowError { row: file.get(i).copied().unwrap_or(0), field, message });
+                }
+            }
+            if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none() && errors.is_empty()) {
+                self.health.expect_all(k, all);
+                let rows =
+                    CheckRows { layout, rows, range: from..to, policy: Some(all), first: numbers.first };
+                self.checks.add(rows, &self.precisions, &known(rules, layout));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the log supports.
+    pub fn capabilities(&self, rules: &Rules, counted: Counted) -> Capabilities {
+        let Counted { layout, n_actions, stated, contexts } = counted;
+        let LogOptions { repetitions, exact_propensities, .. } = rules.options;
+        let (precision, candidate_precision) = match exact_propensities {
+            true => (Precision::default(), Vec::new()),
+            false => (self.precisions.propensities(), self.precisions.candidates()),
+        };
+        let full = layout.full.is_some() || rules.policy.is_some();
+        let uniform = !full && self.precisions.is_uniform(n_actions, precision);
+        let (designed, repeated) = (repetitions == Repetitions::Designed, contexts < self.rows);
+        Capabilities {
+            features: layout.dim > 0,
+            full_propensities: full || (uniform && n_actions <= MAX_UNIFORM),
+            multiple_interactions: designed && repeated,
+            repeated_contexts: !designed && repeated,
+            candidates: layout.candidates.clone(),
+            candidate_propensities: layout.candidate_propensities.clone(),
+            actions_declared: stated,
+            precision,
+            candidate_precision,
+            uniform,
+            timestamps: layout.timestamps,
+            last_version: self.arrivals.last_version(),
+        }
+    }
+
+    /// The health of the rows, what recognizes them, and what recognizes those of this upload.
+    pub fn finish(
+        self,
+        rules: &Rules,
+        counted: Counted,
+        capabilities: &Capabilities,
+    ) -> (Health, RowSketch, RowSketch) {
+        let traits = LogTraits {
+            precision: capabilities.precision,
+            uniform: capabilities.uniform,
+            out_of_order: self.arrivals.is_out_of_order(),
+            ..LogTraits::default()
+        };
+        let checked = self.checks.finish(&self.precisions, &known(rules, counted.layout));
+        (self.health.finish(counted.n_actions, checked, traits), self.sketch, self.new_rows)
+    }
+}
+
+/// What the checks need to know before the first row.
+fn known(rules: &Rules, layout: &LogLayout) -> Known {
+    Known { n_actions: rules.stated_actions(layout.n_actions()), options: rules.options }
+}
+
+/// Compares the logged propensity with the logging policy's, or fills it in if it was not logged.
+fn fill_in(action: u32, logged: &mut f64, given: f64) -> Result<(), RowFault> {
+    if logged.is_nan() {
+        *logged = given;
+    }
+    if given <= 0.0 {
+        let message = format!("the logging policy gives action {action} probability 0 here");
+        Err(RowFault::new("action", message))
+    } else if disagrees(*logged, given) {
+        Err(RowFault::new("propensity", format!("is {logged}, but the logging policy gives {given}")))
+    } else {
+        Ok(())
+    }
+}

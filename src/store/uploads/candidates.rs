@@ -1,0 +1,78 @@
+//! Candidates that are added to the rows of a dataset. The next version has the same rows in a part of its own, with
+//! more columns. Earlier versions keep their parts, so their certificates can still be recomputed.
+
+use bytes::Bytes;
+use futures_util::Stream;
+use guarantor_ingest::{AddedCandidates, Checker, Health, IngestError};
+
+use super::part::UploadPart;
+use super::{Append, BodyError, Received, Target, UploadError, content, on_blocking_thread, pipe};
+use crate::store::{Dataset, Store, StoredLog, dataset_part_key};
+
+/// Reads `body` to its end and stores the next version of the dataset, or rejects it and stores nothing. If an
+/// earlier attempt of the same request has stored it already, that version is returned.
+///
+/// # Errors
+/// `AnotherBody` if that attempt stored other candidates.
+pub async fn add_candidates<S>(store: &Store, append: Append, body: S) -> Result<Dataset, UploadError>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let Append { dataset, request, format, logging_policy, limits } = append;
+    let target = Target::find(store, dataset, request).await?;
+    let before = &target.before;
+    let checker = Checker::new(target.rules(logging_policy, limits.clone())?);
+    let (sender, reader) = pipe::pipe();
+    let n_actions = before.content.n_actions;
+    let reading = tokio::task::spawn_blocking(move || {
+        AddedCandidates::read(format, reader, n_actions, limits).map_err(UploadError::from)
+    });
+    let fed = pipe::feed(body, sender).await;
+    let read = reading.await.map_err(|_| UploadError::Crashed)?;
+    // If the body ended early, that explains any error of the decoder.
+    fed?;
+    let part = UploadPart::new(store.blobs().clone(), dataset_part_key(before.id, request));
+    let received = match read {
+        Ok(candidates) => {
+            let stored = store.fetch_log(before).await?;
+            let health = serde_json::from_value(before.content.health.clone()).ok();
+            on_blocking_thread(move || rewrite(stored, candidates, checker, health, part)).await?
+        }
+        Err(error) => Err(error),
+    };
+    let Received { content, .. } = target.unless_repeated(received)?;
+    // The rows are the same, so nothing new can be recognized in other datasets, and nothing reaches back.
+    target.store(store, content, None, None).await
+}
+
+/// Writes the stored rows with their new columns.
+fn rewrite(
+    stored: StoredLog,
+    mut candidates: AddedCandidates,
+    mut checker: Checker,
+    health: Option<Health>,
+    mut part: UploadPart,
+) -> Result<Received, UploadError> {
+    let written = stored.each_batch(|layout, rows| {
+        let (layout, rows) = candidates.apply(layout, rows)?;
+        checker.rewrite(&layout, rows, &mut part)?;
+        Ok::<_, UploadError>(())
+    });
+    let summary = match written.map_err(|error| of_sink(error, &mut part)) {
+        // Dropping the part removes what it has written.
+        Err(error) => return Err(error),
+        Ok(_) => {
+            candidates.finish()?;
+            checker.finish_rewrite(health, &mut part).map_err(|error| of_sink(error.into(), &mut part))?
+        }
+    };
+    content(summary, vec![part.into_blob().ok_or(UploadError::Crashed)?])
+}
+
+/// The error, or why the sink failed.
+fn of_sink(error: UploadError, part: &mut UploadPart) -> UploadError {
+    match error {
+        UploadError::Log(IngestError::Sink) => part.take_error(),
+        error => error,
+    }
+}
