@@ -106,7 +106,7 @@ fn last_action() -> PolicyParams {
 fn retries_as_decisions_hold() {
     assert_valid(&simulate(LOGS, 10_200, |rng| {
         let users = if rng.random() { &WORSE_BY_USER } else { &WORSE_BY_DECISION };
-        let mut stream = retrying(users, 2 * ROWS, rng);
+        let mut stream = retrying(users, ROWS + ROWS / 2, rng);
         Case::with_logged_candidate(&mut stream, last_action()).claims(rng)
     }));
 }

@@ -134,11 +134,11 @@ impl Plain {
 
 /// Rewarded actions are rounded down: 0.0274 to 0.027, and 0.01144 to 0.0114.
 fn three_decimals() -> Plain {
-    Plain::halves(40, 0.0274, 0.0226, 2000)
+    Plain::halves(40, 0.0274, 0.0226, 1500)
 }
 
 fn four_decimals() -> Plain {
-    Plain::halves(100, 0.01144, 0.00856, 8000)
+    Plain::halves(100, 0.01144, 0.00856, 7000)
 }
 
 #[test]
