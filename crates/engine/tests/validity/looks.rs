@@ -8,7 +8,7 @@ use guarantor_engine::bound::{Betting, Bound, Choice, ControlVariate, Sample, la
 use guarantor_engine::ledger::anytime_event;
 use guarantor_engine::log::MemoryLog;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_engine::spec::{BoundKind, Candidate, OptimizerRequest, SpecRequest};
+use guarantor_engine::spec::{BoundKind, Candidate, Looks, OptimizerRequest, SpecRequest};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -33,7 +33,8 @@ fn shared_claim(
 ) -> Claim {
     let mut events = BTreeSet::new();
     let excess_at = |log: &MemoryLog| {
-        let finished = run_job(request, log, policies);
+        let request = SpecRequest { looks: Some(Looks::Anytime), ..request.clone() };
+        let finished = run_job(&request, log, policies);
         let c = &finished.certificate;
         events.insert(anytime_event(c).unwrap().expect("a bound that holds at every n"));
         let policy = finished.evidence.policy().or(policies.values().next()).expect("a policy");
