@@ -275,7 +275,8 @@ fn precision_is_found_and_warned_of() {
     for decimals in [2, 3, 4, 15] {
         let summary = read(decimals, false);
         let expected = (decimals < 9).then_some(decimals as u8);
-        assert_eq!(summary.capabilities.precision, Precision { decimals: expected, single: false });
+        let precision = Precision { decimals: expected, significant: expected, single: false };
+        assert_eq!(summary.capabilities.precision, precision);
         let warned = summary.health.warnings.iter().any(|w| w.code == WarningCode::PropensitiesLookRounded);
         assert_eq!(warned, decimals < 9);
         // Rounding is not a lie.
