@@ -10,8 +10,6 @@
 //! What was seen is kept as a hash of every 16 rows, counted from the start of each part: about one byte per row, up
 //! to 2²³ blocks (134 million rows, 130 MB). Rows beyond them are compared but not kept.
 
-use std::hash::{BuildHasher, RandomState};
-
 use hashbrown::HashTable;
 
 /// The number of rows in a block.
@@ -72,7 +70,6 @@ pub struct Repeats {
     rolling: u64,
     blocks: Vec<u64>,
     table: HashTable<u32>,
-    hasher: RandomState,
     chains: [Vec<Chain>; BLOCK],
     found: Option<Run>,
 }
@@ -179,17 +176,15 @@ impl Repeats {
         if self.blocks.len() >= MAX_BLOCKS {
             return;
         }
-        let Repeats { blocks, table, hasher, .. } = self;
+        let Repeats { blocks, table, .. } = self;
         let (number, window) = (blocks.len(), self.rolling);
         blocks.push(window);
-        let hash = |number: &u32| hasher.hash_one(blocks[*number as usize]);
-        table
-            .entry(hasher.hash_one(window), |&other| blocks[other as usize] == window, hash)
-            .or_insert(number as u32);
+        let hash = |number: &u32| spread(blocks[*number as usize]);
+        table.entry(spread(window), |&other| blocks[other as usize] == window, hash).or_insert(number as u32);
     }
 
     fn block_of(&self, window: u64) -> Option<usize> {
-        let found = self.table.find(self.hasher.hash_one(window), |&n| self.blocks[n as usize] == window);
+        let found = self.table.find(spread(window), |&n| self.blocks[n as usize] == window);
         found.map(|&number| number as usize)
     }
 
@@ -203,6 +198,11 @@ impl Repeats {
         };
         part.before + (BLOCK * (block - part.first_block)) as u64 + 1
     }
+}
+
+/// The hash of a block for the table. Blocks are hashes already; the table looks at their upper bits too.
+fn spread(block: u64) -> u64 {
+    (block ^ (block >> 32)).wrapping_mul(BASE)
 }
 
 /// `BASE` to the power of the length of a block.

@@ -5,7 +5,6 @@ use ndarray::Array2;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use guarantor_engine::numerics::random::standard_normal;
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
 
 /// The number of features of a visitor.
@@ -125,6 +124,14 @@ fn propensities_of(policy: &PolicyParams, x: &[f64]) -> Vec<f64> {
 /// What the deployed policy believes: the truth with noise.
 fn belief(truth: f64, noise: f64) -> f64 {
     0.5 * truth + noise
+}
+
+/// Not the engine's draw, whose logarithm and cosine are portable and round differently: the demo's log must keep its
+/// digest.
+fn standard_normal(rng: &mut ChaCha8Rng) -> f64 {
+    let u: f64 = 1.0 - rng.random::<f64>();
+    let v: f64 = rng.random();
+    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
 }
 
 fn weights(rng: &mut ChaCha8Rng, size: f64) -> Weights {
