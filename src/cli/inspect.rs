@@ -259,7 +259,9 @@ fn advice(code: WarningCode) -> &'static str {
             "Log the probability with which the candidate would have taken the logged action, not its confidence in its \
              own choice."
         }
-        WarningCode::LogDrifts => "Upload with logging=adaptive, which holds although policies and traffic change.",
+        WarningCode::LogDrifts => {
+            "Upload with logging=adaptive, which holds although policies and traffic change."
+        }
         WarningCode::PropensitiesLookRounded => {
             "Log all digits of the probability that was drawn with, for example as a double."
         }

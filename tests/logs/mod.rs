@@ -88,6 +88,12 @@ fn csv(rows: &[Value]) -> Vec<u8> {
                     let values = value.as_array().unwrap().iter().enumerate();
                     cells.extend(values.map(|(j, v)| (format!("{letter}{j}"), v.clone())));
                 }
+                "candidate_propensities" => {
+                    for (name, list) in value.as_object().unwrap() {
+                        let values = list.as_array().unwrap().iter().enumerate();
+                        cells.extend(values.map(|(a, v)| (format!("candidate.{name}.p{a}"), v.clone())));
+                    }
+                }
                 "candidates" => {
                     let members = value.as_object().unwrap().iter();
                     cells.extend(members.map(|(name, v)| (format!("candidate.{name}"), v.clone())));
@@ -114,6 +120,12 @@ pub fn batch(rows: &[Value]) -> RecordBatch {
     for (field, first) in rows[0].as_object().unwrap() {
         let column = |of: &dyn Fn(&Value) -> Value| -> Vec<Value> { rows.iter().map(of).collect() };
         match first {
+            Value::Object(members) if field == "candidate_propensities" => {
+                for name in members.keys() {
+                    let values = column(&|row| row[field][name].clone());
+                    columns.push((format!("candidate_propensities.{name}"), lists(&values)));
+                }
+            }
             Value::Object(members) => {
                 for name in members.keys() {
                     let values = column(&|row| row[field][name].clone());
@@ -188,9 +200,16 @@ pub fn dsjson(n: usize) -> Vec<u8> {
     (0..n).map(line).collect::<String>().into_bytes()
 }
 
+/// A number that depends on `i` without a pattern: rows that repeat a pattern are refused.
+pub fn scattered(i: usize) -> usize {
+    let mut h = (i as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    h = (h ^ (h >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (h >> 33) as usize
+}
+
 /// A log of `n` decisions in the format of the Open Bandit Dataset.
 pub fn obd(n: usize) -> Vec<u8> {
-    let row = |i: usize| format!("{},{},{},0.5,u{}\n", i % 2, i % 3 + 1, i % 5 / 4, i % 7);
+    let row = |i: usize| format!("{},{},{},0.5,u{}\n", scattered(i) % 2, i % 3 + 1, i % 5 / 4, i % 7);
     let rows: String = (0..n).map(row).collect();
     format!("item_id,position,click,propensity_score,user_feature_0\n{rows}").into_bytes()
 }

@@ -11,9 +11,7 @@ use guarantor::queue::{StoredInputs, resolve};
 use guarantor::store::{self, Append, Upload, UploadError};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
 use guarantor_engine::control::{Control, unattended};
-use guarantor_engine::log::{
-    Chunk, LogSource, Logging, MemoryLog, Outcome, PartLog, Repetitions, Side, Span, Split,
-};
+use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Repetitions, Side, Span, Split};
 use guarantor_engine::spec::SpecRequest;
 use guarantor_engine::{self, EngineError, Finished};
 use guarantor_ingest::{Format, IngestLimits, LogOptions};
@@ -21,21 +19,72 @@ use serde_json::{Value, json};
 use support::{policy_params, store};
 
 /// What a log may have besides features, action, propensity and cost.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Kind {
     contexts: bool,
+    /// Whether rows of one context were logged by design.
+    designed: bool,
     full: bool,
     candidates: bool,
+    /// Whether candidates have π(·|x).
+    candidate_full: bool,
     policy: bool,
+    /// Whether rows have times, and in which order.
+    times: Times,
+    versions: bool,
+    digits: Digits,
 }
 
-const KINDS: [Kind; 6] = [
-    Kind { contexts: false, full: false, candidates: false, policy: false },
-    Kind { contexts: false, full: false, candidates: true, policy: false },
-    Kind { contexts: false, full: true, candidates: false, policy: false },
-    Kind { contexts: true, full: true, candidates: false, policy: false },
-    Kind { contexts: true, full: false, candidates: true, policy: false },
-    Kind { contexts: true, full: false, candidates: false, policy: true },
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Times {
+    None,
+    InOrder,
+    Scattered,
+}
+
+/// The digits of propensities.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Digits {
+    All,
+    Three,
+    /// Every propensity is 0.333.
+    Uniform,
+}
+
+const PLAIN: Kind = Kind {
+    contexts: false,
+    designed: false,
+    full: false,
+    candidates: false,
+    candidate_full: false,
+    policy: false,
+    times: Times::None,
+    versions: false,
+    digits: Digits::All,
+};
+
+const KINDS: [Kind; 12] = [
+    PLAIN,
+    Kind { candidates: true, ..PLAIN },
+    Kind { full: true, ..PLAIN },
+    Kind { contexts: true, designed: true, full: true, ..PLAIN },
+    Kind { contexts: true, designed: true, candidates: true, ..PLAIN },
+    Kind { contexts: true, designed: true, policy: true, ..PLAIN },
+    Kind { contexts: true, candidates: true, ..PLAIN },
+    Kind { times: Times::InOrder, versions: true, digits: Digits::Three, ..PLAIN },
+    Kind { times: Times::Scattered, versions: true, candidates: true, candidate_full: true, ..PLAIN },
+    Kind { contexts: true, times: Times::Scattered, full: true, digits: Digits::Three, ..PLAIN },
+    Kind {
+        contexts: true,
+        designed: true,
+        times: Times::Scattered,
+        versions: true,
+        candidates: true,
+        candidate_full: true,
+        full: true,
+        ..PLAIN
+    },
+    Kind { contexts: true, versions: true, candidates: true, digits: Digits::Uniform, ..PLAIN },
 ];
 
 /// Rows logged by `policy_params`. With context ids, the rows of a context are far apart, and a context has
@@ -54,17 +103,35 @@ fn rows(kind: Kind, n: usize) -> Vec<Value> {
     let row = |(i, (action, propensity)): (usize, (u32, f64))| {
         let cost = if action == 1 { -1.0 } else { -((i % 5) as f64) / 10.0 };
         let mut row = json!({ "x": x.row(i).to_vec(), "action": action, "cost": cost });
-        row["propensity"] = json!(propensity);
+        row["propensity"] = match kind.digits {
+            Digits::All => json!(propensity),
+            Digits::Three => json!((propensity * 1000.0).ceil() / 1000.0),
+            Digits::Uniform => json!(0.333),
+        };
         if kind.full {
             // In single precision, so that they must be normalized.
             let rounded = full.row(i).iter().map(|&p| f64::from(p as f32)).collect::<Vec<_>>();
             row["propensities"] = json!(rounded);
+            row.as_object_mut().unwrap().remove("propensity");
         }
         if kind.contexts {
             row["context_id"] = json!(format!("context {}", context(i)));
         }
         if kind.candidates {
             row["candidates"] = json!({ "bold": if action == 1 { 0.9 } else { 0.05 }, "shy": propensity });
+        }
+        if kind.candidate_full {
+            row["candidate_propensities"] = json!({ "calm": [0.2, 0.3, 0.5], "zany": [0.333, 0.333, 0.333] });
+        }
+        let scattered = (i * 7919) % n / 2;
+        match kind.times {
+            Times::None => {}
+            Times::InOrder => row["timestamp"] = json!(1_700_000_000 + i / 3),
+            Times::Scattered => row["timestamp"] = json!(1_700_000_000 + scattered),
+        }
+        if kind.versions {
+            let arrival = if kind.times == Times::Scattered { scattered * 2 } else { i };
+            row["policy_version"] = json!(format!("v{}", arrival * 5 / n));
         }
         row
     };
@@ -89,7 +156,10 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
         format: Format::Ndjson.into(),
         n_actions: Some(3),
         outcome: Outcome::default(),
-        options: LogOptions { logging: Logging::Fixed, repetitions: Repetitions::Designed, exact_propensities: false },
+        options: LogOptions {
+            repetitions: if kind.designed { Repetitions::Designed } else { Repetitions::Decisions },
+            ..LogOptions::default()
+        },
         logging_policy: kind.policy.then(|| (policy, policy_params())),
         limits: IngestLimits::default(),
     };
@@ -129,6 +199,8 @@ fn assert_same(a: &dyn LogSource, b: &dyn LogSource, kind: Kind) {
         assert_eq!((&a.actions, &a.costs), (&b.actions, &b.costs), "{kind:?} chunk {index}");
         assert_eq!((&a.propensities, &a.weights), (&b.propensities, &b.weights), "{kind:?} chunk {index}");
         assert_eq!((&a.full, &a.candidates), (&b.full, &b.candidates), "{kind:?} chunk {index}");
+        assert_eq!((&a.arrivals, &a.last_version), (&b.arrivals, &b.last_version), "{kind:?} chunk {index}");
+        assert_eq!(a.candidate_full, b.candidate_full, "{kind:?} chunk {index}");
     }
 }
 
@@ -148,11 +220,17 @@ async fn chunks_from_a_file_are_those_in_memory() {
             let policy = kind.policy.then(policy_params);
             let spooled = stored.spool(policy.as_ref(), &unattended()).unwrap();
             assert!(memory.chunks() > 2, "the log must have several chunks");
-            assert_eq!(memory.shape().capabilities.multiple_interactions, kind.contexts);
+            let capabilities = &memory.shape().capabilities;
+            assert_eq!(capabilities.multiple_interactions, kind.designed);
+            assert_eq!(capabilities.repeated_contexts, kind.contexts && !kind.designed);
+            assert_eq!(capabilities.uniform, kind.digits == Digits::Uniform);
+            assert_eq!(*capabilities, dataset.content.capabilities, "{kind:?}");
             assert_same(&memory, &spooled, kind);
-            for side in [Side::Learn, Side::Certify] {
-                let span = Span::Hash(Split { seed: 3, fraction: 0.4 });
-                let parts = [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
+            let hash = Span::Hash(Split { seed: 3, fraction: 0.4 });
+            let time = Span::Time { first_certified_row: 1500, policy_version: None };
+            for (span, side) in [(&hash, Side::Learn), (&hash, Side::Certify), (&time, Side::Learn)] {
+                let parts =
+                    [&memory as &dyn LogSource, &spooled].map(|log| PartLog::new(log, span.clone(), side));
                 let [a, b] = parts.map(Result::unwrap);
                 assert_same(&a, &b, kind);
             }
@@ -163,7 +241,7 @@ async fn chunks_from_a_file_are_those_in_memory() {
 
 async fn run(store: &Store, dataset: &Dataset, request: &SpecRequest) -> Finished {
     let workspace = Workspace::default();
-    let (spec, _) = resolve(store, &workspace, dataset, request, "a test").await.unwrap();
+    let (spec, _) = resolve(store, &workspace, dataset, request, "test").await.unwrap();
     let inputs = StoredInputs::fetch(store, &workspace, dataset.clone(), &spec).await.unwrap();
     let control = unattended();
     blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap())

@@ -56,7 +56,10 @@ impl AddedCandidates {
         limits: IngestLimits,
     ) -> Result<Self, IngestError> {
         if file.format.hashes_features() {
-            let message = format!("{} has no candidates; send ndjson, csv, parquet or arrow_stream", file.format.name());
+            let message = format!(
+                "{} has no candidates; send ndjson, csv, parquet or arrow_stream",
+                file.format.name()
+            );
             return Err(IngestError::Option { field: "format", message });
         }
         let context = ReadContext {
@@ -128,7 +131,8 @@ impl AddedCandidates {
 
     fn push(&mut self, number: u64, row: RawRow) -> Result<(), RowFault> {
         check_fields(&row)?;
-        let (played, full) = (row.candidates.unwrap_or_default(), row.candidate_propensities.unwrap_or_default());
+        let (played, full) =
+            (row.candidates.unwrap_or_default(), row.candidate_propensities.unwrap_or_default());
         let mut names: Vec<&String> = played.keys().chain(full.keys()).collect();
         names.sort();
         names.dedup();
@@ -198,7 +202,11 @@ impl AddedCandidates {
     ///
     /// # Errors
     /// The candidates cannot belong to rows of this layout.
-    pub fn apply(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<(LogLayout, LogRows), IngestError> {
+    pub fn apply(
+        &mut self,
+        layout: &LogLayout,
+        mut rows: LogRows,
+    ) -> Result<(LogLayout, LogRows), IngestError> {
         self.check_layout(layout)?;
         let from = self.stored;
         self.stored += rows.len() as u64;
@@ -206,8 +214,12 @@ impl AddedCandidates {
         let mut played: Vec<Vec<f64>> = vec![Vec::with_capacity(rows.len()); self.names.len()];
         let mut full: Vec<Vec<f64>> = vec![Vec::new(); self.full_names.len()];
         for (i, place) in places.into_iter().enumerate() {
-            // The candidates of a row that is missing do not matter: the file will be rejected.
-            let Some(at) = place else { continue };
+            let Some(at) = place else {
+                // What a row without a counterpart gets does not matter: the file will be rejected.
+                played.iter_mut().for_each(|to| to.push(0.0));
+                full.iter_mut().for_each(|to| to.resize(to.len() + self.n_actions, 0.0));
+                continue;
+            };
             self.used[at] = true;
             for (from, to) in self.full.iter().zip(&mut full) {
                 to.extend_from_slice(&from[at * self.n_actions..(at + 1) * self.n_actions]);
@@ -217,6 +229,7 @@ impl AddedCandidates {
                     Ok(value) => to.push(value),
                     Err(RowFault { field, message }) => {
                         self.errors.add(RowError { row: self.numbers[at], field, message });
+                        to.push(0.0);
                     }
                 }
             }
@@ -293,7 +306,9 @@ impl AddedCandidates {
 
     /// π(a|x) of the logged action.
     fn played_by(&self, name: &str, stated: f64, at: usize, action: u32) -> Result<f64, RowFault> {
-        let Some(position) = self.full_names.iter().position(|other| other == name) else { return Ok(stated) };
+        let Some(position) = self.full_names.iter().position(|other| other == name) else {
+            return Ok(stated);
+        };
         let full = &self.full[position][at * self.n_actions..(at + 1) * self.n_actions];
         let given = check_candidate(name, full, action, Some(stated).filter(|p| !p.is_nan()))?;
         Ok(if stated.is_nan() { given } else { stated })

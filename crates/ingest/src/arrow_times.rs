@@ -7,7 +7,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
 
-use crate::arrow::{Numbers, Texts, TooLong, wrong};
+use crate::arrow::{Numbers, wrong};
+use crate::arrow_texts::{Texts, TooLong};
 use crate::row::RowFault;
 use crate::time::{self, Micros};
 

@@ -36,7 +36,8 @@ impl LogLayout {
 
     /// About how many bytes the numbers of a row take.
     pub fn row_bytes(&self) -> usize {
-        let lists = self.full.unwrap_or(0) + self.candidate_full.unwrap_or(0) * self.candidate_propensities.len();
+        let lists =
+            self.full.unwrap_or(0) + self.candidate_full.unwrap_or(0) * self.candidate_propensities.len();
         4 * self.dim + 8 * lists + 8 * self.candidates.len() + 64
     }
 }

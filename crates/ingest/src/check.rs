@@ -146,7 +146,12 @@ impl Checker {
     ///
     /// # Errors
     /// The memory for ids is used up, or the sink failed.
-    pub fn rewrite(&mut self, layout: &LogLayout, rows: LogRows, sink: &mut dyn Sink) -> Result<(), IngestError> {
+    pub fn rewrite(
+        &mut self,
+        layout: &LogLayout,
+        rows: LogRows,
+        sink: &mut dyn Sink,
+    ) -> Result<(), IngestError> {
         let rows = self.replay(layout, rows)?;
         Ok(sink.write(layout, &LogDigest::default(), rows)?)
     }
@@ -269,7 +274,8 @@ impl Checker {
         let digest = sink.finish()?.ok_or_else(nothing)?;
         let contexts = if layout.context_ids { self.identities.contexts() } else { self.tally.rows };
         let counted = Counted { layout: &layout, n_actions, stated: stated.is_some(), contexts };
-        let (capabilities, last_timestamp) = (self.tally.capabilities(&self.rules, counted), self.tally.arrivals.last_timestamp());
+        let (capabilities, last_timestamp) =
+            (self.tally.capabilities(&self.rules, counted), self.tally.arrivals.last_timestamp());
         let rows = self.tally.rows;
         let (mut health, sketch, new_rows) = self.tally.finish(&self.rules, counted, &capabilities);
         health.add_notes(notes, self.earlier);
@@ -306,7 +312,8 @@ impl Checker {
         if let Some(id) = self.batch.context_ids.last().filter(|_| has_ids.1) {
             let (x, full) = (&self.batch.x[x..], &self.batch.full[full..]);
             let identities = &mut self.identities;
-            let new = see_context(identities, self.rules.options.repetitions, id, Place::Row(number), (x, full))?;
+            let new =
+                see_context(identities, self.rules.options.repetitions, id, Place::Row(number), (x, full))?;
             self.first.push(new);
         }
         Ok(())

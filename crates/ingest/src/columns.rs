@@ -25,7 +25,8 @@ impl LogFacts<'_> {
     /// Columns with what is known besides their rows.
     pub fn apply(&self, columns: Columns) -> Columns {
         let LogOptions { logging, repetitions, .. } = self.options;
-        let Capabilities { actions_declared, precision, candidate_precision, uniform, .. } = self.capabilities;
+        let Capabilities { actions_declared, precision, candidate_precision, uniform, .. } =
+            self.capabilities;
         Columns {
             n_actions: self.n_actions,
             outcome: self.outcome,

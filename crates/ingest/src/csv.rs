@@ -8,14 +8,15 @@ use crate::records::{Cells, Records};
 use crate::row::{CANDIDATE_PREFIX, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
 use crate::time;
 
-const COLUMNS: &str =
-    "x0, x1, …, action, propensity, p0, p1, …, cost, reward, timestamp, policy_version, context_id, event_id, \
+const COLUMNS: &str = "x0, x1, …, action, propensity, p0, p1, …, cost, reward, timestamp, policy_version, context_id, event_id, \
      candidate.NAME, candidate.NAME.p0, candidate.NAME.p1, …";
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut records = Records::new(source, context.limits.line_bytes);
     let header = match records.next()? {
-        Some((_, Ok(cells))) => Header::of(cells, context.candidates_only).map_err(FormatError::Unreadable)?,
+        Some((_, Ok(cells))) => {
+            Header::of(cells, context.candidates_only).map_err(FormatError::Unreadable)?
+        }
         Some((line, Err(fault))) => {
             return Err(FormatError::Unreadable(format!("the header in line {line} {}", fault.message)));
         }

@@ -16,11 +16,11 @@ use guarantor_engine::log::{AGREEMENT_TOLERANCE, OutcomeKind, disagrees, is_prob
 use crate::decompress::Decoded;
 use crate::dsjson_context::{ContextSeed, EventContext};
 use crate::hashing::Hashing;
-use crate::warning::{Warning, WarningCode};
 use crate::json::{self, JsonObject, duplicate, set, set_as};
 use crate::lines::each_line;
 use crate::ndjson::Time;
 use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
+use crate::warning::{Warning, WarningCode};
 
 /// Reads all lines, and returns notes about the file besides its rows.
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {

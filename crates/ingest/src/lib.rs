@@ -25,6 +25,7 @@ mod added;
 mod arrival;
 mod arrow;
 mod arrow_stream;
+mod arrow_texts;
 mod arrow_times;
 mod batch;
 mod check;

@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use guarantor_engine::checks::{
-    CandidatePlan, CandidateWeight, CheckPlan, CheckResult, CheckRow, CheckScope, ChecksBuilder, Drift, Rounding,
+    CandidatePlan, CandidateWeight, CheckPlan, CheckResult, CheckRow, CheckScope, ChecksBuilder, Drift,
+    Rounding,
 };
 use guarantor_engine::log::{Logging, Precision};
 
@@ -122,14 +123,17 @@ impl LogChecks {
     }
 
     fn check(&mut self, batch: &CheckRows) {
-        let (Some(builder), Scratch { full, candidates }) = (&mut self.builder, &mut self.scratch) else { return };
+        let (Some(builder), Scratch { full, candidates }) = (&mut self.builder, &mut self.scratch) else {
+            return;
+        };
         let CheckRows { layout, rows, ref range, policy, first } = *batch;
         // The policy's numbers start with the first row of the range, the others with the first row.
         let (all, start, n) = match policy {
             Some(policy) => (Some(policy), range.start, range.len()),
             None => (layout.full.map(|_| rows.full.as_slice()), 0, rows.len()),
         };
-        let (k, of_candidate) = (all.map_or(0, |all| all.len() / n.max(1)), layout.candidate_full.unwrap_or(0));
+        let (k, of_candidate) =
+            (all.map_or(0, |all| all.len() / n.max(1)), layout.candidate_full.unwrap_or(0));
         candidates.resize_with(rows.candidate_full.len(), Vec::new);
         let positions: Vec<Option<usize>> =
             layout.candidates.iter().map(|name| layout.full_position(name)).collect();
@@ -151,7 +155,10 @@ impl LogChecks {
             builder.row(&CheckRow {
                 action,
                 cost: rows.costs[i],
-                propensity: known.and_then(|pi| pi.get(action as usize)).copied().unwrap_or(rows.propensities[i]),
+                propensity: known
+                    .and_then(|pi| pi.get(action as usize))
+                    .copied()
+                    .unwrap_or(rows.propensities[i]),
                 full: known,
                 candidates: &weights,
                 repetition: None,
@@ -170,7 +177,8 @@ fn scale(from: &[f64], to: &mut Vec<f64>) {
 
 fn plan(first: &CheckRows, precisions: &Precisions, known: &Known) -> CheckPlan {
     let LogOptions { logging, exact_propensities, .. } = known.options;
-    let of = |precision: Precision| if exact_propensities { Rounding::default() } else { rounding(precision) };
+    let of =
+        |precision: Precision| if exact_propensities { Rounding::default() } else { rounding(precision) };
     let candidates = precisions.candidates();
     let full = first.policy.is_some() || first.layout.full.is_some();
     CheckPlan {

@@ -54,7 +54,8 @@ impl Marks {
 
     /// The number of a mark that was seen.
     pub fn find(&self, mark: Mark) -> Option<usize> {
-        let found = self.numbers.find(self.hasher.hash_one(mark), |&number| self.marks[number as usize] == mark);
+        let found =
+            self.numbers.find(self.hasher.hash_one(mark), |&number| self.marks[number as usize] == mark);
         found.map(|&number| number as usize)
     }
 

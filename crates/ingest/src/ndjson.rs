@@ -44,9 +44,11 @@ impl JsonObject for RawRow<'static> {
             "context_id" => set_as(&mut self.context_id, map, |id: Id| id.0),
             "event_id" => set_as(&mut self.event_id, map, |id: Id| id.0),
             "candidates" => set_as(&mut self.candidates, map, |members: Members<f64>| members.0),
-            "candidate_propensities" => set_as(&mut self.candidate_propensities, map, |members: Members<Vec<f64>>| {
-                members.0.into_iter().map(|(name, full)| (name, NumberList::Parsed(full))).collect()
-            }),
+            "candidate_propensities" => {
+                set_as(&mut self.candidate_propensities, map, |members: Members<Vec<f64>>| {
+                    members.0.into_iter().map(|(name, full)| (name, NumberList::Parsed(full))).collect()
+                })
+            }
             "timestamp" => set_as(&mut self.timestamp, map, |time: Time| time.0),
             "policy_version" => set_as(&mut self.policy_version, map, |id: Id| id.0),
             _ => Err(A::Error::custom(format!("is not a field of a row; the fields are {FIELDS}"))),

@@ -32,7 +32,11 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     Ok(Notes::default())
 }
 
-fn open(file: File, limits: &IngestLimits, candidates_only: bool) -> Result<ParquetRecordBatchReader, FormatError> {
+fn open(
+    file: File,
+    limits: &IngestLimits,
+    candidates_only: bool,
+) -> Result<ParquetRecordBatchReader, FormatError> {
     let unreadable = |error: ParquetError| FormatError::Unreadable(format!("not a Parquet file: {error}"));
     // The stored types of the columns are enough. The types that the writer had in memory would only be one
     // more claim to check.

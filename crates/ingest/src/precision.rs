@@ -47,8 +47,11 @@ impl Precisions {
             self.range = Some((least.min(p), most.max(p)));
         }
         self.candidates.resize_with(layout.candidates.len(), Finder::default);
-        for ((name, column), finder) in layout.candidates.iter().zip(&rows.candidates).zip(&mut self.candidates) {
-            let column = layout.full_position(name).and_then(|at| rows.candidate_full.get(at)).unwrap_or(column);
+        for ((name, column), finder) in
+            layout.candidates.iter().zip(&rows.candidates).zip(&mut self.candidates)
+        {
+            let column =
+                layout.full_position(name).and_then(|at| rows.candidate_full.get(at)).unwrap_or(column);
             column.iter().for_each(|&p| finder.see(p));
         }
     }

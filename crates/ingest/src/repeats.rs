@@ -228,7 +228,8 @@ mod tests {
 
     impl World {
         fn row(&mut self, i: u64) -> (u128, f64) {
-            let context = if self.nightly { i % self.contexts } else { self.rng.random_range(0..self.contexts) };
+            let context =
+                if self.nightly { i % self.contexts } else { self.rng.random_range(0..self.contexts) };
             let best = context % self.actions as u64;
             let other = (1.0 - self.favored) / (self.actions - 1) as f64;
             let explored = self.rng.random::<f64>() >= self.favored;
@@ -246,7 +247,8 @@ mod tests {
         World {
             actions,
             contexts: [1, 2, 50, 400][rng.random_range(0..4)],
-            favored: [1.0 / actions as f64, 0.5, 0.9, 0.99, 0.9999][rng.random_range(0..5)].max(1.0 / actions as f64),
+            favored: [1.0 / actions as f64, 0.5, 0.9, 0.99, 0.9999][rng.random_range(0..5)]
+                .max(1.0 / actions as f64),
             nightly: rng.random(),
             rng,
         }

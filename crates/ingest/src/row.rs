@@ -7,8 +7,8 @@ use guarantor_engine::log::OutcomeKind;
 use crate::IngestLimits;
 use crate::errors::IngestError;
 use crate::hashing::Hashing;
-use crate::warning::Warning;
 use crate::time::Micros;
+use crate::warning::Warning;
 
 /// The fields of a row that a file has.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -137,8 +137,7 @@ pub struct Notes {
 pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
 
 /// The fields of a row, for messages.
-pub const FIELDS: &str =
-    "x, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
+pub const FIELDS: &str = "x, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
      candidate_propensities";
 /// Precedes a candidate's name in the name of its column.
 pub const CANDIDATE_PREFIX: &str = "candidate.";

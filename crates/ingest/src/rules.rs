@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Repetitions, agree, check_distribution, disagrees};
+use guarantor_engine::log::{
+    Logging, Outcome, OutcomeKind, Repetitions, agree, check_distribution, disagrees,
+};
 use guarantor_engine::policy::PolicyParams;
 
 use serde::{Deserialize, Serialize};

@@ -17,7 +17,7 @@ const VERSION: u8 = 1;
 
 /// The order-free fingerprint of a log's rows: actions, outcomes, propensities and features, without ids, times,
 /// versions and candidates.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct RowSketch {
     rows: u64,
     /// The wrapping sum of the fingerprints.
@@ -26,6 +26,13 @@ pub struct RowSketch {
     zeros: u8,
     /// How often each sampled row occurs.
     kept: BTreeMap<u64, u32>,
+}
+
+/// Without the sample, which is long.
+impl std::fmt::Debug for RowSketch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RowSketch").field("rows", &self.rows).field("sum", &self.sum).finish_non_exhaustive()
+    }
 }
 
 impl RowSketch {
@@ -161,7 +168,9 @@ mod tests {
 
     #[test]
     fn few_distinct_rows_are_recognized_only_as_a_whole() {
-        let few = |n: u64, salt: u64, of: u64| sketch((0..n).map(move |i| xxh3_128(&(i * 7 + salt).to_le_bytes()) as u64 % of));
+        let few = |n: u64, salt: u64, of: u64| {
+            sketch((0..n).map(move |i| xxh3_128(&(i * 7 + salt).to_le_bytes()) as u64 % of))
+        };
         for of in [6, 1_000, 50_000, 1 << 40] {
             assert!(few(20_000, 1, of).same_rows(&few(20_000, 1, of)), "{of}");
             assert!(!few(20_000, 1, of).same_rows(&few(20_000, 2, of)), "{of}");

@@ -119,7 +119,8 @@ impl Tally {
             }
             if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none() && errors.is_empty()) {
                 self.health.expect_all(k, all);
-                let rows = CheckRows { layout, rows, range: from..to, policy: Some(all), first: numbers.first };
+                let rows =
+                    CheckRows { layout, rows, range: from..to, policy: Some(all), first: numbers.first };
                 self.checks.add(rows, &self.precisions, &known(rules, layout));
             }
         }

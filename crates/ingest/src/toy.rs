@@ -68,7 +68,8 @@ impl Toy {
     pub fn learn(&mut self, visitor: &Visitor) {
         for &(action, reward) in &visitor.interactions {
             let action = action as usize;
-            let score: f64 = self.learned.iter().zip(&visitor.x).map(|(row, &x)| row[action] * f64::from(x)).sum();
+            let score: f64 =
+                self.learned.iter().zip(&visitor.x).map(|(row, &x)| row[action] * f64::from(x)).sum();
             let step = LEARNING_RATE * (reward - 1.0 / (1.0 + (-score).exp()));
             self.learned.iter_mut().zip(&visitor.x).for_each(|(row, &x)| row[action] += step * f64::from(x));
         }
@@ -116,7 +117,9 @@ impl Toy {
 fn propensities_of(policy: &PolicyParams, x: &[f64]) -> Vec<f64> {
     let x = Array2::from_shape_fn((1, FEATURES), |(_, j)| x[j] as f32);
     // `with_policy` has checked the only thing that can be wrong.
-    policy.propensities(x.view()).map_or_else(|_| vec![1.0 / ACTIONS as f64; ACTIONS], |pi| pi.row(0).to_vec())
+    policy
+        .propensities(x.view())
+        .map_or_else(|_| vec![1.0 / ACTIONS as f64; ACTIONS], |pi| pi.row(0).to_vec())
 }
 
 /// What the deployed policy believes: the truth with noise.

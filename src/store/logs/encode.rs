@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray, UInt32Array,
+    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, Int64Array, RecordBatch, StringArray,
+    UInt32Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
@@ -133,7 +134,11 @@ fn schema(layout: &LogLayout) -> Schema {
     }
     let k = layout.candidate_full.unwrap_or(0);
     for name in &layout.candidate_propensities {
-        fields.push(Field::new(format!("{CANDIDATE_FULL_PREFIX}{name}"), list_of(DataType::Float64, k), false));
+        fields.push(Field::new(
+            format!("{CANDIDATE_FULL_PREFIX}{name}"),
+            list_of(DataType::Float64, k),
+            false,
+        ));
     }
     if layout.timestamps {
         fields.push(Field::new("timestamp", DataType::Int64, false));

@@ -186,7 +186,8 @@ impl Ids {
         // The first arrival of each context.
         let mut first = vec![u32::MAX; n];
         for (row, &place) in self.of_rows.iter().enumerate() {
-            let arrival = arrivals.map_or(row as u32, |arrivals| arrivals.get(row).copied().unwrap_or(u32::MAX));
+            let arrival =
+                arrivals.map_or(row as u32, |arrivals| arrivals.get(row).copied().unwrap_or(u32::MAX));
             first[place as usize] = first[place as usize].min(arrival);
         }
         let mut order: Vec<u32> = (0..n as u32).collect();

@@ -1,6 +1,5 @@
 //! The temporary file that `spool` wrote, as a source for the engine.
 
-use std::borrow::Cow;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileExt;
@@ -147,7 +146,11 @@ impl SpooledLog {
             propensities: Vec::with_capacity(n),
             full: (full > 0).then(|| Vec::with_capacity(n * full)),
             candidates: vec![(String::new(), Vec::with_capacity(n)); self.record.candidates],
-            candidate_full: self.has_full.iter().map(|has| has.then(|| Vec::with_capacity(n * n_actions))).collect(),
+            candidate_full: self
+                .has_full
+                .iter()
+                .map(|has| has.then(|| Vec::with_capacity(n * n_actions)))
+                .collect(),
             ..Columns::default()
         };
         let (mut ordinals, mut arrivals, mut last) = (Vec::new(), Vec::new(), Vec::new());

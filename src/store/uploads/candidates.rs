@@ -6,9 +6,7 @@ use futures_util::Stream;
 use guarantor_ingest::{AddedCandidates, Checker, Health, IngestError};
 
 use super::part::UploadPart;
-use super::{
-    Append, BodyError, Received, Target, UploadError, content, on_blocking_thread, pipe,
-};
+use super::{Append, BodyError, Received, Target, UploadError, content, on_blocking_thread, pipe};
 use crate::store::{Dataset, Store, StoredLog, dataset_part_key};
 
 /// Reads `body` to its end and stores the next version of the dataset, or rejects it and stores nothing. If an

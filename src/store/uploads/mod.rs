@@ -16,8 +16,8 @@ use guarantor_ingest::{
 use uuid::Uuid;
 
 use super::{
-    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId, Resource,
-    Store, StoreError, StoredLog, Workspace, dataset_part_key,
+    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId,
+    Resource, Store, StoreError, StoredLog, Workspace, dataset_part_key,
 };
 use part::UploadPart;
 

@@ -3,8 +3,10 @@
 #[path = "../../../../tests/logs/mod.rs"]
 mod logs;
 
+mod added;
 mod damage;
 mod formats;
+mod honest;
 mod malformed;
 mod policies;
 mod rows;

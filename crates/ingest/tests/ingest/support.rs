@@ -2,10 +2,11 @@
 
 use std::io::Read;
 
-use guarantor_engine::log::{Columns, Outcome};
+use guarantor_engine::log::{Columns, Outcome, Repetitions};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
-    Checker, FileFormat, Format, IngestError, IngestLimits, LogSummary, MemorySink, RowErrors, Rules, read,
+    Checker, FileFormat, Format, IngestError, IngestLimits, LogOptions, LogSummary, MemorySink, RowErrors,
+    Rules, read,
 };
 use proptest::test_runner::{Config, RngSeed};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ pub struct Reading {
     pub outcome: Outcome,
     pub policy: Option<PolicyParams>,
     pub limits: IngestLimits,
+    pub options: LogOptions,
 }
 
 impl From<Format> for Reading {
@@ -27,6 +29,7 @@ impl From<Format> for Reading {
             outcome: Outcome::default(),
             policy: None,
             limits: IngestLimits::default(),
+            options: LogOptions { repetitions: Repetitions::Designed, ..LogOptions::default() },
         }
     }
 }
@@ -34,7 +37,8 @@ impl From<Format> for Reading {
 impl Reading {
     /// Reads bytes that arrive in these pieces.
     pub fn pieces(self, pieces: Vec<Vec<u8>>) -> Result<(LogSummary, Columns), IngestError> {
-        let rules = Rules::new(self.n_actions, self.outcome, self.policy, self.limits)?;
+        let rules =
+            Rules::new(self.n_actions, self.outcome, self.policy, self.limits)?.with_options(self.options);
         let mut sink = MemorySink::default();
         let reader = Pieces { pieces: pieces.into_iter(), rest: Vec::new() };
         let summary = read(self.format, reader, Checker::new(rules), &mut sink)?;
