@@ -152,7 +152,11 @@ fn a_stated_baseline_that_the_log_contradicts_keeps() {
     let rows = changed(&log_of(6, 1000), |i, row| row["reward"] = json!(i % 2));
     let dataset = id_of(&client.upload("?outcome=reward", &rows).expect(201));
     let known = json!({"baseline": {"kind": "known", "risk": 0.0}});
-    assert_kept_by(&client, with(evaluation(&dataset, &good_policy(&client)), known.clone()), "known_baseline");
+    assert_kept_by(
+        &client,
+        with(evaluation(&dataset, &good_policy(&client)), known.clone()),
+        "known_baseline",
+    );
     assert_kept_by(&client, with(json!({"dataset_id": dataset}), known), "known_baseline");
 }
 
@@ -242,7 +246,10 @@ fn an_append_can_join_two_ledgers() {
     let joined = append(&client, &second, &shuffled(&one)).expect(201);
     assert_eq!(joined["ledger"]["shared_with"], json!([first]), "{joined}");
     let (_, third) = certify(&client, with(evaluation(&first, &policy), json!({"tau": 0.2})));
-    assert_eq!((&third["ledger"]["look"], &third["ledger"]["spent_before"]), (&json!(3), &json!(0.05 + 0.05)));
+    assert_eq!(
+        (&third["ledger"]["look"], &third["ledger"]["spent_before"]),
+        (&json!(3), &json!(0.05 + 0.05))
+    );
     let ledger = client.get(&format!("/v1/datasets/{second}/ledger?limit=2")).expect(200);
     assert_eq!((&ledger["looks"], &ledger["data"].as_array().unwrap().len()), (&json!(3), &2));
     let after = ledger["next"].as_str().unwrap();
@@ -316,7 +323,9 @@ fn the_options_of_a_log_are_options_of_its_manifest_too() {
     );
     let kind = [("content-type", "multipart/form-data; boundary=b")];
     let dataset = client.send("POST", "/v1/datasets", &kind, Some(form.as_bytes())).expect(201);
-    for (name, value) in [("logging", json!("fixed")), ("repetitions", json!("designed")), ("exact_propensities", json!(true))] {
+    for (name, value) in
+        [("logging", json!("fixed")), ("repetitions", json!("designed")), ("exact_propensities", json!(true))]
+    {
         assert_eq!(dataset[name], value, "{dataset}");
     }
     // Appends inherit them.
@@ -337,8 +346,13 @@ fn an_accepted_check_is_named_on_the_certificate_with_the_key() {
     let rows = changed(&log_of(17, 1500), |_, row| written(row, 0.12));
     let dataset = id_of(&client.upload("?outcome=reward&n_actions=3", &rows).expect(201));
     let refused = assert_kept_by(&client, json!({"dataset_id": dataset}), "propensities");
-    let failed: Vec<Value> = refused["checks"].as_array().unwrap().iter()
-        .filter(|check| check["ok"] == false).map(|check| check["name"].clone()).collect();
+    let failed: Vec<Value> = refused["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|check| check["ok"] == false)
+        .map(|check| check["name"].clone())
+        .collect();
     let mut names: Vec<&str> = failed.iter().map(|name| name.as_str().unwrap()).collect();
     names.sort();
     names.dedup();
@@ -353,7 +367,9 @@ fn an_accepted_check_is_named_on_the_certificate_with_the_key() {
     assert!(!certificate.to_string().contains(&key), "the key itself is on the certificate");
     assert_eq!(client.get(&format!("/v1/jobs/{job}")).expect(200)["spec"]["accepted_by"], by);
     for accept in [json!(["nothing"]), json!(["propensities", "propensities"])] {
-        client.post("/v1/jobs", &json!({"dataset_id": dataset, "accept": accept})).problem(422, "invalid_value");
+        client
+            .post("/v1/jobs", &json!({"dataset_id": dataset, "accept": accept}))
+            .problem(422, "invalid_value");
     }
 }
 
@@ -365,7 +381,8 @@ fn a_later_look_certifies_only_fresh_rows() {
     let dataset = id_of(&client.upload("?outcome=reward", &log_of(18, 500)).expect(201));
     let policy = good_policy(&client);
     let seen = |certificate: &Value| certificate["spec"]["seen_rows"].clone();
-    let first_row = |certificate: &Value| certificate["certified"]["span"]["first_certified_row"].as_u64().unwrap();
+    let first_row =
+        |certificate: &Value| certificate["certified"]["span"]["first_certified_row"].as_u64().unwrap();
     let (_, first) = certify(&client, evaluation(&dataset, &policy));
     assert_eq!((seen(&first), first_row(&first), &first["certified"]["rows"]), (Value::Null, 0, &json!(500)));
     // The same rows again: nothing was added because of the first look.
@@ -374,12 +391,18 @@ fn a_later_look_certifies_only_fresh_rows() {
 
     append(&client, &dataset, &log_of(19, 400)).expect(201);
     let (_, second) = certify(&client, evaluation(&dataset, &policy));
-    assert_eq!((seen(&second), first_row(&second), &second["certified"]["rows"]), (json!(500), 500, &json!(400)));
+    assert_eq!(
+        (seen(&second), first_row(&second), &second["certified"]["rows"]),
+        (json!(500), 500, &json!(400))
+    );
     assert_eq!(second["ledger"]["cost"], json!(0.05));
     let (_, learned) = certify(&client, json!({"dataset_id": dataset}));
     assert!(seen(&learned) == json!(500) && first_row(&learned) >= 500, "{learned}");
     let (_, pooled) = certify(&client, with(evaluation(&dataset, &policy), json!({"looks": "anytime"})));
-    assert_eq!((seen(&pooled), first_row(&pooled), &pooled["certified"]["rows"]), (Value::Null, 0, &json!(900)));
+    assert_eq!(
+        (seen(&pooled), first_row(&pooled), &pooled["certified"]["rows"]),
+        (Value::Null, 0, &json!(900))
+    );
 
     let ledger = client.get(&format!("/v1/datasets/{dataset}/ledger")).expect(200);
     let rows: Vec<u64> =
@@ -456,7 +479,10 @@ fn candidates_are_added_without_a_new_upload_and_without_a_new_ledger() {
     let (_, certificate) = certify(&client, logged(&dataset, "new"));
     assert_eq!(certificate["decision"], "deploy", "{certificate}");
     // The rows are the same, so none of them became a seen one.
-    assert_eq!((&certificate["spec"]["seen_rows"], &certificate["ledger"]["look"]), (&Value::Null, &json!(2)));
+    assert_eq!(
+        (&certificate["spec"]["seen_rows"], &certificate["ledger"]["look"]),
+        (&Value::Null, &json!(2))
+    );
     assert_eq!(client.post("/v1/certificates/verify", &before).expect(200)["valid"], true);
 
     // Another one beside it, and rows after it, which must have both.
@@ -474,8 +500,7 @@ fn candidates_are_matched_by_event_id_or_by_order() {
     let client = server.client();
     let rows = changed(&log_of(28, 60), |i, row| row["event_id"] = json!(format!("e{i}")));
     let dataset = id_of(&client.upload("?outcome=reward", &rows).expect(201));
-    let reversed: String =
-        column(&rows, "new").lines().rev().map(|line| format!("{line}\n")).collect();
+    let reversed: String = column(&rows, "new").lines().rev().map(|line| format!("{line}\n")).collect();
     let by_id = add_candidates(&client, &dataset, &reversed).expect(201);
     let whole = changed(&rows, |_, row| {
         let best = if row["x"][0].as_f64().unwrap() > 0.0 { 1 } else { 2 };
@@ -487,7 +512,10 @@ fn candidates_are_matched_by_event_id_or_by_order() {
 
     for (what, body) in [
         ("a row is missing", reversed.lines().skip(1).map(|line| format!("{line}\n")).collect::<String>()),
-        ("a row is not in the dataset", format!("{reversed}{{\"event_id\":\"e60\",\"candidates\":{{\"new\":1}}}}\n")),
+        (
+            "a row is not in the dataset",
+            format!("{reversed}{{\"event_id\":\"e60\",\"candidates\":{{\"new\":1}}}}\n"),
+        ),
         ("the candidate is there already", reversed.clone()),
         ("not a probability", column(&rows, "bad").replace("0.9", "9")),
         ("no candidate", "{\"event_id\":\"e0\"}\n".into()),

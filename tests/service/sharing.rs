@@ -89,7 +89,12 @@ fn a_repeated_key_gets_the_first_response_even_after_a_restart() {
         ("/v1/policies", "application/json", policy.as_str(), "k-policy"),
         ("/v1/jobs", "application/json", job.as_str(), "k-job"),
         ("/v1/datasets?name=n", "application/x-ndjson", two_rows(), "k-data"),
-        (rows.as_str(), "application/x-ndjson", "{\"x\":[0.3,0.4],\"action\":0,\"propensity\":0.6,\"cost\":-0.5}\n", "k-rows"),
+        (
+            rows.as_str(),
+            "application/x-ndjson",
+            "{\"x\":[0.3,0.4],\"action\":0,\"propensity\":0.6,\"cost\":-0.5}\n",
+            "k-rows",
+        ),
     ];
     let firsts: Vec<_> =
         requests.iter().map(|(path, kind, body, key)| keyed(&client, path, kind, body, key)).collect();

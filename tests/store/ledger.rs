@@ -9,7 +9,9 @@ use guarantor_engine::certificate::{
 use guarantor_engine::control::Progress;
 use guarantor_engine::spec::{Family, JobSpec, Prior, PriorKind};
 
-use crate::support::{NO_LIMITS, content, dataset, finished, new_dataset, new_job, new_version, spec, workspace};
+use crate::support::{
+    NO_LIMITS, content, dataset, finished, new_dataset, new_job, new_version, spec, workspace,
+};
 
 const TERMS: LeaseTerms = LeaseTerms { duration: Duration::from_secs(60), max_attempts: 3 };
 

@@ -102,7 +102,10 @@ fn a_directory_of_schema_version_1_is_complete() {
     }
     // Nobody said how the log was logged.
     assert_eq!((&dataset["logging"], &dataset["repetitions"]), (&json!("adaptive"), &json!("decisions")));
-    assert_eq!((&dataset["exact_propensities"], &dataset["ledger"]), (&json!(false), &json!({"shared_with": []})));
+    assert_eq!(
+        (&dataset["exact_propensities"], &dataset["ledger"]),
+        (&json!(false), &json!({"shared_with": []}))
+    );
     assert_eq!(client.get("/v1/jobs").expect(200)["data"].as_array().unwrap().len(), 2);
     assert_eq!(client.get("/v1/policies").expect(200)["data"].as_array().unwrap().len(), 2);
 

@@ -174,7 +174,11 @@ fn earliest(earlier: &[EarlierLook], why: impl Fn(&EarlierLook) -> Option<Shared
 pub fn shared_look(new: &NewLook, earlier: &[EarlierLook]) -> Option<SharedLook> {
     let equal = |a: &Option<String>, b: &Option<String>| a.is_some() && a == b;
     earliest(earlier, |e| equal(&new.digest, &e.digest).then_some(SharedWhy::Repeat))
-        .or_else(|| earliest(earlier, |e| (e.same_dataset && equal(&new.event, &e.event)).then_some(SharedWhy::Anytime)))
+        .or_else(|| {
+            earliest(earlier, |e| {
+                (e.same_dataset && equal(&new.event, &e.event)).then_some(SharedWhy::Anytime)
+            })
+        })
         .or_else(|| earliest(earlier, |e| new.asks_the_same(e)))
 }
 

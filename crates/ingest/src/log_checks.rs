@@ -201,6 +201,6 @@ fn plan(first: &CheckRows, precisions: &Precisions, known: &Known) -> CheckPlan 
 
 /// Half the width of the interval that a written number stands for.
 fn rounding(precision: Precision) -> Rounding {
-    let absolute = precision.half_width(0.0);
-    Rounding { absolute, relative: precision.half_width(1.0) - absolute }
+    let (absolute, relative) = precision.absolute_and_relative();
+    Rounding { absolute, relative }
 }

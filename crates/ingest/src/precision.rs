@@ -67,10 +67,11 @@ impl Precisions {
         if all.iter().all(|&precision| precision == Precision::default()) { Vec::new() } else { all }
     }
 
-    /// Whether every logged propensity is 1/K, up to the precision with which it was written.
+    /// Whether every logged propensity is 1/K. Rounded numbers cannot show it: a policy that is nearly uniform is
+    /// not uniform.
     pub fn is_uniform(&self, n_actions: usize, precision: Precision) -> bool {
         let share = 1.0 / n_actions as f64;
         let near = |p: f64| (p - share).abs() <= precision.half_width(p) + ARITHMETIC * share;
-        self.range.is_some_and(|(least, most)| near(least) && near(most))
+        !precision.is_coarse() && self.range.is_some_and(|(least, most)| near(least) && near(most))
     }
 }

@@ -359,7 +359,11 @@ fn log_problem(error: IngestError) -> Problem {
         error @ IngestError::RepeatedRows { row, run, first } => {
             let problem = Problem::new(Code::RepeatedRows, format!("Nothing was stored: {error}."));
             let problem = problem.member("repeated", json!({"row": row, "rows": run, "first": first}));
-            problem.with_fault(FieldError { row: Some(row), field: None, message: "repeats an earlier row".into() })
+            problem.with_fault(FieldError {
+                row: Some(row),
+                field: None,
+                message: "repeats an earlier row".into(),
+            })
         }
         IngestError::Unreadable(message) => Problem::new(Code::InvalidFile, message),
         IngestError::TooLarge(message) => Problem::new(Code::TooLarge, message),

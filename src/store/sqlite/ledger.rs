@@ -309,8 +309,7 @@ impl Ledger for Sqlite {
         .bind(i64::from(page.limit) + 1)
         .fetch_all(&mut *tx)
         .await?;
-        let cursor =
-            |row: &EntryRow| Cursor { created_at: Timestamp(row.seq), id: row.job_id.to_string() };
+        let cursor = |row: &EntryRow| Cursor { created_at: Timestamp(row.seq), id: row.job_id.to_string() };
         let Page { data, next } = Page::from_extra(rows, page.limit, cursor);
         Ok((summary, Page { data: data.into_iter().map(LedgerEntry::from).collect(), next }))
     }

@@ -186,7 +186,8 @@ impl Worker {
     fn rows(&mut self, n: u64, columns: &[String]) -> String {
         let mut out = String::new();
         for _ in 0..n {
-            let named: Vec<String> = columns.iter().map(|c| format!("\"{c}\":{}", self.random.unit())).collect();
+            let named: Vec<String> =
+                columns.iter().map(|c| format!("\"{c}\":{}", self.random.unit())).collect();
             let candidates = match named.is_empty() {
                 true => String::new(),
                 false => format!(",\"candidates\":{{{}}}", named.join(",")),

@@ -132,8 +132,8 @@ fn normal_quantile(q: f64) -> f64 {
 }
 
 fn rounding(precision: Precision) -> Rounding {
-    let absolute = precision.half_width(0.0);
-    Rounding { absolute, relative: precision.half_width(1.0) - absolute }
+    let (absolute, relative) = precision.absolute_and_relative();
+    Rounding { absolute, relative }
 }
 
 fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {

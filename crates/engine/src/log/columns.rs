@@ -132,24 +132,32 @@ impl Columns {
     /// intervals at which bounds are valid.
     pub fn settle(&mut self) {
         let k = self.n_actions;
-        if let Some(full) = &mut self.full {
+        // Ends of intervals are those of the numbers as written: scaling can move a number out of its interval.
+        if self.precision.is_coarse() && !self.uniform {
+            if let Some(full) = &self.full {
+                take_logged(&mut self.propensities, full, &self.actions, k);
+            }
+            self.propensities.iter_mut().for_each(|p| *p = self.precision.upper(*p));
+            self.full.iter_mut().for_each(|full| normalize(full, k));
+        } else if let Some(full) = &mut self.full {
             normalize(full, k);
             take_logged(&mut self.propensities, full, &self.actions, k);
         }
-        for ((_, played), full) in self.candidates.iter_mut().zip(&mut self.candidate_full) {
-            if let Some(full) = full {
-                normalize(full, k);
-                take_logged(played, full, &self.actions, k);
-            }
-        }
         if self.uniform {
             self.propensities.fill(1.0 / k as f64);
-        } else if self.precision.is_coarse() {
-            self.propensities.iter_mut().for_each(|p| *p = self.precision.upper(*p));
         }
-        for ((_, played), precision) in self.candidates.iter_mut().zip(&self.candidate_precision) {
+        self.candidate_full.resize(self.candidates.len(), None);
+        for (i, ((_, played), full)) in self.candidates.iter_mut().zip(&mut self.candidate_full).enumerate() {
+            let precision = self.candidate_precision.get(i).copied().unwrap_or_default();
             if precision.is_coarse() {
+                if let Some(full) = full {
+                    take_logged(played, full, &self.actions, k);
+                }
                 played.iter_mut().for_each(|p| *p = precision.lower(*p));
+                full.iter_mut().for_each(|full| normalize(full, k));
+            } else if let Some(full) = full {
+                normalize(full, k);
+                take_logged(played, full, &self.actions, k);
             }
         }
     }

@@ -10,26 +10,45 @@ use serde::{Deserialize, Serialize};
 pub struct Precision {
     /// The number of decimals to which they were rounded; null if they have as many digits as their type.
     pub decimals: Option<u8>,
+    /// The number of significant digits to which they were rounded; null if they have as many as their type.
+    #[serde(default)]
+    pub significant: Option<u8>,
     /// Whether they are single-precision numbers.
     pub single: bool,
 }
 
-/// Numbers with this many decimals or more count as unrounded: the error is near that of their type.
+/// Numbers with this many significant digits or more count as unrounded: the error is near that of their type.
 const FINE: u8 = 9;
 /// The same for single precision, which has about seven digits.
 const FINE_SINGLE: u8 = 7;
+/// Numbers are taken to have been rounded to no fewer decimals and significant digits than this. Otherwise 0.5 would
+/// stand for everything from 0.45 to 0.55.
+const LEAST: u8 = 2;
 
 impl Precision {
     /// Whether rounding must be accounted for row by row.
     pub fn is_coarse(self) -> bool {
-        self.decimals.is_some()
+        self.decimals.is_some() || self.significant.is_some()
     }
 
-    /// Half the width of the interval that a written probability stands for.
+    /// Half the width of the interval that a written probability stands for. Numbers may have been rounded to a
+    /// number of decimals or of significant digits, so it is the larger of the two.
     pub fn half_width(self, written: f64) -> f64 {
-        let absolute = self.decimals.map_or(0.0, |d| 0.5 / scale(d));
-        let relative = if self.single { f64::from(f32::EPSILON) / 2.0 } else { 0.0 };
-        absolute + relative * written
+        let of_decimals = self.decimals.map_or(0.0, |d| 0.5 / ten_to(d.max(LEAST)));
+        let of_digits = self.significant.map_or(0.0, |s| 0.5 * magnitude(written) / ten_to(s.max(LEAST) - 1));
+        of_decimals.max(of_digits) + self.relative() * written
+    }
+
+    /// The relative part of the half width for numbers in single precision.
+    fn relative(self) -> f64 {
+        if self.single { f64::from(f32::EPSILON) / 2.0 } else { 0.0 }
+    }
+
+    /// Numbers u and r for which the half width of every probability p is at most u + r·p.
+    pub fn absolute_and_relative(self) -> (f64, f64) {
+        let of_decimals = self.decimals.map_or(0.0, |d| 0.5 / ten_to(d.max(LEAST)));
+        let of_digits = self.significant.map_or(0.0, |s| 0.5 / ten_to(s.max(LEAST) - 1));
+        (of_decimals, of_digits + self.relative())
     }
 
     /// The upper end of the interval.
@@ -43,44 +62,84 @@ impl Precision {
     }
 }
 
+/// 10^n; exact up to 10^22.
+fn ten_to(n: u8) -> f64 {
+    (0..n).fold(1.0, |power, _| 10.0 * power)
+}
+
+/// The largest power of ten that is not above a probability. Powers are compared as they are written.
+fn magnitude(p: f64) -> f64 {
+    const POWERS: [f64; 12] = [1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11];
+    POWERS.into_iter().find(|&power| p >= power).unwrap_or(1e-11)
+}
+
 /// Finds the precision of probabilities as they are read, whatever format they were written in.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PrecisionFinder {
-    decimals: [u8; 2],
+    /// Decimals and significant digits, if the numbers are in double precision and if they are in single precision.
+    digits: [Digits; 2],
     double: bool,
+    /// Numbers that were seen, each in the place that its bits say. Logs of rounded numbers have few.
+    seen: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Digits {
+    decimals: u8,
+    significant: u8,
+}
+
+const SEEN: usize = 1024;
+
+impl Default for PrecisionFinder {
+    fn default() -> Self {
+        // 0 has no digits, so it may count as seen.
+        PrecisionFinder { digits: Default::default(), double: false, seen: vec![0; SEEN] }
+    }
 }
 
 impl PrecisionFinder {
     /// Looks at a probability.
     pub fn see(&mut self, value: f64) {
-        let single = value as f32;
-        self.double |= f64::from(single) != value;
-        // A log in single precision shows its decimals only in single precision.
-        raise(&mut self.decimals[0], |scale| (value * scale).round() / scale == value);
-        raise(&mut self.decimals[1], |scale| ((value * scale).round() / scale) as f32 == single);
+        self.double |= f64::from(value as f32) != value;
+        let [double, single] = &mut self.digits;
+        if double.significant >= FINE && (self.double || single.significant >= FINE_SINGLE) {
+            return;
+        }
+        let bits = value.to_bits();
+        let slot = (bits.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize;
+        if self.seen[slot] != bits {
+            self.seen[slot] = bits;
+            double.raise(&format!("{value:e}"));
+            // A log in single precision shows its digits only in single precision.
+            single.raise(&format!("{:e}", value as f32));
+        }
     }
 
     /// The precision of what was seen.
     pub fn finish(&self) -> Precision {
-        let (decimals, fine) = match self.double {
-            true => (self.decimals[0], FINE),
-            false => (self.decimals[1], FINE_SINGLE),
+        let (Digits { decimals, significant }, fine) = match self.double {
+            true => (self.digits[0], FINE),
+            false => (self.digits[1], FINE_SINGLE),
         };
         // Numbers without decimals are 0 and 1: those of a deterministic policy, not rounded ones.
-        let rounded = (1..fine).contains(&decimals);
-        Precision { decimals: rounded.then_some(decimals), single: !self.double && decimals > 0 }
+        let rounded = decimals > 0 && significant < fine;
+        Precision {
+            decimals: rounded.then_some(decimals),
+            significant: rounded.then_some(significant),
+            single: !self.double && decimals > 0,
+        }
     }
 }
 
-/// 10^decimals; at most 10^9, which is exact.
-fn scale(decimals: u8) -> f64 {
-    (0..decimals.min(FINE)).fold(1.0, |scale, _| 10.0 * scale)
-}
-
-/// Raises `decimals` until a number has that many.
-fn raise(decimals: &mut u8, has: impl Fn(f64) -> bool) {
-    while *decimals < FINE && !has(scale(*decimals)) {
-        *decimals += 1;
+impl Digits {
+    /// Raises the digits to those of a number in the form 1.25e-3, the shortest that reads back as the number.
+    fn raise(&mut self, written: &str) {
+        let (mantissa, exponent) = written.split_once('e').unwrap_or((written, "0"));
+        let significant = mantissa.bytes().filter(u8::is_ascii_digit).count() as i32;
+        let decimals = significant - 1 - exponent.parse::<i32>().unwrap_or(0);
+        self.significant = self.significant.max(significant.clamp(0, 99) as u8);
+        self.decimals = self.decimals.max(decimals.clamp(0, 99) as u8);
     }
 }
 
@@ -94,27 +153,38 @@ mod tests {
         finder.finish()
     }
 
+    fn rounded(decimals: u8, significant: u8, single: bool) -> Precision {
+        Precision { decimals: Some(decimals), significant: Some(significant), single }
+    }
+
     #[test]
-    fn decimals_are_those_that_were_written() {
-        assert_eq!(found(&[0.333, 0.25, 0.1]), Precision { decimals: Some(3), single: false });
+    fn digits_are_those_that_were_written() {
+        assert_eq!(found(&[0.333, 0.25, 0.1]), rounded(3, 3, false));
         assert_eq!(found(&[0.0, 1.0]), Precision::default());
-        assert_eq!(found(&[0.5, 0.25]), Precision { decimals: Some(2), single: true });
-        assert_eq!(found(&[1.0 / 3.0, 0.5]), Precision { decimals: None, single: false });
+        assert_eq!(found(&[0.5, 0.25]), rounded(2, 2, true));
+        assert_eq!(found(&[1.0 / 3.0, 0.5]), Precision::default());
         let single = |value: f64| f64::from(value as f32);
-        assert_eq!(found(&[single(0.333), single(0.1)]), Precision { decimals: Some(3), single: true });
-        assert_eq!(found(&[single(1.0 / 3.0)]), Precision { decimals: None, single: true });
+        assert_eq!(found(&[single(0.333), single(0.1)]), rounded(3, 3, true));
+        assert_eq!(found(&[single(1.0 / 3.0)]), Precision { single: true, ..Precision::default() });
+        // Three significant digits, of which the last are far behind the point.
+        assert_eq!(found(&[0.333, 0.00123, 1.23e-9]), rounded(11, 3, false));
     }
 
     #[test]
     fn the_interval_contains_the_number_that_was_rounded() {
         for i in 1..1000 {
             let value = f64::from(i) / 1001.0;
-            for decimals in 1..9u8 {
-                let scale = scale(decimals);
+            for digits in 2..9u8 {
+                let scale = ten_to(digits);
                 let written = (value * scale).round() / scale;
-                let precision = Precision { decimals: Some(decimals), single: false };
+                let precision = rounded(digits, digits, false);
                 assert!(precision.lower(written) <= value && value <= precision.upper(written));
+                let written: f64 = format!("{value:.*e}", usize::from(digits) - 1).parse().unwrap();
+                assert!(precision.lower(written) <= value && value <= precision.upper(written));
+                let (absolute, relative) = precision.absolute_and_relative();
+                assert!(precision.half_width(written) <= (absolute + relative * written) * (1.0 + 1e-12));
             }
         }
+        assert!(rounded(1, 1, false).upper(0.5) <= 0.505, "0.5 does not stand for 0.55");
     }
 }

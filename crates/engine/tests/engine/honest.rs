@@ -250,7 +250,7 @@ fn a_policy_does_not_improve_on_itself_by_rounding() {
         log.candidate_precision = vec![precision];
         Columns { precision, ..log }
     };
-    let rounded = Precision { decimals: Some(3), single: false };
+    let rounded = Precision { decimals: Some(3), significant: Some(3), single: false };
     let improvement = |log: &Columns| {
         let certificate = start(log, &evaluate(&[stored("uniform"), logged("itself")])).certificate;
         certificate.candidates.iter().map(|c| c.guaranteed_improvement).fold(f64::MIN, f64::max)

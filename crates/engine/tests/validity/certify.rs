@@ -112,7 +112,7 @@ pub fn learned_claims(world: &World, drawn: &Drawn) -> Vec<Claim> {
         let q = try_learn(&log, &*n.bound, &prior, 1.0).expect("learning works if KL is paid");
         let policy = q.policy(PolicyClass::Lig);
         let bound = value(&log, &policy, &*n.bound, q.kl(&prior));
-        Claim { name: n.name, bound, truth: truth(world, &policy, n.kappa) }
+        Claim { name: n.name, delta: DELTA, bound, truth: truth(world, &policy, n.kappa) }
     };
     bounds(drawn, &log).iter().map(claim).collect()
 }
@@ -122,7 +122,7 @@ pub fn fixed_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<
     let log = drawn.log();
     let claim = |n: &Named| {
         let bound = value(&log, policy, &*n.bound, 0.0);
-        Claim { name: n.name, bound, truth: truth(world, policy, n.kappa) }
+        Claim { name: n.name, delta: DELTA, bound, truth: truth(world, policy, n.kappa) }
     };
     bounds(drawn, &log).iter().map(claim).collect()
 }
@@ -142,7 +142,7 @@ pub fn given_claims(world: &World, drawn: &Drawn, policy: &PolicyParams) -> Vec<
     ];
     let claim = |(name, betting): (&'static str, Betting)| {
         let truth = truth(world, policy, betting.kappa);
-        Claim { name, bound: given_value(&log, policy, betting), truth }
+        Claim { name, delta: DELTA, bound: given_value(&log, policy, betting), truth }
     };
     claims.into_iter().map(claim).collect()
 }
@@ -174,7 +174,7 @@ pub fn modeled_claims(
         let measured = measure(&log, Subject::Policy(policy), Some(&model), &given, &unattended());
         let statistics = measured.expect("a finite statistic").statistics;
         let bound = given.betting.value_and_gradient(&statistics, 0.0).value;
-        Claim { name, bound, truth: truth(world, policy, kappa) }
+        Claim { name, delta: DELTA, bound, truth: truth(world, policy, kappa) }
     };
     let claims = [
         ("modeled, risk", 0, LAMBDA),
@@ -194,5 +194,5 @@ pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> 
 pub fn baseline_claim(world: &World, log: &MemoryLog) -> Claim {
     let mean = mean_cost(log, &unattended()).expect("a mean");
     let bound = -lower_bound(mean, sample(log).contexts, DELTA);
-    Claim { name: "certified baseline", bound, truth: -world.baseline_risk() }
+    Claim { name: "certified baseline", delta: DELTA, bound, truth: -world.baseline_risk() }
 }

@@ -16,6 +16,8 @@ pub const IMPLAUSIBLE: f64 = 1e-4;
 /// The claim "truth ≤ bound", with a name.
 pub struct Claim {
     pub name: &'static str,
+    /// The probability, at most, that the claim is false.
+    pub delta: f64,
     pub bound: f64,
     pub truth: f64,
 }
@@ -25,7 +27,12 @@ impl Claim {
     pub fn that_none_exceeds(name: &'static str, excesses: impl IntoIterator<Item = f64>) -> Claim {
         let worst = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
         let truth = excesses.into_iter().fold(f64::NEG_INFINITY, worst);
-        Claim { name, bound: 0.0, truth }
+        Claim { name, delta: DELTA, bound: 0.0, truth }
+    }
+
+    /// The same claim with another δ.
+    pub fn at(self, delta: f64) -> Claim {
+        Claim { delta, ..self }
     }
 
     /// NaN counts as violated.
@@ -37,6 +44,7 @@ impl Claim {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tally {
     pub name: &'static str,
+    pub delta: f64,
     pub trials: u64,
     pub violations: u64,
     /// The mean of bound − truth over the trials: how loose the bound was.
@@ -46,7 +54,7 @@ pub struct Tally {
 impl Tally {
     /// P(X ≥ violations) for X ~ Binomial(trials, δ).
     pub fn tail(&self) -> f64 {
-        binomial_tail(self.violations, self.trials, DELTA)
+        binomial_tail(self.violations, self.trials, self.delta)
     }
 
     pub fn is_plausible(&self) -> bool {
@@ -77,24 +85,28 @@ where
     };
     let all: Vec<Vec<Claim>> = (0..trials).into_par_iter().map(run).collect();
     let tally = |i: usize| {
-        let name = all[0][i].name;
+        let Claim { name, delta, .. } = all[0][i];
         let claims = || all.iter().map(|claims| &claims[i]);
-        assert!(claims().all(|c| c.name == name), "every trial must make the same claims in the same order");
+        assert!(
+            claims().all(|c| (c.name, c.delta) == (name, delta)),
+            "every trial must make the same claims in the same order"
+        );
         let violations = claims().filter(|c| c.is_violated()).count() as u64;
         let mean_margin = claims().map(|c| c.bound - c.truth).sum::<f64>() / trials as f64;
-        Tally { name, trials, violations, mean_margin }
+        Tally { name, delta, trials, violations, mean_margin }
     };
     let tallies: Vec<Tally> = (0..all[0].len()).map(tally).collect();
     for t in &tallies {
-        let (name, tail) = (t.name, t.tail());
-        println!("{name:>34}: {:>4}/{} tail {tail:.3} margin {:.3}", t.violations, t.trials, t.mean_margin);
+        let (name, delta, tail) = (t.name, t.delta, t.tail());
+        let counts = format!("{:>4}/{}", t.violations, t.trials);
+        println!("{name:>34}: {counts} δ {delta:.2} tail {tail:.3} margin {:.3}", t.mean_margin);
     }
     tallies
 }
 
 pub fn assert_valid(tallies: &[Tally]) {
     for tally in tallies {
-        assert!(tally.is_plausible(), "more violations than δ = {DELTA} allows: {tally:?}");
+        assert!(tally.is_plausible(), "more violations than δ allows: {tally:?}");
     }
 }
 

@@ -21,11 +21,31 @@ pub fn run_job(
     log: &MemoryLog,
     policies: &BTreeMap<String, PolicyParams>,
 ) -> Finished {
+    run_later(request, log, policies, 0)
+}
+
+/// Runs a request on a log of which earlier certificates have seen the first rows.
+pub fn run_later(
+    request: &SpecRequest,
+    log: &MemoryLog,
+    policies: &BTreeMap<String, PolicyParams>,
+    seen_rows: u64,
+) -> Finished {
     let shape_of = |p: &PolicyParams| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() };
     let find = |id: &str| policies.get(id).map(shape_of);
-    let context = SpecContext { shape: log.shape(), logging_policy: None, policy: &find };
+    let context =
+        SpecContext { shape: log.shape(), logging_policy: None, policy: &find, seen_rows, caller: "test" };
     let spec = request.resolve(&context).expect("a request that this log supports");
-    let inputs = Inputs { log, logging_policy: None, policies, dataset_version: 1, dataset_digest: "drawn" };
+    // The digest seeds the split of a fixed log.
+    let digest = format!("drawn with {}", spec.seed);
+    let inputs = Inputs {
+        log,
+        logging_policy: None,
+        policies,
+        dataset_version: 1,
+        dataset_digest: &digest,
+        log_checks: Some(&[]),
+    };
     run(&spec, &inputs, &unattended()).expect("a job on a sound log ends in a certificate")
 }
 

@@ -124,7 +124,7 @@ fn looking_again_without_care_is_caught() {
             }
         }
         let last = *all.last().expect("a look");
-        let claim = |name: &'static str, bound: f64| Claim { name, bound, truth: -0.5 };
+        let claim = |name: &'static str, bound: f64| Claim { name, delta: DELTA, bound, truth: -0.5 };
         let least = |at: fn(Coins) -> f64| all.iter().map(|&c| at(c)).fold(f64::INFINITY, f64::min);
         vec![
             claim("λ tuned to n, at one n", last.tuned_to_n()),

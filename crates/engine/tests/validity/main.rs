@@ -5,6 +5,7 @@
 //!
 //! Counts are printed (`cargo test --test validity -- --nocapture`).
 
+mod arrivals;
 mod certify;
 mod harness;
 mod jobs;
@@ -101,7 +102,8 @@ fn overfitted_claims(world: &World, rng: &mut ChaCha8Rng) -> [Vec<Claim>; 2] {
     let free = Betting { delta: 1.0, ..bound.clone() };
     let q = learn(&log, &bound, &prior, 1e-3);
     let policy = q.policy(PolicyClass::Lig);
-    let claim = |name: &'static str, bound: f64| Claim { name, bound, truth: world.risk(&policy) };
+    let claim =
+        |name: &'static str, bound: f64| Claim { name, delta: DELTA, bound, truth: world.risk(&policy) };
     let broken = vec![
         claim("no KL and no δ", value(&log, &policy, &free, 0.0)),
         claim("prior learned on the rows", value(&log, &policy, &bound, 0.0)),
@@ -132,7 +134,7 @@ fn estimates_are_not_bounds() {
             let bound = &all.iter().find(|n| n.name == name).expect("a bound of that name").bound;
             let policy = learn(&log, &**bound, &prior, 1e-3).policy(PolicyClass::Lig);
             let terms = bound.terms(&statistics(&log, &policy, &&**bound), 0.0);
-            Claim { name, bound: terms.empirical_risk.unwrap(), truth: world.risk(&policy) }
+            Claim { name, delta: DELTA, bound: terms.empirical_risk.unwrap(), truth: world.risk(&policy) }
         };
         ["london_sandler", "catoni", "cbb at ξ = 0", "cbb at ξ = −½"].map(claim).into()
     });
@@ -151,7 +153,7 @@ fn best_of_many(world: &World, name: &'static str, share: f64, rng: &mut ChaCha8
         .map(|policy| (bound_of(policy), policy))
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .expect("there are candidates");
-    Claim { name, bound: best.0, truth: world.risk(best.1) }
+    Claim { name, delta: DELTA, bound: best.0, truth: world.risk(best.1) }
 }
 
 #[test]
@@ -193,7 +195,7 @@ fn certifying_repeatedly_holds() {
                 given_value(log, &policy, wrap(Betting::new(sample(log), kappa, &[0.0], TAU, DELTA)))
             };
             let bound = logs.iter().map(at).fold(f64::INFINITY, f64::min);
-            Claim { name, bound, truth: truth(&world, &policy, kappa) }
+            Claim { name, delta: DELTA, bound, truth: truth(&world, &policy, kappa) }
         };
         vec![
             least("risk, at every n", 0, &|b| b),
@@ -215,7 +217,7 @@ fn treating_rows_of_one_context_as_independent_is_caught() {
     let policy = PolicyParams::Uniform { n_actions: world::ACTIONS, dim: world.x.ncols() };
     let claim = |name: &'static str, log: &MemoryLog| {
         let bound = given_value(log, &policy, sharp(log, DELTA));
-        vec![Claim { name, bound, truth: world.risk(&policy) }]
+        vec![Claim { name, delta: DELTA, bound, truth: world.risk(&policy) }]
     };
     let contexts = 15;
     let broken = simulate(TRIALS, 100, |rng| {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use guarantor_engine::log::{Columns, MemoryLog};
+use guarantor_engine::log::{Columns, Logging, MemoryLog, Repetitions};
 use guarantor_engine::policy::PolicyParams;
 use ndarray::{Array2, ArrayView2};
 use rand::{RngExt, SeedableRng};
@@ -139,6 +139,8 @@ impl World {
             dim: self.x.ncols(),
             full: self.full_propensities.then(Vec::new),
             contexts: (self.most_interactions > 1).then(Vec::new),
+            logging: Logging::Fixed,
+            repetitions: Repetitions::Designed,
             ..Columns::default()
         };
         let mut multiplicities = std::collections::BTreeSet::new();
@@ -194,7 +196,7 @@ fn normalized(mut pi: Array2<f64>) -> Array2<f64> {
 }
 
 /// The action whose interval of [0, 1) contains `u`; never one of probability 0.
-fn pick(pi: impl Iterator<Item = f64>, mut u: f64) -> usize {
+pub fn pick(pi: impl Iterator<Item = f64>, mut u: f64) -> usize {
     let mut last = 0;
     for (action, p) in pi.enumerate().filter(|(_, p)| *p > 0.0) {
         last = action;

@@ -57,8 +57,13 @@ pub fn simulate(args: SimulateDatasetArgs) -> Result<(), CommandError> {
     let format = FileFormat::of_file(&args.out, args.format)?;
     let m = args.interactions as usize;
     let dim = if args.no_features { 0 } else { dataset.dim() };
-    let layout =
-        WriteLayout { dim, n_actions: dataset.n_actions(), outcome: OutcomeKind::Cost, context_ids: m > 1, ..WriteLayout::default() };
+    let layout = WriteLayout {
+        dim,
+        n_actions: dataset.n_actions(),
+        outcome: OutcomeKind::Cost,
+        context_ids: m > 1,
+        ..WriteLayout::default()
+    };
     format.format.can_write(&layout)?;
     let bar = spinner(&format!("reading {}", dataset.name()));
     let data = load(dataset, args.data_dir.as_deref())?;
@@ -105,7 +110,14 @@ fn write_log<W: Write>(
             let context = chunk.context(c);
             let propensities = context.full.ok_or("the log has no full propensities")?;
             for (&action, &outcome) in context.actions.iter().zip(context.costs) {
-                writer.write(&LoggedRow { x, action, propensities, outcome, context: chunk.ordinals[c], ..LoggedRow::default() })?;
+                writer.write(&LoggedRow {
+                    x,
+                    action,
+                    propensities,
+                    outcome,
+                    context: chunk.ordinals[c],
+                    ..LoggedRow::default()
+                })?;
                 *sum += outcome;
             }
         }

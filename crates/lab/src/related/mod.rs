@@ -14,7 +14,7 @@ use guarantor_engine::baseline::mean_cost;
 use guarantor_engine::control::Control;
 use guarantor_engine::error::{EngineError, Result};
 use guarantor_engine::estimate::cips;
-use guarantor_engine::log::{LogSource, Logging, PartLog, Repetitions, Side, Span, Split};
+use guarantor_engine::log::{LogSource, PartLog, Side, Span, Split};
 use guarantor_engine::measure::Subject;
 use guarantor_engine::policy::{FeatureMap, PolicyParams};
 use guarantor_engine::split::MaterialLog;
@@ -147,8 +147,8 @@ mod tests {
             costs,
             x,
             actions,
-            logging: Logging::Fixed,
-            repetitions: Repetitions::Designed,
+            logging: guarantor_engine::log::Logging::Fixed,
+            repetitions: guarantor_engine::log::Repetitions::Designed,
             ..Columns::default()
         });
         (log.unwrap(), softmax(&[0.0; 4], 2))
