@@ -74,7 +74,8 @@ fn https_is_served_and_http_is_not() {
     let body = format!("@{}", directory.path().join("rows").display());
     std::fs::write(&body[1..], common::log(100_000)).unwrap();
     let kind = "content-type: application/x-ndjson";
-    let (well, text) = curl(&["--cacert", cert, "-H", kind, "--data-binary", &body, &url("/v1/datasets?outcome=reward")]);
+    let (well, text) =
+        curl(&["--cacert", cert, "-H", kind, "--data-binary", &body, &url("/v1/datasets?outcome=reward")]);
     assert!(well && text.contains("\"rows\":100000"), "{text}");
 
     // A client that does not trust the certificate stops there, and plain HTTP gets no response.

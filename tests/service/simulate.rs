@@ -92,8 +92,14 @@ fn every_format_is_the_same_log() {
             let bytes = folder.simulated(name, &[TOY, &["--interactions", m]].concat());
             let (kind, encoding) = kind(name);
             let headers = [("content-type", kind), ("content-encoding", encoding)];
-            let dataset =
-                client.send("POST", "/v1/datasets?outcome=reward&logging=fixed&repetitions=designed", &headers, Some(&bytes)).expect(201);
+            let dataset = client
+                .send(
+                    "POST",
+                    "/v1/datasets?outcome=reward&logging=fixed&repetitions=designed",
+                    &headers,
+                    Some(&bytes),
+                )
+                .expect(201);
             let shape = [&dataset["rows"], &dataset["n_actions"], &dataset["dim"]];
             assert_eq!(shape, [400, 5, 8], "{dataset}");
             assert_eq!(dataset["contexts"], 400 / m.parse::<i32>().unwrap());

@@ -95,19 +95,21 @@ mod tests {
     use super::*;
     use crate::store::ids::{DatasetId, Timestamp};
     use crate::store::records::JobStatus;
-    use guarantor_engine::log::{Capabilities, LogShape, Outcome};
+    use guarantor_engine::log::{Capabilities, LogShape, Logging, Outcome};
     use guarantor_engine::spec::{SpecContext, SpecRequest};
 
     fn job() -> Job {
-        let capabilities = Capabilities {
-            features: true,
-            full_propensities: false,
-            multiple_interactions: false,
-            candidates: Vec::new(),
-        };
+        let capabilities = Capabilities { features: true, ..Capabilities::default() };
         let outcome = Outcome::default();
-        let shape = LogShape { rows: 9, contexts: 9, n_actions: 2, dim: 1, outcome, capabilities };
-        let context = SpecContext { shape: &shape, logging_policy: None, policy: &|_| None };
+        let logging = Logging::default();
+        let shape = LogShape { rows: 9, contexts: 9, n_actions: 2, dim: 1, outcome, logging, capabilities };
+        let context = SpecContext {
+            shape: &shape,
+            logging_policy: None,
+            policy: &|_| None,
+            seen_rows: 0,
+            caller: "a test",
+        };
         let spec = SpecRequest::default().resolve(&context).unwrap();
         Job {
             id: JobId::new(),
