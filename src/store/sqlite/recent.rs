@@ -100,14 +100,15 @@ mod tests {
 
     fn job() -> Job {
         let capabilities = Capabilities { features: true, ..Capabilities::default() };
-        let (outcome, logging) = (Outcome::default(), Logging::Adaptive);
+        let outcome = Outcome::default();
+        let logging = Logging::default();
         let shape = LogShape { rows: 9, contexts: 9, n_actions: 2, dim: 1, outcome, logging, capabilities };
         let context = SpecContext {
             shape: &shape,
             logging_policy: None,
             policy: &|_| None,
             seen_rows: 0,
-            caller: "nobody",
+            caller: "a test",
         };
         let spec = SpecRequest::default().resolve(&context).unwrap();
         Job {
