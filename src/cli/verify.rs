@@ -159,7 +159,9 @@ async fn recompute(
         file: log,
         format: FileFormat::of_file(log, args.format)?.for_dim(certificate.dataset.dim),
         outcome: certificate.user_units.outcome,
-        n_actions: Some(certificate.dataset.n_actions),
+        // A number that was read off the rows is read off them again.
+        n_actions: (certificate.dataset.actions_declared != Some(false))
+            .then_some(certificate.dataset.n_actions),
         logging_policy: args.logging_policy.as_deref(),
         options: args.stated.options(certificate.spec.logging.unwrap_or_default()),
     };

@@ -108,7 +108,8 @@ impl StoredInputs {
         control: &Control,
         work: impl FnOnce(&Inputs) -> guarantor_engine::Result<T>,
     ) -> guarantor_engine::Result<T> {
-        let StoredInputs { log, dataset, logging_policy, policies } = self;
+        let StoredInputs { mut log, dataset, logging_policy, policies } = self;
+        log.find_precision()?;
         let log = open(log, logging_policy.as_ref(), control)?;
         work(&Inputs {
             log: &*log,

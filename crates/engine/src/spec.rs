@@ -376,8 +376,8 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
     }
     if needs.full_propensities && !has.control_variate() {
         let message = format!(
-            "{name} needs unrounded propensities, but those of this log were rounded; log all of their digits, \
-             or use auto or betting"
+            "{name} needs unrounded propensities, but those of this log look rounded; log all of their digits, \
+             upload with exact_propensities=true if they are exact, or use auto or betting"
         );
         return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
     }

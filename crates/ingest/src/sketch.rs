@@ -1,8 +1,10 @@
 //! Recognizes the rows of a log in another log, in any order: a digest of all rows as a multiset, and a sample of
 //! them that is chosen by their fingerprints, so that two logs sample the same rows.
 //!
-//! Logs with few distinct rows share rows honestly. How often rows repeat within a log says how many rows two
-//! independent logs would share, so such logs are recognized only by the digest of all their rows.
+//! Logs can share rows honestly. If they have few distinct rows, how often rows repeat within a log says how many
+//! rows two independent logs would share; such logs are recognized only by the digest of all their rows. And the same
+//! customers may be in every night's log: a row is then in the other log with a probability of at most its
+//! propensity, so more rows must be shared than their propensities explain.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +15,10 @@ const MIN_SHARE: f64 = 0.05;
 /// How many times more rows than chance explains must be shared, and how many more.
 const BEYOND_CHANCE: f64 = 4.0;
 const MIN_SHARED: f64 = 8.0;
+/// By how many standard errors more rows must be shared than their propensities explain.
+const BEYOND_ERRORS: f64 = 6.0;
+/// Rows with propensities up to these are looked at, in 255ths.
+const UP_TO: [u8; 5] = [255, 128, 64, 26, 13];
 const VERSION: u8 = 1;
 
 /// The order-free fingerprint of a log's rows: actions, outcomes, propensities and features, without ids, times,
@@ -24,8 +30,17 @@ pub struct RowSketch {
     sum: u128,
     /// The sample has the fingerprints that begin with this many zero bits.
     zeros: u8,
-    /// How often each sampled row occurs.
-    kept: BTreeMap<u64, u32>,
+    /// The sampled rows.
+    kept: BTreeMap<u64, Kept>,
+}
+
+/// A sampled row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    /// How often it occurs.
+    count: u32,
+    /// Its propensity, in 255ths and rounded up.
+    propensity: u8,
 }
 
 /// Without the sample, which is long.
@@ -37,15 +52,16 @@ impl std::fmt::Debug for RowSketch {
 
 impl RowSketch {
     /// Adds a row.
-    pub(crate) fn add(&mut self, fingerprint: u128) {
+    pub(crate) fn add(&mut self, fingerprint: u128, propensity: f64) {
         self.rows += 1;
         self.sum = self.sum.wrapping_add(fingerprint);
         let hash = (fingerprint >> 64) as u64;
         if hash.leading_zeros() < self.zeros.into() {
             return;
         }
-        let count = self.kept.entry(hash).or_default();
-        *count = count.saturating_add(1);
+        let propensity = (255.0 * propensity).ceil().clamp(0.0, 255.0) as u8;
+        let kept = self.kept.entry(hash).or_insert(Kept { count: 0, propensity });
+        kept.count = kept.count.saturating_add(1);
         while self.kept.len() > MAX_KEPT && self.zeros < 63 {
             self.zeros += 1;
             let zeros = u32::from(self.zeros);
@@ -66,23 +82,34 @@ impl RowSketch {
         if self.rows == other.rows && self.sum == other.sum {
             return true;
         }
+        let (smaller, larger) = if self.rows <= other.rows { (self, other) } else { (other, self) };
         let zeros = self.zeros.max(other.zeros);
-        let (mine, theirs) = (self.sample(zeros), other.sample(zeros));
-        let shared = mine.once.iter().filter(|hash| other.kept.get(hash) == Some(&1)).count() as f64;
+        let (few, many) = (smaller.sample(zeros), larger.sample(zeros));
+        let is_shared = |row: &&(u64, u8)| larger.kept.get(&row.0).is_some_and(|kept| kept.count == 1);
+        let shared: Vec<&(u64, u8)> = few.once.iter().filter(is_shared).collect();
         // Of two logs of n and m independent rows, the number of rows that occur once in each is at most about
         // 2m/n times the number of rows that occur twice in the first.
-        let ratio = other.rows as f64 / self.rows as f64;
-        let by_chance = 2.0 * (mine.twice * ratio).max(theirs.twice / ratio);
-        let smaller = if ratio < 1.0 { theirs.rows } else { mine.rows };
-        shared >= MIN_SHARE * smaller && shared >= BEYOND_CHANCE * by_chance + MIN_SHARED
+        let ratio = larger.rows as f64 / smaller.rows as f64;
+        let by_chance = 2.0 * (few.twice * ratio).max(many.twice / ratio);
+        let count = shared.len() as f64;
+        if count < MIN_SHARE * few.rows || count < BEYOND_CHANCE * by_chance + MIN_SHARED {
+            return false;
+        }
+        // Rows that were unlikely say most, so they are also looked at alone.
+        UP_TO.into_iter().any(|most| {
+            let explained: f64 =
+                few.once.iter().filter(|row| row.1 <= most).map(|row| f64::from(row.1) / 255.0).sum();
+            let shared = shared.iter().filter(|row| row.1 <= most).count() as f64;
+            shared >= explained + BEYOND_ERRORS * explained.sqrt() + MIN_SHARED
+        })
     }
 
     fn sample(&self, zeros: u8) -> Sample {
         let mut sample = Sample { rows: 0.0, once: Vec::new(), twice: 0.0 };
-        for (&hash, &count) in self.kept.iter().filter(|(hash, _)| hash.leading_zeros() >= zeros.into()) {
-            sample.rows += f64::from(count);
-            match count {
-                1 => sample.once.push(hash),
+        for (&hash, kept) in self.kept.iter().filter(|(hash, _)| hash.leading_zeros() >= zeros.into()) {
+            sample.rows += f64::from(kept.count);
+            match kept.count {
+                1 => sample.once.push((hash, kept.propensity)),
                 2 => sample.twice += 1.0,
                 _ => {}
             }
@@ -90,14 +117,15 @@ impl RowSketch {
         sample
     }
 
-    /// The sketch as bytes, at most 100 KiB.
+    /// The sketch as bytes, at most 105 KiB.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![VERSION, self.zeros];
         bytes.extend(self.rows.to_le_bytes());
         bytes.extend(self.sum.to_le_bytes());
-        for (hash, count) in &self.kept {
+        for (hash, kept) in &self.kept {
             bytes.extend(hash.to_le_bytes());
-            bytes.extend(count.to_le_bytes());
+            bytes.extend(kept.count.to_le_bytes());
+            bytes.push(kept.propensity);
         }
         bytes
     }
@@ -107,14 +135,16 @@ impl RowSketch {
         let (&[version, zeros], rest) = bytes.split_first_chunk()?;
         let (rows, rest) = rest.split_first_chunk()?;
         let (sum, rest) = rest.split_first_chunk()?;
-        let (entries, rest) = rest.as_chunks::<12>();
+        let (entries, rest) = rest.as_chunks::<13>();
         if version != VERSION || zeros > 63 || !rest.is_empty() || entries.len() > MAX_KEPT {
             return None;
         }
         let mut kept = BTreeMap::new();
         for entry in entries {
-            let hash = u64::from_le_bytes(*entry.first_chunk()?);
-            kept.insert(hash, u32::from_le_bytes(*entry.last_chunk()?));
+            let (hash, rest) = entry.split_first_chunk()?;
+            let (count, rest) = rest.split_first_chunk()?;
+            let row = Kept { count: u32::from_le_bytes(*count), propensity: *rest.first()? };
+            kept.insert(u64::from_le_bytes(*hash), row);
         }
         Some(RowSketch { rows: u64::from_le_bytes(*rows), sum: u128::from_le_bytes(*sum), zeros, kept })
     }
@@ -123,8 +153,8 @@ impl RowSketch {
 /// The sampled rows of a log.
 struct Sample {
     rows: f64,
-    /// The rows that occur once.
-    once: Vec<u64>,
+    /// The rows that occur once, with their propensities in 255ths.
+    once: Vec<(u64, u8)>,
     /// How many rows occur twice.
     twice: f64,
 }
@@ -136,8 +166,28 @@ mod tests {
 
     fn sketch(rows: impl IntoIterator<Item = u64>) -> RowSketch {
         let mut sketch = RowSketch::default();
-        rows.into_iter().for_each(|row| sketch.add(xxh3_128(&row.to_le_bytes())));
+        rows.into_iter().for_each(|row| sketch.add(xxh3_128(&row.to_le_bytes()), 0.1));
         sketch
+    }
+
+    /// Two nights of decisions about the same customers, whose features do not change. The policy plays one action
+    /// nearly always, and hardly anybody responds.
+    #[test]
+    fn another_night_with_the_same_customers_is_another_log() {
+        for likely in [0.5, 0.9, 0.99] {
+            let night = |salt: u64| {
+                let mut sketch = RowSketch::default();
+                for customer in 0..20_000u64 {
+                    let u = (xxh3_128(&(2 * customer + salt * 1_000_003).to_le_bytes()) as u64) as f64
+                        / u64::MAX as f64;
+                    let (action, p) = if u < likely { (0, likely) } else { (1, 1.0 - likely) };
+                    sketch.add(xxh3_128(&(2 * customer + action).to_le_bytes()), p);
+                }
+                sketch
+            };
+            assert!(!night(1).same_rows(&night(2)), "{likely}");
+            assert!(night(1).same_rows(&night(1)));
+        }
     }
 
     #[test]
@@ -145,7 +195,7 @@ mod tests {
         for n in [0, 10, 100_000] {
             let written = sketch(0..n);
             let bytes = written.to_bytes();
-            assert!(bytes.len() <= 100 << 10, "{}", bytes.len());
+            assert!(bytes.len() <= 105 << 10, "{}", bytes.len());
             assert_eq!(RowSketch::from_bytes(&bytes), Some(written));
             assert_eq!(RowSketch::from_bytes(&bytes[..bytes.len() - 1]), None);
             assert_eq!(RowSketch::from_bytes(&[&[2], &bytes[1..]].concat()), None);

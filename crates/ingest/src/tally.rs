@@ -77,9 +77,9 @@ impl Tally {
             self.checks.add(rows, &self.precisions, &known(rules, layout));
         }
         for (i, fingerprint) in fingerprints(layout, rows).into_iter().enumerate() {
-            self.sketch.add(fingerprint);
+            self.sketch.add(fingerprint, rows.propensities[i]);
             if numbers.file.is_some() {
-                self.new_rows.add(fingerprint);
+                self.new_rows.add(fingerprint, rows.propensities[i]);
             }
             if !layout.event_ids {
                 let number = numbers.file.and_then(|file| file.get(i)).copied().unwrap_or(0);

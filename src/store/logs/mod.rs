@@ -16,7 +16,7 @@ use super::records::{Dataset, DatasetContent};
 use super::{Store, StoreError};
 
 use guarantor_engine::control::Control;
-use guarantor_engine::log::Columns;
+use guarantor_engine::log::{Columns, PrecisionFinder};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{ColumnsBuilder, LogDigest, LogFacts, LogLayout, LogRows};
 use part::LogPart;
@@ -60,6 +60,31 @@ impl StoredLog {
     /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
         decoded_bytes(&self.dataset.content) <= self.memory.max_bytes
+    }
+
+    /// Finds out how precisely the probabilities of a log were written, if it was stored before uploads did so.
+    ///
+    /// # Errors
+    /// `Damaged` if the rows do not have the digest that they were stored with.
+    pub fn find_precision(&mut self) -> Result<()> {
+        // A stored logging policy gives exact propensities.
+        if self.dataset.log_checks().is_some() || self.dataset.logging_policy_id.is_some() {
+            return Ok(());
+        }
+        let mut propensities = PrecisionFinder::default();
+        let mut candidates =
+            vec![PrecisionFinder::default(); self.dataset.content.capabilities.candidates.len()];
+        self.each_batch(|_, rows| {
+            rows.propensities.iter().chain(&rows.full).for_each(|&p| propensities.see(p));
+            for (finder, column) in candidates.iter_mut().zip(&rows.candidates) {
+                column.iter().for_each(|&p| finder.see(p));
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        let capabilities = &mut self.dataset.content.capabilities;
+        capabilities.precision = propensities.finish();
+        capabilities.candidate_precision = candidates.iter().map(PrecisionFinder::finish).collect();
+        Ok(())
     }
 
     /// The rows.

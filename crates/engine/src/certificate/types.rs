@@ -302,6 +302,10 @@ pub struct DatasetRecord {
     /// How the dataset was logged; absent in certificates of methods 1 and 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,
+    /// Whether the number of actions was stated, and not read off the logged actions; absent in certificates of
+    /// methods 1 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actions_declared: Option<bool>,
 }
 
 /// The rows that the bounds were computed on.

@@ -110,6 +110,7 @@ pub fn assemble(
             n_actions: shape.n_actions,
             dim: shape.dim,
             logging: spec.logging,
+            actions_declared: Some(shape.capabilities.actions_declared),
         },
         certified: Some(CertifiedRows {
             span: ground.span.clone(),
