@@ -293,9 +293,12 @@ fn send(client: &Client, pending: &Pending) -> Result<Answer, ureq::Error> {
     let post =
         |path: &str, body: Value| client.try_send("POST", path, &json, Some(body.to_string().as_bytes()));
     match &pending.op {
-        Op::Upload { rows, .. } => {
-            client.try_send("POST", "/v1/datasets?logging=fixed", &ndjson, Some(rows.as_bytes()))
-        }
+        Op::Upload { rows, .. } => client.try_send(
+            "POST",
+            "/v1/datasets?logging=fixed&exact_propensities=true",
+            &ndjson,
+            Some(rows.as_bytes()),
+        ),
         Op::Candidates { dataset, rows, .. } => {
             let path = format!("/v1/datasets/{dataset}/candidates");
             client.try_send("POST", &path, &ndjson, Some(rows.as_bytes()))
