@@ -82,16 +82,20 @@ inside --volume "$work/data:/var/lib/guarantor" --volume "$work/secret:/run/secr
   --volume "$PWD/docker/kubernetes/base:/etc/guarantor:ro" --env GUARANTOR_CONFIG=/etc/guarantor/settings.toml \
   --env GUARANTOR_LISTEN=127.0.0.1:0 "$container" -- bash -euc '
     guarantor serve >/tmp/listens &
+    server=$!
+    trap "kill $server" EXIT
     for _ in $(seq 600); do [ -s /tmp/listens ] && break; sleep 0.1; done
     url=$(sed "s/Guarantor listens on //" /tmp/listens)
     curl -fsS "$url/readyz"
+    authorization="Authorization: Bearer $(cat /run/secrets/guarantor/api-key)"
     status() { curl -s -o /dev/null -w "%{http_code}" "$@" "$url/v1/jobs"; }
     [ "$(status)" = 401 ]
-    [ "$(status -H "Authorization: Bearer $(cat /run/secrets/guarantor/api-key)")" = 200 ]
+    [ "$(status -H "$authorization")" = 200 ]
     key=$(sed -n "s/.*\"public_key\": \"\(.*\)\".*/\1/p" /run/secrets/guarantor/signing-key.json)
-    curl -fsS "$url/v1/certificates/key" | grep -qF "$key"
+    curl -fsS -H "$authorization" "$url/v1/certificates/key" | grep -qF "$key"
     [ ! -e /var/lib/guarantor/signing-key.json ]
-    kill -TERM $!
-    wait $!
+    trap - EXIT
+    kill -TERM "$server"
+    wait "$server"
   ' >&2
 echo "the image works"
