@@ -107,7 +107,9 @@ async fn bootstrap(config: &Config) -> Result<(), ServerError> {
         }
         Bootstrap::Known(_) => {}
         Bootstrap::Revoked => {
-            tracing::warn!("the key in bootstrap_key_file is revoked and stays so; put a new one into the file");
+            tracing::warn!(
+                "the key in bootstrap_key_file is revoked and stays so; put a new one into the file"
+            );
         }
     }
     Ok(())
