@@ -136,6 +136,9 @@ def main(version):
                 ), f"kubectl renders {folder} differently"
             else:
                 print(f"kubectl is not installed: {folder} was rendered by this script only")
+    guide = pathlib.Path("docs/kubernetes.md").read_text()
+    for found in re.findall(r"(?:guarantor:|newTag: )([0-9][0-9.]*[0-9])", guide):
+        assert found == version, f"docs/kubernetes.md names version {found}, not {version}"
     strays = {path.parent for path in ROOT.rglob("*") if path.is_file()} - set(folders)
     assert not strays, f"no kustomization.yaml in {strays}"
     for path in sorted(pathlib.Path("docs/rollouts").glob("*.yaml")):
