@@ -81,7 +81,7 @@ pub fn read_signing_key(path: &Path) -> Result<Option<SigningKey>> {
     let Some(text) = read_secret("signing key", path)? else { return Ok(None) };
     key_of(&text).map(Some).ok_or_else(|| {
         StoreError::Refused(format!(
-            "the signing key {} is damaged: restore it from a backup, or move it away and a new key will be created",
+            "the signing key {} is damaged: restore it from a backup, or replace it; `guarantor keys new --signing` prints a new one",
             path.display()
         ))
     })
