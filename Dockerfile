@@ -21,7 +21,8 @@ FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends curl \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --no-create-home guarantor \
+ && groupadd --gid 10001 guarantor \
+ && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin guarantor \
  && install -d -o guarantor -g guarantor /var/lib/guarantor
 COPY --from=build /guarantor /usr/local/bin/guarantor
 USER 10001

@@ -8,6 +8,8 @@ use std::time::Duration;
 use config::{Environment, File, FileFormat, Value, ValueKind};
 use serde::Deserialize;
 
+use crate::store::Workspace;
+
 /// The defaults, with their documentation.
 pub const DEFAULTS: &str = include_str!("config/default.toml");
 
@@ -48,6 +50,12 @@ pub struct Config {
     pub tls_cert: PathBuf,
     /// The PEM file with the private key of the certificate; empty if TLS is off.
     pub tls_key: PathBuf,
+    /// The file with the key that signs certificates; empty means `signing-key.json` in the data directory.
+    pub signing_key_file: PathBuf,
+    /// A file with an API key that is added at the start; empty if there is none.
+    pub bootstrap_key_file: PathBuf,
+    /// The workspace of the key in `bootstrap_key_file`.
+    pub bootstrap_workspace: String,
     /// Whether any address is served without API keys.
     pub insecure_no_auth: bool,
     /// Whether `/metrics` requires an API key.
@@ -169,6 +177,9 @@ impl Config {
             let missing = if self.tls_key.as_os_str().is_empty() { "tls_key" } else { "tls_cert" };
             return reject(format!("{missing} is not set; TLS needs both tls_cert and tls_key"));
         }
+        if let Err(error) = self.bootstrap_workspace.parse::<Workspace>() {
+            return reject(format!("bootstrap_workspace: {error}"));
+        }
         if self.max_queued_jobs_per_workspace > self.max_queued_jobs {
             return reject(format!(
                 "max_queued_jobs_per_workspace ({}) exceeds max_queued_jobs ({}), so one workspace could \
@@ -279,7 +290,7 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_named() {
-        let cases: [(&str, &str, &[&str]); 11] = [
+        let cases: [(&str, &str, &[&str]); 12] = [
             ("GUARANTOR_LISTEN", "localhost", &["listen"]),
             ("GUARANTOR_WORKERS", "0", &["workers is 0"]),
             ("GUARANTOR_WORKERS", "two", &["workers", "two"]),
@@ -290,6 +301,7 @@ mod tests {
             ("GUARANTOR_TLS_CERT", "a.pem", &["tls_key is not set"]),
             ("GUARANTOR_TLS_KEY", "a.pem", &["tls_cert is not set"]),
             ("GUARANTOR_HEADER_SECONDS", "0", &["header_seconds is 0"]),
+            ("GUARANTOR_BOOTSTRAP_WORKSPACE", "Team A", &["bootstrap_workspace", "Team A"]),
             ("GUARANTOR_MAX_QUEUED_JOBS", "10", &["max_queued_jobs_per_workspace (500)"]),
         ];
         for (name, value, words) in cases {

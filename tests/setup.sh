@@ -1,12 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust, from Debian packages: curl and jq for tests/curl.sh, python3 with
-# venv for schemathesis, and the FashionMNIST images for the figures of crates/lab.
+# venv for schemathesis and kubernetes-validate, the FashionMNIST images for the figures of crates/lab, and, for root,
+# who alone can use them, buildah and debootstrap for tests/image.sh.
 set -euo pipefail
 missing=()
 command -v curl >/dev/null || missing+=(curl)
 command -v jq >/dev/null || missing+=(jq)
 python3 -c 'import venv, ensurepip' 2>/dev/null || missing+=(python3-venv)
 [ -f /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] || missing+=(dataset-fashion-mnist)
+if [ "$(id -u)" -eq 0 ]; then
+  command -v buildah >/dev/null || missing+=(buildah)
+  command -v debootstrap >/dev/null || missing+=(debootstrap)
+  command -v strip >/dev/null || missing+=(binutils)
+else
+  echo "Not root: the test of the image is skipped." >&2
+fi
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ]; then
   echo "The tests need ${missing[*]}. Run: sudo apt-get install ${missing[*]}" >&2

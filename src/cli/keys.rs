@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use guarantor::store::{KeyId, Store, Workspace};
+use guarantor::store::{KeyId, Store, Workspace, new_api_key, new_signing_key};
 
 use super::{Failure, runtime};
 
@@ -28,6 +28,13 @@ enum KeysCommand {
         #[arg(long, default_value = "")]
         name: String,
     },
+    /// Print a new key and store nothing. It needs no data directory: give the key to a server with
+    /// the setting bootstrap_key_file.
+    New {
+        /// Print a key that signs certificates instead, for the setting signing_key_file.
+        #[arg(long)]
+        signing: bool,
+    },
     /// List all keys, including revoked ones.
     List,
     /// Revoke a key by its id. It stops working at once.
@@ -39,6 +46,10 @@ enum KeysCommand {
 
 /// Creates, lists or revokes keys.
 pub fn keys(args: KeysArgs) -> Result<(), Failure> {
+    if let KeysCommand::New { signing } = args.command {
+        let key = if signing { String::from_utf8(new_signing_key()?.1)? } else { new_api_key()? };
+        return super::print_text(&format!("{key}\n"));
+    }
     runtime()?.block_on(async {
         let store = Store::open(&args.data_dir).await?;
         match args.command {
@@ -51,6 +62,7 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
                 );
                 println!("{secret}");
             }
+            KeysCommand::New { .. } => {}
             KeysCommand::List => {
                 println!("{:<36}  {:<24}  {:<24}  {:<16}  name", "id", "created", "revoked", "workspace");
                 for key in store.repository().keys().await? {

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use guarantor::config::{Config, DEFAULTS, Overrides};
-use guarantor::http::Server;
+use guarantor::config::{Config, ConfigError, DEFAULTS, Overrides};
+use guarantor::http::{Server, ServerError};
+use guarantor::store::{Bootstrap, Store};
 
 use super::{Failure, logging, runtime};
 
@@ -75,6 +76,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     logging::start(&config)?;
     let runtime = runtime()?;
     let done = runtime.block_on(async {
+        bootstrap(&config).await?;
         let server = Server::start(config).await?;
         let url = server.url()?;
         println!("Guarantor listens on {url}");
@@ -84,6 +86,33 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     // Whatever is still running has had its time to finish, and the store survives a sudden exit.
     runtime.shutdown_background();
     Ok(done?)
+}
+
+/// Adds the API key in `bootstrap_key_file`. This is before the server starts, because one without keys does
+/// not listen on addresses that others can reach.
+async fn bootstrap(config: &Config) -> Result<(), ServerError> {
+    let file = &config.bootstrap_key_file;
+    if file.as_os_str().is_empty() {
+        return Ok(());
+    }
+    let workspace = config.bootstrap_workspace.parse().map_err(|error| ConfigError(format!("{error}")))?;
+    let store = Store::open(&config.data_dir).await?;
+    match store.bootstrap_key(workspace, file).await? {
+        Bootstrap::Added(key) => {
+            tracing::info!(key = %key.id, workspace = %key.workspace, "added the key in bootstrap_key_file");
+        }
+        Bootstrap::Known(key) if key.workspace.as_str() != config.bootstrap_workspace => {
+            tracing::warn!(key = %key.id, workspace = %key.workspace,
+                "the key in bootstrap_key_file belongs to another workspace than bootstrap_workspace, and stays there");
+        }
+        Bootstrap::Known(_) => {}
+        Bootstrap::Revoked => {
+            tracing::warn!(
+                "the key in bootstrap_key_file is revoked and stays so; put a new one into the file"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Waits for SIGTERM, which orchestrators send, or Ctrl-C.

@@ -75,7 +75,7 @@ impl Server {
         let keys_exist = !store.repository().keys().await?.is_empty();
         config.check_exposure(keys_exist)?;
         let lock = store.take_over(&config.data_dir).await?;
-        let store = store.sign_with_key_in(&config.data_dir).await?;
+        let store = store.sign_with_key_in(&config.data_dir, &config.signing_key_file).await?;
         let listener = TcpListener::bind(config.listen).await;
         let listener = listener.map_err(|error| ServerError::Listen(config.listen, error))?;
         let queue = Queue::new(store.clone(), queue_settings(&config));

@@ -1,9 +1,9 @@
 //! The key that signs certificates: a file in the data directory, created at the first start and readable
-//! by its owner only. Its public half is in the database too, so that certificates of earlier keys can
+//! by its owner only, or a file that the settings name, which is only read. Its public half is in the database too, so that certificates of earlier keys can
 //! still be verified after the file is replaced.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,15 +28,24 @@ struct KeyFile {
 }
 
 impl Store {
-    /// Signs certificates from now on with the key in the directory, which is created if necessary. Only
-    /// for the server that holds the directory's lock.
+    /// Signs certificates from now on with the key in `file`, or, if that is empty, with the one in the
+    /// directory, which is created if necessary. Only for the server that holds the directory's lock.
     ///
     /// # Errors
-    /// `Refused` if the key cannot be read or written, is damaged, or is readable by every user.
-    pub async fn sign_with_key_in(mut self, directory: &Path) -> Result<Store> {
-        let path = directory.join(FILE);
+    /// `Refused` if the key cannot be read or written, is damaged, or is readable by every user, and if
+    /// `file` does not exist.
+    pub async fn sign_with_key_in(mut self, directory: &Path, file: &Path) -> Result<Store> {
+        let given = !file.as_os_str().is_empty();
+        let path = if given { file.to_owned() } else { directory.join(FILE) };
         let key = match read_signing_key(&path)? {
             Some(key) => key,
+            None if given => {
+                return Err(StoreError::Refused(format!(
+                    "the signing key {} does not exist: signing_key_file names a file that is only read; \
+                     `guarantor keys new --signing` prints one",
+                    path.display()
+                )));
+            }
             None => {
                 let key = make_signing_key(&path)?;
                 tracing::info!(key_id = key.public().key_id(), "created a signing key");
@@ -69,24 +78,38 @@ impl Store {
 /// # Errors
 /// `Refused` if the file cannot be read, is damaged, or is readable by every user of the machine.
 pub fn read_signing_key(path: &Path) -> Result<Option<SigningKey>> {
-    let refused = |why: String| StoreError::Refused(format!("the signing key {} {why}", path.display()));
-    let text = match std::fs::read(path) {
-        Ok(text) => text,
+    let Some(text) = read_secret("signing key", path)? else { return Ok(None) };
+    key_of(&text).map(Some).ok_or_else(|| {
+        StoreError::Refused(format!(
+            "the signing key {} is damaged: restore it from a backup, or replace it; `guarantor keys new --signing` prints a new one",
+            path.display()
+        ))
+    })
+}
+
+/// The bytes of a file with a secret, or `None` if there is no such file.
+///
+/// # Errors
+/// `Refused` if the file cannot be read, or is accessible to every user of the machine.
+pub(super) fn read_secret(what: &str, path: &Path) -> Result<Option<Vec<u8>>> {
+    let refused = |why: String| StoreError::Refused(format!("the {what} {} {why}", path.display()));
+    let unreadable = |error: std::io::Error| refused(format!("cannot be read: {error}"));
+    let mut file = match File::open(path) {
+        Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(refused(format!("cannot be read: {error}"))),
+        Err(error) => return Err(unreadable(error)),
     };
-    let mode = std::fs::metadata(path)?.permissions().mode() & 0o777;
+    let mode = file.metadata().map_err(unreadable)?.permissions().mode() & 0o777;
     // Group access may be intended: orchestrators assign a group to volumes.
     if mode & 0o007 != 0 {
-        let why = format!(
-            "is accessible to every user of this machine (mode {mode:03o}), who could sign with it: run chmod 600 \
-             on it if nobody can have read it, or move it away and a new key will be created"
-        );
-        return Err(refused(why));
+        return Err(refused(format!(
+            "is accessible to every user of this machine (mode {mode:03o}), who could use it: run chmod 600 on it, \
+             or defaultMode: 0440 for a mounted secret, if nobody can have read it, or replace it with a new key"
+        )));
     }
-    key_of(&text).map(Some).ok_or_else(|| {
-        refused("is damaged: restore it from a backup, or move it away and a new key will be created".into())
-    })
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(unreadable)?;
+    Ok(Some(text))
 }
 
 fn key_of(text: &[u8]) -> Option<SigningKey> {
@@ -101,6 +124,18 @@ fn key_of(text: &[u8]) -> Option<SigningKey> {
 /// # Errors
 /// `Refused` if the file cannot be written.
 pub fn make_signing_key(path: &Path) -> Result<SigningKey> {
+    let (key, text) = new_signing_key()?;
+    write_secret(path, &text).map_err(|error| {
+        StoreError::Refused(format!("the signing key {} cannot be written: {error}", path.display()))
+    })?;
+    Ok(key)
+}
+
+/// A new signing key and the contents of its file.
+///
+/// # Errors
+/// `Refused` if there are no random bytes.
+pub fn new_signing_key() -> Result<(SigningKey, Vec<u8>)> {
     let mut seed = [0u8; 32];
     getrandom::fill(&mut seed).map_err(|error| {
         StoreError::Refused(format!("the operating system provided no random bytes: {error}"))
@@ -112,10 +147,7 @@ pub fn make_signing_key(path: &Path) -> Result<SigningKey> {
         public_key: key.public().base64(),
     };
     let text = serde_json::to_vec_pretty(&file).map_err(|e| StoreError::damaged("the signing key", e))?;
-    write_secret(path, &text).map_err(|error| {
-        StoreError::Refused(format!("the signing key {} cannot be written: {error}", path.display()))
-    })?;
-    Ok(key)
+    Ok((key, text))
 }
 
 fn write_secret(path: &Path, text: &[u8]) -> std::io::Result<()> {
