@@ -203,8 +203,7 @@ fn outcomes_are_mapped() {
     ];
     let (summary, columns) = Reading { outcome, ..Format::Ndjson.into() }.rows(&rows).unwrap();
     assert_eq!((summary.outcome, summary.dim), (outcome, 0));
-    // Both actions had probability 1/2.
-    assert!(!summary.capabilities.features && summary.capabilities.uniform);
+    assert!(!summary.capabilities.features && !summary.capabilities.full_propensities);
     assert_eq!((columns.outcome, columns.costs), (outcome, vec![-1.0, -0.25]));
     let same = [json!({ "action": 0, "propensity": 0.5, "cost": 0 })];
     let read = Reading::from(Format::Ndjson).rows(&same);
