@@ -13,30 +13,35 @@ use serde_json::{Value, json};
 
 const CODINGS: [&str; 3] = ["identity", "gzip", "zstd"];
 
+/// One policy drew every row, with exactly the numbers that were logged, and several times in each context.
+const OPTIONS: &str = "name=same&logging=fixed&repetitions=designed&exact_propensities=true";
+const MANIFEST: &[u8] =
+    b"{\"name\": \"same\", \"logging\": \"fixed\", \"repetitions\": \"designed\", \"exact_propensities\": true}";
+
 fn send(client: &Client, kind: &str, coding: &str, bytes: &[u8]) -> Value {
     let body = encoded(coding, bytes);
     let digest = content_digest(&body);
     let headers = [("content-type", kind), ("content-encoding", coding), ("content-digest", &digest)];
-    client.send("POST", "/v1/datasets?name=same", &headers, Some(&body)).expect(201)
+    client.send("POST", &format!("/v1/datasets?{OPTIONS}"), &headers, Some(&body)).expect(201)
 }
 
 fn send_form(client: &Client, kind: &str, coding: &str, bytes: &[u8]) -> Value {
     let body = encoded(coding, bytes);
     let (manifest, data) = (disposition("manifest"), data_headers(kind, coding));
-    let (kind, body) = form(&[(&manifest, b"{\"name\": \"same\"}"), (&data, &body)]);
+    let (kind, body) = form(&[(&manifest, MANIFEST), (&data, &body)]);
     let digest = content_digest(&body);
     let headers = [("content-type", kind.as_str()), ("content-digest", &digest)];
     client.send("POST", "/v1/datasets", &headers, Some(&body)).expect(201)
 }
 
-/// The certificate of a job, without the members about when and for whom it was issued.
+/// The certificate of a job, without the members about when and for whom it was issued and which looks came before.
 fn certificate(client: &Client, spec: Value) -> Value {
     let job = client.submit(spec);
     let ended = client.finish(&job);
     assert_eq!(ended["status"], "succeeded", "{ended}");
     let mut certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
     let members = certificate.as_object_mut().unwrap();
-    for outside in ["issued", "signature"] {
+    for outside in ["issued", "ledger", "signature"] {
         members.remove(outside);
     }
     certificate
@@ -48,6 +53,7 @@ fn a_log_has_one_digest_and_one_certificate_however_it_is_sent() {
     let client = server.client();
     let rows = logs::rows(300, true);
     let mut first: Option<(Value, Value)> = None;
+    let mut sent: Vec<Value> = Vec::new();
     for kind in TYPES {
         let bytes = written(kind, &rows);
         for coding in CODINGS {
@@ -56,9 +62,14 @@ fn a_log_has_one_digest_and_one_certificate_however_it_is_sent() {
                     "candidates": [{"kind": "logged", "name": "new"}]});
                 let certificate = certificate(&client, spec);
                 let mut dataset = dataset;
-                for own in ["id", "created_at"] {
-                    dataset.as_object_mut().unwrap().remove(own);
-                }
+                let [id, ledger, _] = ["id", "ledger", "created_at"]
+                    .map(|own| dataset.as_object_mut().unwrap().remove(own).unwrap());
+                // The rows are recognized however they were sent.
+                let mut shared = ledger["shared_with"].as_array().unwrap().clone();
+                shared.sort_by_key(Value::to_string);
+                assert_eq!(shared, sent, "{kind} {coding}");
+                sent.push(id);
+                sent.sort_by_key(Value::to_string);
                 let (d, c) = first.get_or_insert_with(|| (dataset.clone(), certificate.clone()));
                 assert_eq!((&*d, &*c), (&dataset, &certificate), "{kind} {coding}");
             }
@@ -66,7 +77,12 @@ fn a_log_has_one_digest_and_one_certificate_however_it_is_sent() {
     }
     let (dataset, certificate) = first.unwrap();
     assert_eq!((&dataset["rows"], &dataset["contexts"]), (&json!(300), &json!(150)));
-    assert_eq!(dataset["capabilities"]["candidates"], json!(["a b", "new"]));
+    let capabilities = &dataset["capabilities"];
+    assert_eq!(capabilities["candidates"], json!(["a b", "new"]));
+    assert_eq!(
+        (&capabilities["multiple_interactions"], &capabilities["full_propensities"]),
+        (&json!(true), &json!(true))
+    );
     assert!(certificate["digest"].as_str().unwrap().starts_with("sha256:"), "{certificate}");
 }
 

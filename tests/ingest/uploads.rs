@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::stream;
 use guarantor::store::{self, Append, BodyError, Upload, UploadError};
 use guarantor::store::{Dataset, DatasetId, PageRequest, PolicyId, Store, Workspace};
-use guarantor_engine::log::{LogSource, MemoryLog, Outcome};
-use guarantor_ingest::{Format, IngestError, IngestLimits};
+use guarantor_engine::log::{LogSource, MemoryLog, Outcome, Repetitions};
+use guarantor_ingest::{Format, IngestError, IngestLimits, LogOptions};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 
@@ -122,14 +122,17 @@ async fn a_body_that_ends_early_stores_nothing() {
 #[tokio::test]
 async fn ids_of_earlier_versions_count_against_the_memory_limit() {
     let (_directory, store) = store().await;
-    // 1000 events of 32 bytes, and 500 contexts of 48 bytes and three propensities.
-    let bytes = 1_000 * 32 + 500 * (48 + 3 * 8);
-    let ids = |identity_bytes| IngestLimits { identity_bytes, ..IngestLimits::default() };
-    let limited = Upload { limits: ids(bytes), ..upload(Format::Ndjson) };
-    let stored = send(&store, limited, &full_rows(1_000)).await.unwrap();
-    let more = Append { limits: ids(bytes - 1), ..append(&stored) };
-    let rejected = store::append(&store, more, body(&lines(&full_rows(1_001)[1_000..]), 99)).await;
-    assert!(matches!(rejected, Err(UploadError::Log(IngestError::TooLarge(_)))), "{rejected:?}");
+    // 1000 events of 32 bytes, and 500 contexts of 48 bytes and, if their rows must agree, three propensities.
+    for (repetitions, context) in [(Repetitions::Designed, 48 + 3 * 8), (Repetitions::Decisions, 48)] {
+        let bytes = 1_000 * 32 + 500 * context;
+        let ids = |identity_bytes| IngestLimits { identity_bytes, ..IngestLimits::default() };
+        let options = LogOptions { repetitions, ..LogOptions::default() };
+        let limited = Upload { limits: ids(bytes), options, ..upload(Format::Ndjson) };
+        let stored = send(&store, limited, &full_rows(1_000)).await.unwrap();
+        let more = Append { limits: ids(bytes - 1), ..append(&stored) };
+        let rejected = store::append(&store, more, body(&lines(&full_rows(1_001)[1_000..]), 99)).await;
+        assert!(matches!(rejected, Err(UploadError::Log(IngestError::TooLarge(_)))), "{rejected:?}");
+    }
 }
 
 /// The parameters of a stored policy fill in the propensities of an upload, which are stored with it.

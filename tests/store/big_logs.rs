@@ -47,8 +47,10 @@ enum Times {
 enum Digits {
     All,
     Three,
-    /// Every propensity is 0.333.
+    /// Every propensity is 1/3.
     Uniform,
+    /// Every propensity is 0.333, so that the log may be only nearly uniform.
+    NearlyUniform,
 }
 
 const PLAIN: Kind = Kind {
@@ -63,7 +65,7 @@ const PLAIN: Kind = Kind {
     digits: Digits::All,
 };
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 13] = [
     PLAIN,
     Kind { candidates: true, ..PLAIN },
     Kind { full: true, ..PLAIN },
@@ -85,6 +87,7 @@ const KINDS: [Kind; 12] = [
         ..PLAIN
     },
     Kind { contexts: true, versions: true, candidates: true, digits: Digits::Uniform, ..PLAIN },
+    Kind { contexts: true, versions: true, candidates: true, digits: Digits::NearlyUniform, ..PLAIN },
 ];
 
 /// Rows logged by `policy_params`. With context ids, the rows of a context are far apart, and a context has
@@ -106,7 +109,8 @@ fn rows(kind: Kind, n: usize) -> Vec<Value> {
         row["propensity"] = match kind.digits {
             Digits::All => json!(propensity),
             Digits::Three => json!((propensity * 1000.0).ceil() / 1000.0),
-            Digits::Uniform => json!(0.333),
+            Digits::Uniform => json!(1.0 / 3.0),
+            Digits::NearlyUniform => json!(0.333),
         };
         if kind.full {
             // In single precision, so that they must be normalized.

@@ -141,6 +141,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
             n_actions: 3,
             dim: 2,
             logging: Some(Logging::Fixed),
+            actions_declared: Some(true),
         },
         certified: None,
         checks: Vec::new(),

@@ -18,7 +18,7 @@ use crate::dsjson_context::{ContextSeed, EventContext};
 use crate::hashing::Hashing;
 use crate::json::{self, JsonObject, duplicate, set, set_as};
 use crate::lines::each_line;
-use crate::ndjson::Time;
+use crate::ndjson::WrittenTime;
 use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
 use crate::warning::{Warning, WarningCode};
 
@@ -73,7 +73,8 @@ struct Event {
     probabilities: Option<Vec<f64>>,
     context: Option<EventContext>,
     event_id: Option<String>,
-    timestamp: Option<i64>,
+    /// Only decisions need a valid one.
+    timestamp: Option<Result<i64, String>>,
     pdrop: Option<f64>,
     skip: Option<bool>,
     deferred: Option<bool>,
@@ -98,7 +99,7 @@ impl JsonObject for Event {
             "p" | "_p" => set(&mut self.probabilities, map),
             "pdrop" => set(&mut self.pdrop, map),
             "EventId" => set(&mut self.event_id, map),
-            "Timestamp" => set_as(&mut self.timestamp, map, |time: Time| time.0),
+            "Timestamp" => set_as(&mut self.timestamp, map, |time: WrittenTime| time.0),
             "_skipLearn" => set(&mut self.skip, map),
             "DeferredAction" => set(&mut self.deferred, map),
             "o" => set(&mut self.observations, map),
@@ -170,6 +171,9 @@ impl Log {
         let propensities = permuted(&actions, &listed)?;
         check_chosen(event.action, event.index, actions[0])?;
         let propensity = chosen_probability(event.probability, listed[0], pdrop)?;
+        // A log that was started without times goes on without them.
+        let timestamp = event.timestamp.filter(|_| self.timestamps).transpose();
+        let timestamp = timestamp.map_err(|message| RowFault::new("Timestamp", message))?;
         self.actions = Some(actions.len());
         self.pdrop = Some(pdrop);
         self.action_features += u64::from(context.action_features);
@@ -185,8 +189,7 @@ impl Log {
             cost,
             reward,
             event_id: event.event_id,
-            // A log that was started without times goes on without them.
-            timestamp: event.timestamp.filter(|_| self.timestamps),
+            timestamp,
             ..RawRow::default()
         }))
     }

@@ -37,12 +37,12 @@ pub fn check_layout(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> R
     if dim > rules.limits.dim {
         return Err(RowFault::new("x", format!("has {dim} numbers; the maximum is {}", rules.limits.dim)));
     }
+    if let Some(first) = first.filter(|first| first.dim != dim) {
+        return Err(RowFault::new("x", format!("has {dim} numbers, but earlier rows have {}", first.dim)));
+    }
     check_candidates(row, first)?;
     check_lengths(row, rules, first)?;
     let Some(first) = first else { return Ok(()) };
-    if dim != first.dim {
-        return Err(RowFault::new("x", format!("has {dim} numbers, but earlier rows have {}", first.dim)));
-    }
     for (field, here, before) in [
         ("propensities", row.propensities.is_some(), first.full.is_some()),
         ("context_id", row.context_id.is_some(), first.context_ids),

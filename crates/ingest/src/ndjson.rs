@@ -86,32 +86,41 @@ impl<'de> Deserialize<'de> for Id {
 }
 
 /// A time: RFC 3339, or a number of seconds, milliseconds or microseconds.
-pub struct Time(pub Micros);
+struct Time(Micros);
 
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        WrittenTime::deserialize(json)?.0.map(Time).map_err(D::Error::custom)
+    }
+}
+
+/// A text or a number: a time, or what is wrong with it, if it is needed.
+pub struct WrittenTime(pub Result<Micros, String>);
+
+impl<'de> Deserialize<'de> for WrittenTime {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
         struct TimeVisitor;
         impl Visitor<'_> for TimeVisitor {
-            type Value = Time;
+            type Value = WrittenTime;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("a time as RFC 3339 text or as a number")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Time, E> {
-                time::of_text(text).map(Time).map_err(E::custom)
+            fn visit_str<E: Error>(self, text: &str) -> Result<WrittenTime, E> {
+                Ok(WrittenTime(time::of_text(text)))
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Time, E> {
+            fn visit_u64<E: Error>(self, number: u64) -> Result<WrittenTime, E> {
                 self.visit_f64(number as f64)
             }
 
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Time, E> {
+            fn visit_i64<E: Error>(self, number: i64) -> Result<WrittenTime, E> {
                 self.visit_f64(number as f64)
             }
 
-            fn visit_f64<E: Error>(self, number: f64) -> Result<Time, E> {
-                time::of_number(number).map(Time).map_err(E::custom)
+            fn visit_f64<E: Error>(self, number: f64) -> Result<WrittenTime, E> {
+                Ok(WrittenTime(time::of_number(number)))
             }
         }
         json.deserialize_any(TimeVisitor)

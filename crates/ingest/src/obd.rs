@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use guarantor_engine::log::{AGREEMENT_TOLERANCE, OutcomeKind};
+use guarantor_engine::log::OutcomeKind;
 
 use crate::decompress::Decoded;
 use crate::errors::IngestError;
@@ -21,6 +21,9 @@ use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
 use crate::spool::spool;
 use crate::time;
 
+/// The largest relative difference from 1/K of a number with all its digits. Rounded numbers cannot show that a log is
+/// uniform.
+const UNIFORM_TOLERANCE: f64 = 1e-12;
 /// The features that follow the hashed ones: the position of the item on the page.
 pub const POSITIONS: usize = 3;
 
@@ -165,7 +168,7 @@ fn uniform_over(
         }
     }
     let k = items.unwrap_or(seen);
-    let near = |q: f64| (q * k as f64 - 1.0).abs() <= AGREEMENT_TOLERANCE;
+    let near = |q: f64| (q * k as f64 - 1.0).abs() <= UNIFORM_TOLERANCE;
     // An append has π0(·|x) if and only if the earlier rows do.
     let wanted = context.full.unwrap_or(true);
     Ok((wanted && k > 1 && near(least) && near(most)).then_some(k))

@@ -92,7 +92,8 @@ fn whatever_is_wrong_is_rejected_and_leaves_nothing() {
     let client = server.client();
     let rows = logs::rows(6, true);
     let kind = [("content-type", NDJSON)];
-    let stored = client.send("POST", "/v1/datasets", &kind, Some(&logs::written(NDJSON, &rows)));
+    let stored =
+        client.send("POST", "/v1/datasets?repetitions=designed", &kind, Some(&logs::written(NDJSON, &rows)));
     let dataset = id_of(&stored.expect(201));
     let before = contents(&server, &client);
     let cases: Vec<Case> = [

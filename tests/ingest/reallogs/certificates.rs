@@ -6,6 +6,14 @@ use super::hashing::features;
 use super::{dsjson, ndjson, obd};
 use crate::common::{Client, Server, id_of};
 
+/// The policies of these tests draw with exactly the numbers that they log.
+const EXACT: &str = "exact_propensities=true";
+
+/// A time of day in the given seconds after midnight.
+fn clock(seconds: usize) -> String {
+    format!("{:02}:{:02}:{:02}.25", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
 /// Numbers that look random enough to be learned from.
 struct Random(u64);
 
@@ -46,15 +54,15 @@ fn dsjson_and_ndjson_have_one_certificate() {
         let cost = if (major == "law") == (action == 0) { -1.0 } else { 0.0 };
         let (a, listed) = if action == 0 { ([1, 2], p) } else { ([2, 1], [p[1], p[0]]) };
         let line = json!({"_label_cost": cost, "_label_probability": p[action], "_label_Action": action + 1,
-            "_labelIndex": action, "EventId": format!("e{i}"), "a": a, "p": listed,
+            "_labelIndex": action, "Timestamp": format!("2021-02-04T{}00000Z", clock(i * 37 % 800)), "EventId": format!("e{i}"), "a": a, "p": listed,
             "c": {"GUser": {"major": major, "age": age}, "_multi": [{}, {}]}, "VWState": {"m": "N/A"}});
         lines.push_str(&format!("{line}\n"));
         let x = features(32, &[("GUser.age".into(), age), (format!("GUser.major={major}"), 1.0)]);
         rows.push(json!({"x": x, "action": action, "propensity": p[action], "propensities": p, "cost": cost,
-            "event_id": format!("e{i}")}));
+            "event_id": format!("e{i}"), "timestamp": format!("2021-02-04T{}Z", clock(i * 37 % 800))}));
     }
-    let read = dsjson(&client, "hash_dims=32", &lines).expect(201);
-    let written = ndjson(&client, "", &rows).expect(201);
+    let read = dsjson(&client, &format!("hash_dims=32&{EXACT}"), &lines).expect(201);
+    let written = ndjson(&client, EXACT, &rows).expect(201);
     // Only DSJSON records how much was dropped upstream.
     let mut health = read["health"].clone();
     assert_eq!(health.as_object_mut().unwrap().remove("pdrop"), Some(json!(0.0)));
@@ -72,13 +80,18 @@ fn obd_and_ndjson_have_one_certificate() {
     for i in 0..800 {
         let (user, item, position) = (random.below(3), random.below(4), 1 + random.below(3));
         let click = u8::from(user == item);
-        text.push_str(&format!("{i},2019-11-24,{item},{position},{click},0.25,u{user}\n"));
+        // Not in the order of the rows: times decide.
+        let time = clock(i * 37 % 800);
+        text.push_str(&format!("{i},2019-11-24 {time}+00:00,{item},{position},{click},0.25,u{user}\n"));
         let mut x = features(16, &[(format!("user_feature_0=u{user}"), 1.0)]);
         x.extend((1..=3).map(|p| f64::from(u8::from(p == position))));
         rows.push(
-            json!({"x": x, "action": item, "propensity": 0.25, "propensities": vec![0.25; 4], "reward": click}),
+            json!({"x": x, "action": item, "propensity": 0.25, "propensities": vec![0.25; 4], "reward": click,
+                "timestamp": format!("2019-11-24T{time}Z")}),
         );
     }
-    let read = obd(&client, "hash_dims=16", &text).expect(201);
-    same(&client, &read, &ndjson(&client, "outcome=reward", &rows).expect(201));
+    let read = obd(&client, &format!("hash_dims=16&{EXACT}"), &text).expect(201);
+    let written = ndjson(&client, &format!("outcome=reward&{EXACT}"), &rows).expect(201);
+    assert_eq!((&read["capabilities"], &read["health"]), (&written["capabilities"], &written["health"]));
+    same(&client, &read, &written);
 }

@@ -172,6 +172,8 @@ FILE  NDJSON, 287.0 kB
   features                2
   outcome                 reward in [0, 1]
   propensities            of all actions
+  digits                  double precision
+  order of arrival        by row
   sha256:ca007e15c1d56324727dee235c2934c089af309db68520b75080aa877d49bec6
 
 How much the deployed policy explored
@@ -183,6 +185,17 @@ How much the deployed policy explored
 Whether the propensities fit the actions
   mean of 1/propensity    3, expected 3: fits
   worst action count      action 2: 645 rows, expected 666.7 (z = -1.0): fits
+
+Whether the log meets the assumptions
+  propensities            evidence 1 against it, the limit is 500: fits
+  action_counts action 2  evidence 0.5494 against it, the limit is 500: fits
+
+How the log changes over time
+  mean cost        -0.305 -0.406 -0.328 -0.312 -0.305 -0.375 -0.344 -0.344
+                   -0.297 -0.281 -0.328 -0.383 -0.266 -0.398 -0.320 -0.400
+  mean propensity  0.333 0.333 0.333 0.333 0.333 0.333 0.333 0.333 0.333 0.333
+                   0.333 0.333 0.333 0.333 0.333 0.333
+  change                  none that cannot be chance
 
 How often each action was taken
       0  669  ███████████████████████████████████████
@@ -226,10 +239,15 @@ fn inspect_prints_a_report_for_people() {
     let page = seen(&doubtful, &output);
     assert_eq!(output.status.code(), Some(1), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 80) && !page.contains('\x1b'), "{page}");
-    for code in ["near_deterministic", "low_effective_sample_size", "actions_never_logged"] {
+    for code in [
+        "propensities_look_rounded",
+        "near_deterministic",
+        "low_effective_sample_size",
+        "actions_never_logged",
+    ] {
         assert!(page.contains(&format!("  ! {code}\n")), "{code}: {page}");
     }
-    assert!(page.contains("3 things to look at") && page.contains("      …  "), "{page}");
+    assert!(page.contains("4 things to look at") && page.contains("      …  "), "{page}");
 }
 
 #[test]
@@ -250,8 +268,17 @@ fn inspect_prints_json_for_programs() {
             && json["health"]["min_propensity"].is_number()
     );
     let clicks = "item_id,position,click,propensity_score\n0,1,1,0.5\n1,2,0,0.5\n";
-    let (code, json, _) = inspect("clicks.csv", clicks, &["--format", "obd", "--hash-dims", "4"]);
+    let args = ["--format", "obd", "--hash-dims", "4", "--exact-propensities"];
+    let (code, json, _) = inspect("clicks.csv", clicks, &args);
     assert_eq!((code, &json["dim"], &json["outcome"]["kind"]), (0, &json!(7), &json!("reward")), "{json}");
+    // Unless the caller knows better, 0.5 looks rounded, which is a warning.
+    let (code, json, _) = inspect("clicks.csv", clicks, &args[..4]);
+    let warning = &json["health"]["warnings"][0]["code"];
+    assert_eq!(
+        (code, &json["valid"], warning),
+        (1, &json!(true), &json!("propensities_look_rounded")),
+        "{json}"
+    );
     let (code, json, _) = inspect("clicks.csv", &clicks.replace(",2,", ",4,"), &["--format", "obd"]);
     assert_eq!((code, &json["valid"], &json["errors"][0]["row"]), (2, &json!(false), &json!(3)));
     assert_eq!(json["errors"][0]["field"], "position");

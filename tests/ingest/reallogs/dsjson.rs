@@ -33,14 +33,16 @@ fn coffee_row() -> Value {
         ]),
     );
     json!({"x": x, "action": 3, "propensity": 0.05000000074505806, "propensities": [0.05, 0.05, 0.85, 0.05],
-        "cost": 0, "event_id": "13118d9b4c114f8485d9dec417e3aefe"})
+        "cost": 0, "event_id": "13118d9b4c114f8485d9dec417e3aefe", "timestamp": "2021-02-04T16:31:29.246Z"})
 }
 
 #[test]
 fn documented_lines_become_the_right_rows() {
     let server = Server::start();
     let client = server.client();
-    let body = format!("{}\n{COFFEE}\r\n\n{}\n", DANGLING[0], DANGLING[1]);
+    // What is skipped needs no valid time.
+    let untimed = DANGLING[0].replace("2017-11-27T01:19:13.4610000Z", "unknown");
+    let body = format!("{untimed}\n{COFFEE}\r\n\n{}\n", DANGLING[1]);
     let dataset = dsjson(&client, "", &body).expect(201);
     assert_eq!(dataset["digest"], ndjson(&client, "", &[coffee_row()]).expect(201)["digest"]);
     assert_eq!(
@@ -207,6 +209,10 @@ fn rejections() -> Vec<(String, &'static str, &'static str)> {
             "_original_label_cost",
             "is 0, but _label_cost is -1: the outcome was replaced",
         ),
+        // The time.
+        (labelled(&format!(r#""Timestamp":"timestamp_utc",{a},{p}"#)), "Timestamp", "is not a time such as"),
+        (labelled(&format!(r#""Timestamp":1e18,{a},{p}"#)), "Timestamp", "is not a time"),
+        (labelled(&format!(r#""Timestamp":[],{a},{p}"#)), "Timestamp", "a time as RFC 3339 text or as a number"),
         // Required members, and JSON.
         (labelled(p), "a", "is missing"),
         (labelled(a), "p", "is missing"),

@@ -29,8 +29,8 @@ fn row(
     let named = [(format!("user_feature_0={user}"), 1.0), (format!("user_feature_1={}", i % 2), 1.0)];
     let mut x = if dims == 0 { Vec::new() } else { features(dims, &named) };
     x.extend((1..=3).map(|p| f64::from(u8::from(p == position))));
-    let mut row =
-        json!({"x": x, "action": item, "propensity": propensity.parse::<f64>().unwrap(), "reward": click});
+    let mut row = json!({"x": x, "action": item, "propensity": propensity.parse::<f64>().unwrap(), "reward": click,
+        "timestamp": "2019-11-24T00:00:17.004101Z"});
     if let Some(full) = full {
         row["propensities"] = json!(full);
     }
@@ -50,6 +50,8 @@ fn a_file_becomes_the_right_rows() {
     for (propensities, full) in [
         // Uniform over the three items that have affinities, although the third was never shown.
         (["0.3333333333333333"; 12], Some([third; 3])),
+        // Rounded, and so perhaps only nearly uniform.
+        (["0.33333"; 12], None),
         // Not uniform, although it begins like a uniform log.
         (
             [

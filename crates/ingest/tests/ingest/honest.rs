@@ -288,14 +288,26 @@ fn precision_is_found_and_warned_of() {
 
 #[test]
 fn uniform_logs_are_recognized() {
-    // A rounded number cannot show that a policy is uniform.
-    for (p, uniform) in [(0.333, false), (1.0 / 3.0, true), (0.3334, false), (0.3, false), (0.25, false)] {
+    // Rounded numbers do not show it.
+    let single = f64::from(1.0_f32 / 3.0);
+    for (p, uniform) in
+        [(1.0 / 3.0, true), (single, true), (0.333, false), (0.3334, false), (0.3, false), (0.25, false)]
+    {
         let rows: Vec<Value> =
             (0..60).map(|i| json!({ "action": scattered(i) % 3, "propensity": p, "cost": 0 })).collect();
         let summary = read_rows(&rows).unwrap();
         assert_eq!((summary.capabilities.uniform, summary.n_actions), (uniform, 3), "{p}");
         assert!(!summary.capabilities.actions_declared);
     }
+    // Unless the caller says that they are not rounded.
+    let read = |p: f64, exact_propensities: bool| {
+        let options = LogOptions { exact_propensities, ..LogOptions::default() };
+        let rows: Vec<Value> =
+            (0..60).map(|i| json!({ "action": scattered(i) % 4, "propensity": p, "cost": 0 })).collect();
+        let reading = Reading { options, n_actions: Some(4), ..Reading::from(Format::Ndjson) };
+        reading.rows(&rows).unwrap().0.capabilities.uniform
+    };
+    assert_eq!([read(0.25, true), read(0.25, false), read(0.2501, true)], [true, false, false]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Which rows are rejected, with what message, and how accepted rows are stored.
 
 use guarantor_engine::log::{LogSource, MemoryLog, Outcome, OutcomeKind};
-use guarantor_ingest::{Format, IngestError, IngestLimits};
+use guarantor_ingest::{Format, IngestError, IngestLimits, LogOptions};
 use serde_json::json;
 
 use crate::support::{Reading, full_rows, lines, rejected};
@@ -201,7 +201,8 @@ fn outcomes_are_mapped() {
         json!({ "action": 0, "propensity": 0.5, "reward": 10 }),
         json!({ "action": 1, "propensity": 0.5, "reward": 2.5 }),
     ];
-    let (summary, columns) = Reading { outcome, ..Format::Ndjson.into() }.rows(&rows).unwrap();
+    let options = LogOptions { exact_propensities: true, ..LogOptions::default() };
+    let (summary, columns) = Reading { outcome, options, ..Format::Ndjson.into() }.rows(&rows).unwrap();
     assert_eq!((summary.outcome, summary.dim), (outcome, 0));
     assert!(!summary.capabilities.features && !summary.capabilities.full_propensities);
     assert_eq!((columns.outcome, columns.costs), (outcome, vec![-1.0, -0.25]));
