@@ -6,6 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use guarantor_engine::policy::{FeatureMap, PolicyParams, pick};
+use xxhash_rust::xxh3::xxh3_64;
 
 /// The number of features of a visitor.
 pub const FEATURES: usize = 8;
@@ -49,17 +50,19 @@ impl Toy {
         Toy { rng, world, noise, alpha, given: None, learned: vec![[0.0; ACTIONS]; FEATURES] }
     }
 
-    /// The same world, logged by another policy.
+    /// The same world with other visitors, logged by another policy: the next round.
     ///
     /// # Errors
     /// If the policy does not have this world's features and actions.
-    pub fn with_policy(self, policy: PolicyParams) -> Result<Self, String> {
+    pub fn with_policy(mut self, policy: PolicyParams) -> Result<Self, String> {
         let (features, actions) = (policy.dim(), policy.n_actions());
         if (features, actions) != (FEATURES, ACTIONS) {
             return Err(format!(
                 "the policy has {features} features and {actions} actions, but the toy world has {FEATURES} and {ACTIONS}"
             ));
         }
+        let digest = policy.digest().map_err(|error| error.to_string())?;
+        self.rng.set_stream(xxh3_64(digest.as_bytes()));
         Ok(Toy { given: Some(policy), ..self })
     }
 

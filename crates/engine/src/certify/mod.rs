@@ -116,15 +116,32 @@ fn exploration(ground: &Ground, policy: &PolicyParams, control: &Control) -> Res
     let estimated_cost = finite("the cost of exploration", explore.share * (risk(with)? - risk(base)?))?;
     let note = match explore.with {
         ExploreWith::Uniform => {
-            "The policy plays every action in every context with at least a small probability, so the log that it \
-             produces can be certified again. Actions that the logging policy never played are among them."
+            let note = "The policy plays every action in every context with at least a small probability, so the log \
+                        that it produces can be certified again.";
+            match never_logged(&ground.certified, control)? {
+                0 => note.into(),
+                never => format!("{note} {never} of them were never logged in the certified rows."),
+            }
         }
         ExploreWith::LoggingPolicy => {
             "The policy plays what the logging policy played with at least a small probability, so the log that it \
              produces can be certified again where the logging policy was random."
+                .into()
         }
     };
-    Ok(Some(Exploration { explore, estimated_cost, note: note.into() }))
+    Ok(Some(Exploration { explore, estimated_cost, note }))
+}
+
+/// The number of actions that were never logged.
+fn never_logged(log: &dyn LogSource, control: &Control) -> Result<usize> {
+    let mut logged = vec![false; log.shape().n_actions];
+    for index in 0..log.chunks() {
+        control.check()?;
+        let chunk = log.chunk(index)?;
+        chunk.check(log.shape())?;
+        chunk.actions.iter().for_each(|&action| logged[action as usize] = true);
+    }
+    Ok(logged.iter().filter(|logged| !**logged).count())
 }
 
 /// The error for evidence that belongs to a different kind of job than the spec describes.
