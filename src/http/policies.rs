@@ -21,7 +21,10 @@ use guarantor_engine::policy::{PolicyKind, PolicyParams};
 
 /// The routes of policies.
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(list, create)).routes(routes!(read, delete))
+    OpenApiRouter::new()
+        .routes(routes!(list, create))
+        .routes(routes!(read, delete))
+        .routes(routes!(parameters))
 }
 
 /// A policy, without its parameters unless they are requested.
@@ -223,6 +226,23 @@ pub async fn show(
         None => policy.into(),
     };
     tagged(headers, tag, || json(&view))
+}
+
+/// Get the parameters of a policy, as `POST /v1/policies` takes them.
+#[utoipa::path(get, path = "/v1/policies/{id}/parameters", tag = "Policies", operation_id = "get_policy_parameters",
+    params(("id" = String, Path, format = "uuid")),
+    responses((status = 200, description = "The parameters", body = PolicyParams),
+              (status = 304, description = "Unchanged since the version in `If-None-Match`")))]
+async fn parameters(
+    State(app): State<App>,
+    Caller(workspace): Caller,
+    Id(id): Id<PolicyId>,
+    Params(_): Params<Nothing>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let policy = app.store.repository().policy(&workspace, id).await?;
+    let params = app.store.policy_params(&policy).await?;
+    tagged(&headers, format!("{}-parameters", policy.revision), || json(&params))
 }
 
 /// Delete a policy.

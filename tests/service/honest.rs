@@ -101,6 +101,33 @@ fn a_candidate_column_with_the_candidates_own_confidence_keeps() {
 }
 
 #[test]
+fn a_certificate_names_the_candidate_that_passed_its_checks() {
+    let server = Server::start();
+    let client = server.client();
+    // `confident` has the larger bound, but its weights are wrong. `good` plays the best action nearly always.
+    let rows = changed(&log_of(9, 1500), |_, row| {
+        let best = if row["x"][0].as_f64().unwrap() > 0.0 { 1 } else { 2 };
+        let good = if row["action"] == best { 0.9012345678 } else { 0.0493827161 };
+        row["candidates"] = json!({"confident": 0.98, "good": good});
+    });
+    let dataset = id_of(&client.upload("?outcome=reward", &rows).expect(201));
+    let candidates = json!([{"kind": "logged", "name": "confident"}, {"kind": "logged", "name": "good"}]);
+    let (job, certificate) =
+        certify(&client, with(logged(&dataset, "good"), json!({"candidates": candidates})));
+    let improvement = |i: usize| certificate["candidates"][i]["guaranteed_improvement"].as_f64().unwrap();
+    assert!(improvement(0) > improvement(1), "{certificate}");
+    assert_eq!(
+        (&certificate["candidates"][0]["decision"], &certificate["decision"]),
+        (&json!("keep"), &json!("deploy"))
+    );
+    assert_eq!(certificate["candidate"], "logged:good");
+    let statement = certificate["statement"].as_str().unwrap();
+    assert!(statement.contains("logged:good improves") && !statement.contains("confident"), "{statement}");
+    let job = client.get(&format!("/v1/jobs/{job}")).expect(200);
+    assert_eq!(job["result"]["candidate"], "logged:good");
+}
+
+#[test]
 fn propensities_that_do_not_fit_keep() {
     let server = Server::start();
     let client = server.client();
@@ -162,10 +189,8 @@ fn a_stated_baseline_that_the_log_contradicts_keeps() {
 
 /// The body that stores a learned policy again.
 fn downloaded(client: &Client, job: &str) -> Value {
-    let view = client.get(&format!("/v1/jobs/{job}/policy?include=mean")).expect(200);
-    let fields = ["kind", "mean", "scale", "features", "share", "base", "with"];
-    let kept = fields.iter().filter(|name| !view[**name].is_null());
-    kept.map(|name| (name.to_string(), view[*name].clone())).collect::<serde_json::Map<_, _>>().into()
+    let policy = id_of(&client.get(&format!("/v1/jobs/{job}/policy")).expect(200));
+    client.get(&format!("/v1/policies/{policy}/parameters")).expect(200)
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod jobs;
 mod ledger;
 mod malformed;
 mod openapi;
+mod round_two;
 mod security;
 mod sharing;
 mod simulate;
