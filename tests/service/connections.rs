@@ -150,20 +150,18 @@ fn too_large_and_too_many_headers_are_rejected() {
 }
 
 #[test]
-fn connections_over_the_limit_wait() {
-    let server = Server::start_with(&[("GUARANTOR_MAX_CONNECTIONS", "2")]);
+fn a_connection_over_the_limit_displaces_the_one_that_was_idle_longest() {
+    let server =
+        Server::start_with(&[("GUARANTOR_MAX_CONNECTIONS", "2"), ("GUARANTOR_HEADER_SECONDS", "600")]);
     let (mut first, mut second) = (connect(&server), connect(&server));
-    ask(&mut first, "/livez");
-    ask(&mut second, "/livez");
+    ask(&mut first, "/v1/jobs");
+    ask(&mut second, "/v1/jobs");
     let mut third = connect(&server);
-    write!(third, "GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    third.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    assert_eq!(third.read(&mut [0; 12]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    drop(first);
-    third.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut head = [0; 12];
-    third.read_exact(&mut head).unwrap();
-    assert_eq!(&head, b"HTTP/1.1 200");
+    ask(&mut third, "/v1/jobs");
+    until_closed(first);
+    write!(second, "GET /v1/jobs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let rest = until_closed(second);
+    assert_eq!(rest.matches("HTTP/1.1 200").count(), 1, "it is still served: {rest}");
 }
 
 /// A POST whose body is announced and not sent.

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod abuse;
 mod certificates;
 mod compression;
 mod connections;
@@ -12,6 +13,7 @@ mod jobs;
 mod ledger;
 mod malformed;
 mod openapi;
+mod roles;
 mod security;
 mod sharing;
 mod simulate;
