@@ -167,12 +167,12 @@ fn health_checks_are_answered_whatever_is_held() {
         ("GUARANTOR_HEALTH_LISTEN", "127.0.0.1:0"),
     ];
     let (server, keys) = server_with_keys(["a", "b", "c", "d", "e"], &settings);
-    let clients: Vec<Client> = keys.iter().map(|key| server.client().with_key(key)).collect();
+    let jobs: Vec<String> =
+        keys.iter().zip(1..).map(|(key, seed)| endless(&server.client().with_key(key), seed)).collect();
     let mut held = Vec::new();
-    for (seed, (client, key)) in clients.iter().zip(&keys).enumerate() {
-        let job = endless(client, seed as u64 + 1);
+    for (key, job) in keys.iter().zip(&jobs) {
         // Each workspace gets half of what is left, and one trickles an upload.
-        while let Ok(stream) = stream(&server.base, key, &job) {
+        while let Ok(stream) = stream(&server.base, key, job) {
             held.push(stream);
             if held.len() == 1 {
                 held.extend(trickle(&server.base, key));
@@ -188,7 +188,7 @@ fn health_checks_are_answered_whatever_is_held() {
     assert_eq!(full.header("retry-after"), Some("1"));
     // One of the requests ends, and there is room for others.
     held.pop();
-    eventually(|| clients[4].get("/v1/certificates/key").status, &200);
+    eventually(|| server.client().with_key(&keys[4]).get("/v1/certificates/key").status, &200);
     assert_healthy(&server.base);
     drop(slow);
 }
