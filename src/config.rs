@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{Environment, File, FileFormat, Value, ValueKind};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::store::Workspace;
 
@@ -44,6 +44,11 @@ impl TryFrom<String> for LogFormat {
 pub struct Config {
     /// The address and port to listen on.
     pub listen: SocketAddr,
+    /// A second address and port for health checks and metrics only.
+    #[serde(deserialize_with = "address_or_nothing")]
+    pub health_listen: Option<SocketAddr>,
+    /// The names, separated by commas, under which a server without API keys may be called besides localhost.
+    pub allowed_hosts: String,
     /// The directory for all data of the service.
     pub data_dir: PathBuf,
     /// The PEM file with the TLS certificate chain; empty if TLS is off.
@@ -82,8 +87,12 @@ pub struct Config {
     pub max_upload_bytes: u64,
     /// The largest uploaded log, after decompression.
     pub max_decoded_bytes: u64,
-    /// The most concurrent uploads.
+    /// The most concurrent uploads in total.
     pub max_concurrent_uploads: u32,
+    /// The most concurrent uploads with one API key.
+    pub max_uploads_per_key: u32,
+    /// The most open event streams with one API key.
+    pub max_streams_per_key: u32,
     /// The most actions (K) of a log or a policy.
     pub max_actions: usize,
     /// The most features (p) of a log or a policy.
@@ -160,6 +169,8 @@ impl Config {
             ("max_json_bytes", self.max_json_bytes as u64),
             ("max_upload_bytes", self.max_upload_bytes),
             ("max_concurrent_uploads", self.max_concurrent_uploads.into()),
+            ("max_uploads_per_key", self.max_uploads_per_key.into()),
+            ("max_streams_per_key", self.max_streams_per_key.into()),
             ("upload_stall_seconds", self.upload_stall_seconds),
             ("max_connections", self.max_connections.into()),
             ("header_seconds", self.header_seconds),
@@ -203,6 +214,13 @@ impl Config {
                 self.request_seconds, self.max_wait_seconds
             ));
         }
+        let is_name =
+            |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        if let Some(name) = self.hosts().find(|name| !is_name(name)) {
+            return reject(format!(
+                "allowed_hosts has {name:?}; it must be host names without scheme and port, separated by commas"
+            ));
+        }
         if self.data_dir.as_os_str().is_empty() {
             return reject("data_dir is empty; set it to the directory for the data of the service".into());
         }
@@ -224,6 +242,15 @@ impl Config {
         ))
     }
 
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.allowed_hosts.split(',').map(str::trim).filter(|name| !name.is_empty())
+    }
+
+    /// Whether `allowed_hosts` has this name.
+    pub fn allows_host(&self, name: &str) -> bool {
+        self.hosts().any(|allowed| allowed.eq_ignore_ascii_case(name))
+    }
+
     /// How long a claim on a job lasts.
     pub fn lease(&self) -> Duration {
         Duration::from_secs(self.lease_seconds)
@@ -240,6 +267,19 @@ impl Config {
             0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
             n => n,
         }
+    }
+}
+
+/// An address, or nothing if the text is empty.
+fn address_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.as_str() {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| {
+            serde::de::Error::custom(format!(
+                "health_listen is {text:?}; it must be an address and a port, or empty"
+            ))
+        }),
     }
 }
 
@@ -290,7 +330,10 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_named() {
-        let cases: [(&str, &str, &[&str]); 12] = [
+        let cases: [(&str, &str, &[&str]); 15] = [
+            ("GUARANTOR_HEALTH_LISTEN", "8081", &["health_listen", "8081"]),
+            ("GUARANTOR_ALLOWED_HOSTS", "a.example,http://b", &["allowed_hosts", "http://b"]),
+            ("GUARANTOR_MAX_STREAMS_PER_KEY", "0", &["max_streams_per_key is 0"]),
             ("GUARANTOR_LISTEN", "localhost", &["listen"]),
             ("GUARANTOR_WORKERS", "0", &["workers is 0"]),
             ("GUARANTOR_WORKERS", "two", &["workers", "two"]),

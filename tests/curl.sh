@@ -312,6 +312,36 @@ wait "$SLOW"
 call 204 DELETE "/v1/datasets/$(jq -er .id "$WORK/slow")"
 stop TERM
 
+echo "== too many streams and requests"
+start GUARANTOR_MAX_STREAMS_PER_KEY=1 GUARANTOR_MAX_CONNECTIONS=4
+call 202 POST /v1/jobs "${JSON[@]}" -d "$ENDLESS"
+LONG=$(field .id)
+SSE=(-H 'accept: text/event-stream')
+curl -sS -N "${SSE[@]}" "$BASE/v1/jobs/$LONG/events" >"$WORK/stream" &
+HELD=$!
+until grep -q '^id: ' "$WORK/stream"; do sleep 0.1; done
+call 429/too_many_streams GET "/v1/jobs/$LONG/events" "${SSE[@]}"
+[ -n "$(header retry-after)" ] || fail "429 without Retry-After"
+curl -sS -o "$WORK/waited" "$BASE/v1/jobs/$LONG?wait=60" &
+WAITS=$!
+until curl -sS "$BASE/metrics" | grep -q '^guarantor_requests_in_progress 2'; do sleep 0.1; done
+call 429/too_many_requests GET /v1/jobs
+[ -n "$(header retry-after)" ] || fail "429 without Retry-After"
+kill "$HELD" && wait "$HELD" 2>/dev/null || true
+until curl -sS "$BASE/metrics" | grep -q '^guarantor_requests_in_progress 1'; do sleep 0.1; done
+call 200 POST "/v1/jobs/$LONG/cancel"
+wait "$WAITS"
+stop TERM
+
+echo "== web pages of other sites"
+start
+call 403/cross_origin GET /v1/datasets -H 'Origin: http://evil.example'
+call 403/cross_origin POST /v1/datasets -H 'Sec-Fetch-Site: cross-site' -F 'manifest={};type=application/json' -F "data=@$WORK/more;type=application/x-ndjson"
+call 421/wrong_host GET /v1/datasets -H 'Host: evil.example'
+call 200 GET /v1/datasets -H "Origin: $BASE" -H 'Sec-Fetch-Site: same-origin'
+call 200 GET /livez -H 'Host: evil.example'
+stop TERM
+
 echo "== time limits"
 start GUARANTOR_REQUEST_SECONDS=1 GUARANTOR_MAX_WAIT_SECONDS=0
 # Ten bytes are announced, two are sent.
@@ -327,7 +357,21 @@ call 200 GET /v1/datasets -H "Authorization: Bearer $KEY"
 is '.data | length' 0
 call 404/not_found GET "/v1/datasets/$DATASET" -H "Authorization: Bearer $KEY"
 "$BIN" keys list --data-dir "$DATA" | grep -q ' a  *ci$' || fail "keys list"
-"$BIN" keys revoke "$("$BIN" keys list --data-dir "$DATA" | awk 'NR == 2 { print $1 }')" --data-dir "$DATA" >/dev/null
+for ROLE in gate read submit admin; do
+  "$BIN" keys create --workspace a --name "$ROLE" --role "$ROLE" --data-dir "$DATA" >"$WORK/key-$ROLE" 2>/dev/null
+  "$BIN" keys list --data-dir "$DATA" | grep -q " $ROLE  *a  *$ROLE\$" || fail "keys list: $ROLE"
+done
+as() { echo "Authorization: Bearer $(cat "$WORK/key-$1")"; }
+call 403/role_not_sufficient GET /v1/jobs -H "$(as gate)"
+is .needed_role read
+call 404/not_found GET "/v1/jobs/$NOBODY/gate" -H "$(as gate)"
+call 200 GET /v1/jobs -H "$(as read)"
+call 403/role_not_sufficient POST /v1/policies "${JSON[@]}" -H "$(as read)" -d '{"kind":"uniform","n_actions":3,"dim":2}'
+is .role read
+for ROLE in submit admin; do
+  call 201 POST /v1/policies "${JSON[@]}" -H "$(as "$ROLE")" -d '{"kind":"uniform","n_actions":3,"dim":2}'
+done
+"$BIN" keys revoke "$("$BIN" keys list --data-dir "$DATA" | awk '/ ci$/ { print $1 }')" --data-dir "$DATA" >/dev/null
 call 401/unauthorized GET /v1/datasets -H "Authorization: Bearer $KEY"
 stop TERM
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use guarantor::store::{KeyId, Store, Workspace, new_api_key, new_signing_key};
+use guarantor::store::{KeyId, Role, Store, Workspace, new_api_key, new_signing_key};
 
 use super::{Failure, runtime};
 
@@ -27,6 +27,10 @@ enum KeysCommand {
         /// What the key is for, shown by `list`.
         #[arg(long, default_value = "")]
         name: String,
+        /// What the key may do: gate (ask gates only), read (read everything), submit (everything but
+        /// administration) or admin (everything).
+        #[arg(long, default_value = "submit")]
+        role: Role,
     },
     /// Print a new key and store nothing. It needs no data directory: give the key to a server with
     /// the setting bootstrap_key_file.
@@ -53,26 +57,26 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
     runtime()?.block_on(async {
         let store = Store::open(&args.data_dir).await?;
         match args.command {
-            KeysCommand::Create { workspace, name } => {
+            KeysCommand::Create { workspace, name, role } => {
                 let workspace: Workspace = workspace.parse()?;
-                let (key, secret) = store.create_key(workspace, &name).await?;
+                let (key, secret) = store.create_key(workspace, &name, role).await?;
                 eprintln!(
-                    "Created key {} for workspace {}. It will not be shown again:",
-                    key.id, key.workspace
+                    "Created key {} for workspace {} with the role {}. It will not be shown again:",
+                    key.id, key.workspace, key.role
                 );
                 println!("{secret}");
             }
             KeysCommand::New { .. } => {}
             KeysCommand::List => {
-                println!("{:<36}  {:<24}  {:<24}  {:<16}  name", "id", "created", "revoked", "workspace");
+                println!(
+                    "{:<36}  {:<24}  {:<24}  {:<6}  {:<16}  name",
+                    "id", "created", "revoked", "role", "workspace"
+                );
                 for key in store.repository().keys().await? {
                     let revoked = key.revoked_at.map_or("-".into(), |time| time.to_string());
                     let (id, created) = (key.id.to_string(), key.created_at.to_string());
-                    println!(
-                        "{id}  {created:<24}  {revoked:<24}  {:<16}  {}",
-                        key.workspace.as_str(),
-                        key.name
-                    );
+                    let (role, workspace) = (key.role.name(), key.workspace.as_str());
+                    println!("{id}  {created:<24}  {revoked:<24}  {role:<6}  {workspace:<16}  {}", key.name);
                 }
             }
             KeysCommand::Revoke { id } => {

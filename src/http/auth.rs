@@ -1,19 +1,21 @@
 //! Authentication. Each API key belongs to a workspace, and a request sees only the workspace of its
 //! key. Until the first key is created, everything is in the default workspace.
+//!
+//! A key also has a role. [`decided`] is the only place that says which role a request needs.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderValue, Method, header};
 use parking_lot::Mutex;
 
 use super::App;
 use super::codes::Code;
 use super::extract::header_text;
 use super::problem::Problem;
-use crate::store::{ApiKey, Result, Store, Workspace};
+use crate::store::{ApiKey, KeyId, Result, Role, Store, Workspace};
 
 /// How long the service assumes that there are still no keys before it asks the store again.
 const RECHECK: Duration = Duration::from_secs(2);
@@ -31,8 +33,17 @@ impl Auth {
         Auth { needed: AtomicBool::new(keys_exist), asked: Mutex::new(Instant::now()) }
     }
 
-    async fn needed(&self, store: &Store) -> Result<bool> {
-        if self.needed.load(Ordering::Relaxed) {
+    /// Whether keys were required the last time that the store was asked. `false` may be outdated.
+    pub fn is_known_to_be_needed(&self) -> bool {
+        self.needed.load(Ordering::Relaxed)
+    }
+
+    /// Whether keys are required.
+    ///
+    /// # Errors
+    /// If the store does not answer.
+    pub async fn needed(&self, store: &Store) -> Result<bool> {
+        if self.is_known_to_be_needed() {
             return Ok(true);
         }
         let stale = {
@@ -57,13 +68,93 @@ pub struct Caller(pub Workspace);
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
-    /// A route without the layer `caller` has no caller and must not run.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let caller = parts.extensions.get::<Caller>().cloned();
-        caller.ok_or_else(|| {
-            Problem::internal("a route that needs a caller is not behind the authentication layer")
-        })
+        Caller::of(&parts.extensions).cloned()
     }
+}
+
+impl Caller {
+    /// The caller of the request with these extensions.
+    ///
+    /// # Errors
+    /// 500 on a route without the layer `caller`, which must not run.
+    pub fn of(extensions: &Extensions) -> Result<&Caller, Problem> {
+        extensions.get().ok_or_else(not_behind)
+    }
+}
+
+/// The key of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct Credential {
+    /// Which key it is; `None` on a server without keys.
+    pub key: Option<KeyId>,
+    /// What it may do. Without keys, everyone may do everything.
+    pub role: Role,
+}
+
+impl Credential {
+    /// The key of the request with these extensions.
+    ///
+    /// # Errors
+    /// 500 on a route without the layer `caller`, which must not run.
+    pub fn of(extensions: &Extensions) -> Result<Credential, Problem> {
+        extensions.get().copied().ok_or_else(not_behind)
+    }
+
+    /// Checks that the role allows a request.
+    ///
+    /// # Errors
+    /// 403 if it does not.
+    pub fn check(self, method: &Method, route: &str) -> Result<(), Problem> {
+        let needed = decided(method, route).unwrap_or(Role::Admin);
+        if self.role >= needed {
+            return Ok(());
+        }
+        let detail = format!(
+            "This needs a key with the role `{needed}`, and the role of this key is `{}`. An operator creates one with \
+             `guarantor keys create --role {needed}`.",
+            self.role
+        );
+        let problem = Problem::new(Code::RoleNotSufficient, detail);
+        Err(problem.member("role", self.role.name()).member("needed_role", needed.name()))
+    }
+}
+
+/// The lowest role that may send a request, by its method and its route. `None` if nobody decided that; then only the
+/// highest may.
+fn decided(method: &Method, route: &str) -> Option<Role> {
+    let reads = matches!(*method, Method::GET | Method::HEAD);
+    let (reading, writing) = match route {
+        "/v1/jobs/{id}/gate" => (Role::Gate, Role::Submit),
+        // Standing gates and their tokens: whoever could change them could open them.
+        "/v1/gates/{name}" => (Role::Gate, Role::Admin),
+        _ if route == "/v1/gates" || route.starts_with("/v1/gates/") => (Role::Read, Role::Admin),
+        // It stores nothing.
+        "/v1/certificates/verify" => (Role::Read, Role::Read),
+        "/metrics"
+        | "/v1/certificates/key"
+        | "/v1/datasets"
+        | "/v1/datasets/{id}"
+        | "/v1/datasets/{id}/candidates"
+        | "/v1/datasets/{id}/ledger"
+        | "/v1/datasets/{id}/rows"
+        | "/v1/jobs"
+        | "/v1/jobs/{id}"
+        | "/v1/jobs/{id}/cancel"
+        | "/v1/jobs/{id}/certificate"
+        | "/v1/jobs/{id}/events"
+        | "/v1/jobs/{id}/policy"
+        | "/v1/policies"
+        | "/v1/policies/{id}"
+        | "/v1/policies/{id}/actions"
+        | "/v1/policies/{id}/propensities" => (Role::Read, Role::Submit),
+        _ => return None,
+    };
+    Some(if reads { reading } else { writing })
+}
+
+fn not_behind() -> Problem {
+    Problem::internal("a route that needs a caller is not behind the authentication layer")
 }
 
 /// Who sent a request, as certificates name them: the name and the id of the API key, never the key itself.
@@ -88,10 +179,7 @@ impl<S: Sync> FromRequestParts<S> for CallerName {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let name = parts.extensions.get::<CallerName>().cloned();
-        name.ok_or_else(|| {
-            Problem::internal("a route that needs a caller is not behind the authentication layer")
-        })
+        parts.extensions.get::<CallerName>().cloned().ok_or_else(not_behind)
     }
 }
 
@@ -99,9 +187,10 @@ impl<S: Sync> FromRequestParts<S> for CallerName {
 ///
 /// # Errors
 /// 401 if a key is required and the request has no valid one.
-pub async fn identify(app: &App, headers: &HeaderMap) -> Result<(Caller, CallerName), Problem> {
+pub async fn identify(app: &App, headers: &HeaderMap) -> Result<(Caller, CallerName, Credential), Problem> {
     if !app.auth.needed(&app.store).await? {
-        return Ok((Caller(Workspace::default()), CallerName::anonymous()));
+        let everyone = Credential { key: None, role: Role::Admin };
+        return Ok((Caller(Workspace::default()), CallerName::anonymous(), everyone));
     }
     let Some(text) = header_text(headers, header::AUTHORIZATION.as_str()).map_err(|_| unauthorized())? else {
         return Err(unauthorized());
@@ -113,7 +202,8 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<(Caller, CallerN
     let key = app.store.authenticate(secret.trim()).await?.ok_or_else(unauthorized)?;
     tracing::debug!(workspace = %key.workspace, key = %key.id, "authenticated");
     let name = CallerName::of(&key);
-    Ok((Caller(key.workspace), name))
+    let credential = Credential { key: Some(key.id), role: key.role };
+    Ok((Caller(key.workspace), name, credential))
 }
 
 fn unauthorized() -> Problem {
@@ -121,4 +211,70 @@ fn unauthorized() -> Problem {
                   revoked.";
     Problem::new(Code::Unauthorized, detail)
         .header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::openapi;
+
+    #[test]
+    fn a_role_is_decided_for_every_guarded_operation() {
+        let (_, _, api) = openapi::assemble(true);
+        let mut seen = 0;
+        for (path, item) in &api.paths.paths {
+            let operations = [
+                (Method::GET, &item.get),
+                (Method::HEAD, &item.head),
+                (Method::POST, &item.post),
+                (Method::PUT, &item.put),
+                (Method::PATCH, &item.patch),
+                (Method::DELETE, &item.delete),
+            ];
+            for (method, _) in operations.iter().filter(|(_, operation)| operation.is_some()) {
+                // Health checks are open, and a token in the path takes the place of a key.
+                let open = ["/livez", "/readyz", "/healthz", "/v1/gate/{token}"].contains(&path.as_str());
+                let Some(role) = decided(method, path) else {
+                    assert!(open, "{method} {path} is new: say in `decided` which role it needs");
+                    continue;
+                };
+                seen += 1;
+                let least = if *method == Method::GET { Role::Gate } else { Role::Read };
+                assert!(!open && role >= least, "{method} {path} needs {role}");
+            }
+        }
+        assert!(seen >= 20, "{seen}");
+    }
+
+    #[test]
+    fn roles_are_as_documented() {
+        use Role::{Admin, Gate, Read, Submit};
+        let cases = [
+            (Method::GET, "/v1/jobs/{id}/gate", Some(Gate)),
+            (Method::HEAD, "/v1/jobs/{id}/gate", Some(Gate)),
+            (Method::GET, "/v1/gates/{name}", Some(Gate)),
+            (Method::GET, "/v1/gates", Some(Read)),
+            (Method::POST, "/v1/gates", Some(Admin)),
+            (Method::PUT, "/v1/gates/{name}", Some(Admin)),
+            (Method::DELETE, "/v1/gates/{name}", Some(Admin)),
+            (Method::GET, "/v1/gates/{name}/tokens", Some(Read)),
+            (Method::POST, "/v1/gates/{name}/tokens", Some(Admin)),
+            (Method::GET, "/v1/jobs/{id}", Some(Read)),
+            (Method::POST, "/v1/certificates/verify", Some(Read)),
+            (Method::POST, "/v1/jobs", Some(Submit)),
+            (Method::POST, "/v1/datasets", Some(Submit)),
+            (Method::DELETE, "/v1/datasets/{id}", Some(Submit)),
+            (Method::POST, "/v1/policies/{id}/actions", Some(Submit)),
+            (Method::GET, "/v1/gatesome", None),
+            (Method::GET, "/v1/new", None),
+            (Method::GET, "unmatched", None),
+        ];
+        for (method, route, role) in cases {
+            assert_eq!(decided(&method, route), role, "{method} {route}");
+            for own in Role::ALL {
+                let allowed = Credential { key: None, role: own }.check(&method, route).is_ok();
+                assert_eq!(allowed, own >= role.unwrap_or(Admin), "{own}: {method} {route}");
+            }
+        }
+    }
 }

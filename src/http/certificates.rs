@@ -252,7 +252,7 @@ async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Pro
 /// Compares the section outside of the digest with the store.
 fn check_issued(issued: &Issued, job: &Job) -> Check {
     let ok = *issued == job.issued();
-    check(ok, "issued", "job, dataset, policy and times are", "as stored", "not as stored")
+    check(ok, "issued", "job, dataset, policy, times and submitter are", "as stored", "not as stored")
 }
 
 /// A document of another spec can be consistent too, but this job did not issue it.

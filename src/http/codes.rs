@@ -46,6 +46,8 @@ codes! {
     DigestMismatch 400 "digest_mismatch" "The body does not match its digest";
     Unauthorized 401 "unauthorized" "A valid API key is required";
     DecisionKeep 403 "decision_keep" "The decision is to keep the deployed policy";
+    RoleNotSufficient 403 "role_not_sufficient" "The role of the API key does not allow this";
+    CrossOrigin 403 "cross_origin" "The request is from a web page of another site";
     CertificateOutdated 403 "certificate_outdated" "The certificate was issued by an earlier method, without checks of the log";
     NotFound 404 "not_found" "The resource does not exist";
     NoSuchRoute 404 "no_such_route" "The path does not exist";
@@ -58,6 +60,7 @@ codes! {
     BodyTooLarge 413 "body_too_large" "The body is too large";
     UnsupportedMediaType 415 "unsupported_media_type" "The content type is not supported";
     UnsupportedEncoding 415 "unsupported_encoding" "The content encoding is not supported";
+    WrongHost 421 "wrong_host" "The server does not answer under this name";
     UnknownField 422 "unknown_field" "Unknown field";
     InvalidValue 422 "invalid_value" "Invalid value";
     InvalidRows 422 "invalid_rows" "The log has invalid rows; nothing was stored";
@@ -90,6 +93,8 @@ codes! {
     JobFailed 424 "job_failed" "The job failed";
     JobCancelled 424 "job_cancelled" "The job was canceled";
     TooManyUploads 429 "too_many_uploads" "Too many concurrent uploads";
+    TooManyStreams 429 "too_many_streams" "Too many open event streams";
+    TooManyRequests 429 "too_many_requests" "Too many requests in progress";
     TooManyVerifications 429 "too_many_verifications" "Too many concurrent verifications";
     QueueFull 429 "queue_full" "The queue is full";
     Internal 500 "internal" "Internal error";

@@ -11,9 +11,12 @@ use super::layers::caller::CallerLayer;
 use super::layers::compression::GzipLayer;
 use super::layers::linger::LingerLayer;
 use super::layers::observe::ObserveLayer;
+use super::layers::origin::OriginLayer;
 use super::layers::panics::PanicsLayer;
 use super::layers::problems::ProblemsLayer;
 use super::layers::request_id::RequestIdLayer;
+use super::layers::reserve::ReserveLayer;
+use super::layers::share::ShareLayer;
 use super::layers::time_limit::TimeLimitLayer;
 use super::layers::uploads::UploadsLayer;
 
@@ -22,6 +25,8 @@ use super::layers::uploads::UploadsLayer;
 pub enum Access {
     /// Anyone may call them.
     Open,
+    /// Anyone may call them, under any name: the listener for health checks has nothing else.
+    Health,
     /// Only callers with a workspace may call them.
     Guarded,
 }
@@ -29,7 +34,10 @@ pub enum Access {
 /// Puts the layers around `routes`, the outermost first. A layer sees what the layers after it
 /// return: problems are written after everything that can return one, and logged as written.
 pub fn enclose(routes: Router<App>, app: &App, access: Access) -> Router<App> {
-    let guard = (access == Access::Guarded).then(|| CallerLayer(app.clone()));
+    let origin = (access != Access::Health).then(|| OriginLayer(app.clone()));
+    let guarded = access == Access::Guarded;
+    let (guard, share) =
+        (guarded.then(|| CallerLayer(app.clone())), guarded.then(|| ShareLayer(app.clone())));
     routes.layer(
         ServiceBuilder::new()
             .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
@@ -44,7 +52,10 @@ pub fn enclose(routes: Router<App>, app: &App, access: Access) -> Router<App> {
             .layer(LingerLayer::new(&app.config))
             .layer(TimeLimitLayer::new(&app.config))
             .layer(PanicsLayer)
+            .layer(ReserveLayer)
+            .option_layer(origin)
             .option_layer(guard)
+            .option_layer(share)
             .layer(UploadsLayer(app.clone())),
     )
 }

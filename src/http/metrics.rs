@@ -130,8 +130,9 @@ pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     gauge!("guarantor_queue_depth").set(depth.queued as f64);
     gauge!("guarantor_jobs_running").set(depth.running as f64);
     gauge!("guarantor_queue_oldest_seconds").set(depth.oldest_seconds);
-    let uploads = app.config.max_concurrent_uploads as usize - app.uploads.available_permits();
-    gauge!("guarantor_uploads_running").set(uploads as f64);
+    gauge!("guarantor_uploads_running").set(app.uploads.in_use() as f64);
+    gauge!("guarantor_streams_open").set(app.streams.in_use() as f64);
+    gauge!("guarantor_requests_in_progress").set(app.requests.in_use() as f64);
     if let Some(free) = app.store.free_bytes() {
         gauge!("guarantor_data_free_bytes").set(free as f64);
     }

@@ -1,7 +1,7 @@
 //! HTTP: the router, one file per resource, and what they share. It uses the store and the queue, and
 //! contains no SQL and no mathematics.
 //!
-//! `connections.rs` accepts connections, within limits on their number and idle time, and handles TLS.
+//! `connections.rs` accepts connections, within limits on their number (`seats.rs`) and idle time, and handles TLS.
 //! Each request then passes the layers that `envelope.rs` lists in order, and reaches its handler. The
 //! layers come from tower and tower-http if those fit; the others are in `layers/`, one per file:
 //!
@@ -12,8 +12,11 @@
 //! 5. `linger`: 408 if a body stops arriving; reads the rest of a rejected one
 //! 6. `time_limit`: 408 if there is no response in time
 //! 7. panics (tower-http): a 500 that reveals nothing
-//! 8. `caller`: the workspace of the API key, or 401
-//! 9. `uploads`: a permit for each upload, or 429
+//! 8. `reserve`: 503 for everything but health checks if every connection has a request in progress
+//! 9. `origin`: without keys, 403 and 421 for requests of web pages of other sites
+//! 10. `caller`: the workspace of the API key, or 401, or 403 if its role is too low
+//! 11. `share`: 429 if the workspace has its share of requests in progress
+//! 12. `uploads`: a permit for each upload, or 429
 
 mod auth;
 mod certificates;
@@ -33,7 +36,9 @@ mod openapi;
 mod page;
 mod policies;
 mod problem;
+mod seats;
 mod server;
+mod tally;
 mod tls;
 
 use std::ops::Deref;
@@ -47,8 +52,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::config::Config;
 use crate::queue::Queue;
-use crate::store::Store;
+use crate::store::{KeyId, Store, Workspace};
 use problem::Problem;
+use tally::Tally;
 
 pub use openapi::document;
 pub use server::{Server, ServerError};
@@ -70,8 +76,13 @@ pub struct Shared {
     auth: auth::Auth,
     metrics: PrometheusHandle,
     answers: jobs::Answers,
-    /// Permits for uploads.
-    uploads: Arc<Semaphore>,
+    /// The requests in progress, by workspace.
+    requests: Arc<Tally<Workspace>>,
+    /// The event streams, by key; `None` is the caller of a server without keys.
+    streams: Arc<Tally<Option<KeyId>>>,
+    /// The uploads, by workspace and by key.
+    uploads: Arc<Tally<Workspace>>,
+    uploads_of_keys: Arc<Tally<Option<KeyId>>>,
     /// Permits for what is computed while a request waits.
     computations: Arc<Semaphore>,
     /// Permits for recomputing certificates.

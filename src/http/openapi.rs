@@ -34,13 +34,8 @@ struct Document;
 
 /// The open routes, the guarded ones, and the document that describes both.
 pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
-    let counters = OpenApiRouter::new().routes(routes!(metrics::metrics));
-    let (mut open, mut guarded) = (health::routes(), OpenApiRouter::new());
-    match metrics_need_key {
-        true => guarded = guarded.merge(counters),
-        false => open = open.merge(counters),
-    }
-    guarded = guarded
+    let (open, guarded) = operations(metrics_need_key);
+    let guarded = guarded
         .merge(datasets::routes())
         .merge(policies::routes())
         .merge(decisions::routes())
@@ -53,6 +48,21 @@ pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
     api.merge(guarded_api);
     complete(&mut api);
     (open, guarded, api)
+}
+
+/// The routes for operators, open and guarded.
+fn operations(metrics_need_key: bool) -> (OpenApiRouter<App>, OpenApiRouter<App>) {
+    let counters = OpenApiRouter::new().routes(routes!(metrics::metrics));
+    match metrics_need_key {
+        true => (health::routes(), counters),
+        false => (health::routes().merge(counters), OpenApiRouter::new()),
+    }
+}
+
+/// The same as routers without a document.
+pub fn health(metrics_need_key: bool) -> (Router<App>, Router<App>) {
+    let (open, guarded) = operations(metrics_need_key);
+    (open.into(), guarded.into())
 }
 
 /// The document as it is committed and served, as JSON.
@@ -101,11 +111,15 @@ const CREATING: [&str; 4] = ["/v1/datasets", "/v1/datasets/{id}/rows", "/v1/poli
 
 fn complete_operation(path: &str, operation: &mut Operation) {
     let mut problems = vec![Code::Internal];
+    if operation.request_body.is_some() && super::takes_uploads(path) {
+        problems.push(Code::TooManyUploads);
+    }
     if path.starts_with("/v1/") {
         // The empty requirement: without any keys, none is required.
         let key = SecurityRequirement::new("api_key", Vec::<String>::new());
         operation.security = Some(vec![key, SecurityRequirement::default()]);
         problems.extend([Code::InvalidQuery, Code::Unauthorized, Code::RequestTimeout, Code::Unavailable]);
+        problems.extend([Code::RoleNotSufficient, Code::WrongHost, Code::TooManyRequests]);
     }
     if operation.request_body.is_some() && CREATING.contains(&path) {
         problems.push(Code::InsufficientStorage);
@@ -115,9 +129,6 @@ fn complete_operation(path: &str, operation: &mut Operation) {
     }
     if operation.request_body.is_some() {
         problems.extend([Code::BodyTooLarge, Code::UnsupportedMediaType, Code::InvalidValue]);
-    }
-    if operation.request_body.is_some() && super::takes_uploads(path) {
-        problems.push(Code::TooManyUploads);
     }
     let responses = &mut operation.responses.responses;
     for code in problems {

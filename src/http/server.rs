@@ -16,6 +16,7 @@ use super::codes::Code;
 use super::connections::Connections;
 use super::envelope::{Access, enclose};
 use super::problem::Problem;
+use super::tally::{Rule, Tally};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
 use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
@@ -24,6 +25,9 @@ use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 /// How often old data is removed. Files that no row names are removed once they are older than the
 /// longest upload.
 const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
+/// The most connections of the listener for health checks.
+const HEALTH_CONNECTIONS: u32 = 64;
 
 /// How many certificates are recomputed at a time. Each costs as much as the certification in its job
 /// did, and does not go through the queue.
@@ -55,6 +59,8 @@ pub enum ServerError {
 pub struct Server {
     app: App,
     listener: TcpListener,
+    /// The listener for health checks, if they have one of their own.
+    health: Option<TcpListener>,
     tls: Option<TlsAcceptor>,
     workers: Workers,
     drain: watch::Sender<bool>,
@@ -76,14 +82,20 @@ impl Server {
         config.check_exposure(keys_exist)?;
         let lock = store.take_over(&config.data_dir).await?;
         let store = store.sign_with_key_in(&config.data_dir, &config.signing_key_file).await?;
-        let listener = TcpListener::bind(config.listen).await;
-        let listener = listener.map_err(|error| ServerError::Listen(config.listen, error))?;
+        let listener = bind(config.listen).await?;
+        let health = match config.health_listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
         let queue = Queue::new(store.clone(), queue_settings(&config));
         let (drain, draining) = watch::channel(false);
         let app = App(Arc::new(Shared {
             auth: auth::Auth::new(keys_exist),
             metrics: metrics::install(),
-            uploads: Arc::new(Semaphore::new(config.max_concurrent_uploads as usize)),
+            requests: Tally::new(Rule::Shared(config.max_connections as usize)),
+            streams: Tally::new(Rule::Each(config.max_streams_per_key as usize)),
+            uploads: Tally::new(Rule::Shared(config.max_concurrent_uploads as usize)),
+            uploads_of_keys: Tally::new(Rule::Each(config.max_uploads_per_key as usize)),
             computations: Arc::new(Semaphore::new(computations())),
             verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
             config,
@@ -94,7 +106,7 @@ impl Server {
         }));
         app.count_ended_jobs();
         let workers = queue.start(Arc::new(EngineRunner::new(store)))?;
-        Ok(Server { app, listener, tls, workers, drain, _lock: lock })
+        Ok(Server { app, listener, health, tls, workers, drain, _lock: lock })
     }
 
     #[cfg(test)]
@@ -106,6 +118,12 @@ impl Server {
     pub fn url(&self) -> std::io::Result<String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         Ok(format!("{scheme}://{}", self.address()?))
+    }
+
+    /// The base URL of the listener for health checks, if there is one.
+    pub fn health_url(&self) -> std::io::Result<Option<String>> {
+        let address = self.health.as_ref().map(TcpListener::local_addr).transpose()?;
+        Ok(address.map(|address| format!("http://{address}")))
     }
 
     /// The address that it is bound to.
@@ -130,6 +148,12 @@ impl Server {
             most: self.app.config.max_connections,
             closing,
         };
+        if let Some(health) = self.health {
+            let router = health_router(self.app.clone());
+            let connections =
+                Connections { router, tls: None, most: HEALTH_CONNECTIONS, ..connections.clone() };
+            tokio::spawn(connections.serve(health));
+        }
         let mut serving = tokio::spawn(connections.serve(self.listener));
         tokio::select! {
             () = stop => {}
@@ -145,6 +169,10 @@ impl Server {
         }
         Ok(())
     }
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
+    TcpListener::bind(address).await.map_err(|error| ServerError::Listen(address, error))
 }
 
 fn queue_settings(config: &Config) -> QueueSettings {
@@ -177,6 +205,14 @@ fn router(app: App) -> Router {
     let open = enclose(open.method_not_allowed_fallback(method_not_allowed), &app, Access::Open);
     let guarded = enclose(guarded.method_not_allowed_fallback(method_not_allowed), &app, Access::Guarded);
     open.merge(guarded).with_state(app)
+}
+
+/// What the listener for health checks serves.
+fn health_router(app: App) -> Router {
+    let (open, guarded) = openapi::health(app.config.metrics_need_key);
+    let open = open.fallback(no_such_route).method_not_allowed_fallback(method_not_allowed);
+    let guarded = enclose(guarded, &app, Access::Guarded);
+    enclose(open, &app, Access::Health).merge(guarded).with_state(app)
 }
 
 async fn no_such_route(request: Request) -> Problem {
@@ -269,10 +305,12 @@ mod tests {
             () = under_way => {}
         }
         drop(answer);
-        assert_eq!(server.app.uploads.available_permits(), 0);
+        assert_eq!(server.app.uploads.in_use(), 1);
         let rejected = service.call(upload(Body::from(ROW))).await.unwrap();
         assert_eq!(rejected.status(), 429);
         drop(rows);
-        server.app.uploads.acquire().await.unwrap().forget();
+        while server.app.uploads.in_use() > 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }

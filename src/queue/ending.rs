@@ -208,6 +208,7 @@ pub fn record_end(job: &Job, phases: &[(String, Duration)]) {
     tracing::info!(
         job_id = %job.id,
         workspace = %job.workspace,
+        submitted_by = job.submitted_by,
         dataset_id = %job.dataset_id,
         dataset_version = job.dataset_version,
         status = job.status.name(),

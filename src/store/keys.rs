@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Store;
 use super::error::{Result, StoreError};
 use super::ids::{KeyId, Workspace};
-use super::records::{ApiKey, KeyHash, NewKey};
+use super::records::{ApiKey, KeyHash, NewKey, Role};
 use super::signing::read_secret;
 
 const PREFIX: &str = "gk_";
@@ -52,12 +52,12 @@ fn read_api_key(path: &Path) -> Result<String> {
 
 impl Store {
     /// Creates a key. Returns its record and its secret, which cannot be shown again.
-    pub async fn create_key(&self, workspace: Workspace, name: &str) -> Result<(ApiKey, String)> {
+    pub async fn create_key(&self, workspace: Workspace, name: &str, role: Role) -> Result<(ApiKey, String)> {
         let secret = new_api_key()?;
-        Ok((self.add_key(workspace, name, &secret).await?, secret))
+        Ok((self.add_key(workspace, name, role, &secret).await?, secret))
     }
 
-    /// Adds the key in a file to the workspace, unless it was added before.
+    /// Adds the key in a file to the workspace as its administrator, unless it was added before.
     ///
     /// # Errors
     /// `Refused` if the file does not exist, cannot be read, is readable by every user, or is not a key.
@@ -66,7 +66,7 @@ impl Store {
         if let Some(key) = self.authenticate(&secret).await? {
             return Ok(Bootstrap::Known(key));
         }
-        match self.add_key(workspace, "bootstrap", &secret).await {
+        match self.add_key(workspace, "bootstrap", Role::Admin, &secret).await {
             Ok(key) => Ok(Bootstrap::Added(key)),
             // The hash is taken, so the key is revoked, or another process has just added it.
             Err(StoreError::Database(error))
@@ -78,8 +78,8 @@ impl Store {
         }
     }
 
-    async fn add_key(&self, workspace: Workspace, name: &str, secret: &str) -> Result<ApiKey> {
-        let new = NewKey { id: KeyId::new(), workspace, name: name.into(), hash: KeyHash::of(secret) };
+    async fn add_key(&self, workspace: Workspace, name: &str, role: Role, secret: &str) -> Result<ApiKey> {
+        let new = NewKey { id: KeyId::new(), workspace, name: name.into(), role, hash: KeyHash::of(secret) };
         self.repository.create_key(new).await
     }
 

@@ -17,6 +17,8 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_guarantor");
 pub struct Server {
     child: Child,
     pub base: String,
+    /// The base URL of the listener for health checks, if the settings have one.
+    pub health: Option<String>,
     pub data: DataDir,
     log: Option<std::path::PathBuf>,
     environment: Vec<(String, String)>,
@@ -38,16 +40,16 @@ impl Server {
 
     fn with_data(data: DataDir, environment: &[(&str, &str)]) -> Server {
         let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-        let (child, base) = spawn(data.path(), &environment, None);
-        Server { child, base, data, environment, log: None }
+        let (child, base, health) = spawn(data.path(), &environment, None);
+        Server { child, base, health, data, environment, log: None }
     }
 
     /// With its log appended to a file.
     pub fn start_logging(environment: &[(&str, &str)], log: &std::path::Path) -> Server {
         let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let data = DataDir::Own(tempfile::tempdir().unwrap());
-        let (child, base) = spawn(data.path(), &environment, Some(log));
-        Server { child, base, data, environment, log: Some(log.to_owned()) }
+        let (child, base, health) = spawn(data.path(), &environment, Some(log));
+        Server { child, base, health, data, environment, log: Some(log.to_owned()) }
     }
 
     /// As another user, if one is given. None if that user cannot run the binary.
@@ -58,9 +60,9 @@ impl Server {
             command.uid(user).gid(user);
         }
         let child = command.current_dir("/").spawn().ok()?;
-        let (child, base) = listening(child);
+        let (child, base, health) = listening(child);
         let data = DataDir::Given(directory.to_owned());
-        Some(Server { child, base, data, environment: vec![], log: None })
+        Some(Server { child, base, health, data, environment: vec![], log: None })
     }
 
     /// The error output of a server that must not start on this directory.
@@ -78,7 +80,8 @@ impl Server {
 
     /// Another process on the same data.
     pub fn restart(&mut self) {
-        (self.child, self.base) = spawn(self.data.path(), &self.environment, self.log.as_deref());
+        (self.child, self.base, self.health) =
+            spawn(self.data.path(), &self.environment, self.log.as_deref());
     }
 
     /// Another process on the same data, killed before it may even listen.
@@ -110,9 +113,13 @@ impl Server {
         Client::new(&self.base, None)
     }
 
-    /// A key of `workspace`, created with the command line while the server runs.
+    /// A key of `workspace` that may do everything, created with the command line while the server runs.
     pub fn create_key(&self, workspace: &str) -> String {
-        let output = self.keys(&["create", "--workspace", workspace, "--name", "test"]);
+        self.create_key_with_role(workspace, "admin")
+    }
+
+    pub fn create_key_with_role(&self, workspace: &str, role: &str) -> String {
+        let output = self.keys(&["create", "--workspace", workspace, "--name", "test", "--role", role]);
         output.trim().to_owned()
     }
 
@@ -150,7 +157,7 @@ fn spawn(
     data: &std::path::Path,
     environment: &[(String, String)],
     log: Option<&std::path::Path>,
-) -> (Child, String) {
+) -> (Child, String, Option<String>) {
     let mut command = serve(data, environment);
     if let Some(log) = log {
         command.stderr(std::fs::OpenOptions::new().append(true).open(log).unwrap());
@@ -170,13 +177,17 @@ fn serve(data: &std::path::Path, environment: &[(String, String)]) -> Command {
     command
 }
 
-/// Waits until the server listens, and returns its base URL.
-fn listening(mut child: Child) -> (Child, String) {
+/// Waits until the server listens, and returns its base URL and that of its health checks.
+fn listening(mut child: Child) -> (Child, String, Option<String>) {
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    lines.read_line(&mut line).unwrap();
     let base =
         line.trim().strip_prefix("Guarantor listens on ").expect("the server did not start").to_owned();
-    (child, base)
+    // It is written together with the first line, or not at all.
+    let rest = String::from_utf8(lines.buffer().to_vec()).unwrap();
+    let health = rest.trim().strip_prefix("Health checks are on ").map(str::to_owned);
+    (child, base, health)
 }
 
 #[track_caller]

@@ -144,7 +144,8 @@ fn begin_upload(server: &Server, kind: &str, bytes: &[u8], chunked: bool) -> Tcp
         false => format!("content-length: {}", bytes.len()),
     };
     let mut socket = TcpStream::connect(server.base.strip_prefix("http://").unwrap()).unwrap();
-    let head = format!("POST /v1/datasets HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\n{length}\r\n\r\n");
+    let head =
+        format!("POST /v1/datasets HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\n{length}\r\n\r\n");
     socket.write_all(head.as_bytes()).unwrap();
     if chunked {
         socket.write_all(format!("{:x}\r\n", bytes.len()).as_bytes()).unwrap();

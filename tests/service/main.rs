@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod abuse;
 mod certificates;
 mod compression;
 mod connections;
@@ -13,6 +14,7 @@ mod ledger;
 mod malformed;
 mod openapi;
 mod round_two;
+mod roles;
 mod security;
 mod sharing;
 mod simulate;

@@ -169,7 +169,7 @@ fn ids_cannot_traverse_paths() {
         ["/docs/../../lock", "/docs/..%2f..%2flock", "/../../etc/passwd", "//etc/passwd", "/docs/%2e%2e/lock"]
     {
         let mut stream = TcpStream::connect(server.base.strip_prefix("http://").unwrap()).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 404 "), "{path}: {answer}");
@@ -274,8 +274,8 @@ fn inject(base: &str, key: &str) {
     client.post("/v1/policies", &json!({"kind\nforged": "\u{1b}[31m\nforged"})).problem(422, "invalid_value");
     client.send("GET", "/v1/jobs", &[("authorization", "Bearer gk_for\tged")], None);
     for raw in [
-        "GET /\x1b[31mforged HTTP/1.1\r\nhost: x\r\n\r\n",
-        "GET / HTTP/1.1\r\nhost: x\r\nx-a: \x01\nforged\r\n\r\n",
+        "GET /\x1b[31mforged HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        "GET / HTTP/1.1\r\nhost: localhost\r\nx-a: \x01\nforged\r\n\r\n",
     ] {
         let mut stream = TcpStream::connect(base.strip_prefix("http://").unwrap()).unwrap();
         stream.write_all(raw.as_bytes()).unwrap();

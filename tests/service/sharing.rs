@@ -136,7 +136,7 @@ fn a_key_in_use_is_a_conflict() {
     let mut first = TcpStream::connect(address).unwrap();
     write!(
         first,
-        "POST /v1/datasets HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\nidempotency-key: k\r\n\
+        "POST /v1/datasets HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\nidempotency-key: k\r\n\
          content-length: {}\r\nconnection: close\r\nexpect: 100-continue\r\n\r\n",
         rows.len()
     )
@@ -288,7 +288,7 @@ fn a_request_that_takes_too_long_gets_408_and_stores_nothing() {
     let address = server.base.strip_prefix("http://").unwrap();
     let mut slow = TcpStream::connect(address).unwrap();
     // Ten bytes are announced and never sent.
-    let head = "POST /v1/policies HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 10\r\nconnection: close\r\n\r\n";
+    let head = "POST /v1/policies HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 10\r\nconnection: close\r\n\r\n";
     slow.write_all(head.as_bytes()).unwrap();
     let mut answer = String::new();
     slow.read_to_string(&mut answer).unwrap();

@@ -96,6 +96,7 @@ macro_rules! every_test {
             },
             others::{
                 keys_are_found_until_revoked,
+                keys_keep_their_role,
                 an_answer_is_repeated,
                 an_unanswered_request_is_taken_over,
                 an_abandoned_request_starts_again,

@@ -5,7 +5,7 @@ use crate::support;
 use std::time::Duration;
 
 use guarantor::store::{
-    Damage, JobFilter, JobId, Owner, PageRequest, PolicyId, Store, StoreError, Workspace,
+    Damage, JobFilter, JobId, Owner, PageRequest, PolicyId, Role, Store, StoreError, Workspace,
 };
 use sqlx::{Connection, SqliteConnection};
 use support::{dataset, job, policy_params, store, workspace};
@@ -19,9 +19,9 @@ async fn database(directory: &std::path::Path) -> SqliteConnection {
 #[tokio::test]
 async fn keys_open_their_workspace_until_revoked() {
     let (_directory, store) = store().await;
-    let (key, secret) = store.create_key(workspace("team-a"), "ci").await.unwrap();
+    let (key, secret) = store.create_key(workspace("team-a"), "ci", Role::Read).await.unwrap();
     let found = store.authenticate(&secret).await.unwrap().unwrap();
-    assert_eq!((found.id, found.workspace.as_str()), (key.id, "team-a"));
+    assert_eq!((found.id, found.workspace.as_str(), found.role), (key.id, "team-a", Role::Read));
     for wrong in ["", "gk_", "gk_0000", &secret[..secret.len() - 1], &secret.to_uppercase()] {
         assert!(store.authenticate(wrong).await.unwrap().is_none(), "{wrong}");
     }
@@ -88,7 +88,7 @@ async fn one_server_owns_a_directory() {
     let refused = second.take_over(directory.path()).await.map(drop);
     assert!(matches!(refused, Err(StoreError::Refused(_))), "{refused:?}");
     // The command line works while the server runs.
-    second.create_key(workspace("a"), "beside").await.unwrap();
+    second.create_key(workspace("a"), "beside", Role::Admin).await.unwrap();
     drop(lock);
     second.take_over(directory.path()).await.unwrap();
 }

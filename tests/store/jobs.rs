@@ -13,6 +13,8 @@ pub async fn a_job_is_read_back(repository: &dyn Repository) {
     assert_eq!(created, repository.job(&new.workspace, new.id).await.unwrap());
     assert_eq!((&created.spec, &created.metadata), (&new.spec, &new.metadata));
     assert_eq!((created.status, created.attempt), (JobStatus::Queued, 0));
+    assert_eq!(created.submitted_by.as_deref(), Some("a test (key 1)"));
+    assert_eq!(created.issued().submitted_by, created.submitted_by);
     let foreign = repository.job(&workspace("b"), new.id).await;
     assert!(matches!(foreign, Err(StoreError::NotFound(Resource::Job, _))), "{foreign:?}");
     let again = repository.submit_job(new, &QueueLimits { total: Some(1), workspace: None }).await;

@@ -4,10 +4,26 @@ use guarantor::store::*;
 
 use crate::support::{dataset, job, workspace};
 
+fn new_key(secret: &str, role: Role) -> NewKey {
+    let (id, workspace, hash) = (KeyId::new(), workspace("a"), KeyHash::of(secret));
+    NewKey { id, workspace, name: "ci".into(), role, hash }
+}
+
+pub async fn keys_keep_their_role(repository: &dyn Repository) {
+    for role in Role::ALL {
+        let secret = format!("gk_{role}");
+        let key = repository.create_key(new_key(&secret, role)).await.unwrap();
+        assert_eq!(key.role, role);
+        assert_eq!(repository.key_by_hash(&KeyHash::of(&secret)).await.unwrap(), Some(key.clone()));
+        assert_eq!(repository.revoke_key(key.id).await.unwrap().role, role);
+    }
+    let mut roles: Vec<Role> = repository.keys().await.unwrap().iter().map(|key| key.role).collect();
+    roles.sort();
+    assert_eq!(roles, Role::ALL);
+}
+
 pub async fn keys_are_found_until_revoked(repository: &dyn Repository) {
-    let new =
-        NewKey { id: KeyId::new(), workspace: workspace("a"), name: "ci".into(), hash: KeyHash::of("gk_a") };
-    let key = repository.create_key(new).await.unwrap();
+    let key = repository.create_key(new_key("gk_a", Role::Submit)).await.unwrap();
     assert_eq!(repository.key_by_hash(&KeyHash::of("gk_a")).await.unwrap(), Some(key.clone()));
     assert_eq!(repository.key_by_hash(&KeyHash::of("gk_b")).await.unwrap(), None);
     assert_eq!(repository.keys().await.unwrap(), std::slice::from_ref(&key));

@@ -90,6 +90,7 @@ pub fn new_job(dataset: &Dataset) -> NewJob {
         spec: spec(dataset),
         metadata: json!({ "team": "ranking" }),
         policy_ids: Vec::new(),
+        submitted_by: "a test (key 1)".into(),
     }
 }
 

@@ -37,9 +37,12 @@ fn generated_requests_find_nothing_undocumented() {
         eprintln!("\n*** SKIPPED: schemathesis cannot be installed from PyPI; the API was NOT fuzzed. ***\n");
         return;
     };
-    let server =
+    let mut server =
         Server::start_with(&[("GUARANTOR_MAX_WAIT_SECONDS", "1"), ("GUARANTOR_MAX_QUEUED_JOBS", "5000")]);
-    let client = server.client();
+    let key = server.create_key("default");
+    server.kill();
+    server.restart();
+    let client = server.client().with_key(&key);
     let dataset = client.dataset(300);
     let job = client.submit(json!({"dataset_id": dataset}));
     let policy = client.finish(&job)["result"]["policy_id"].clone();
@@ -52,6 +55,7 @@ fn generated_requests_find_nothing_undocumented() {
         .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,response_headers_conformance"])
         .args(["--max-examples", "25", "--max-time", "60", "--seed", "1", "--no-color", "--generation-database", "none"])
         .args(["--suppress-health-check", "all"])
+        .args(["--header", &format!("Authorization: Bearer {key}")])
         .env("SCHEMATHESIS_HOOKS", hooks)
         .env("GUARANTOR_TEST_IDS", ids.to_string())
         .output()

@@ -80,6 +80,9 @@ fn a_directory_of_schema_version_1_is_complete() {
     let server = Server::start_on(directory.path(), &[]);
     assert_eq!(server.client().get("/v1/datasets").status, 401, "the server must still require the old keys");
     let client = server.client().with_key(&text("key"));
+    // A key that could do everything still can.
+    let keys = server.keys(&["list"]);
+    assert!(keys.lines().skip(1).all(|line| line.split_whitespace().nth(3) == Some("admin")), "{keys}");
 
     let dataset = client.get(&format!("/v1/datasets/{}", text("dataset"))).expect(200);
     assert_eq!((&dataset["rows"], &dataset["version"]), (&json!(400), &json!(2)));
@@ -91,7 +94,10 @@ fn a_directory_of_schema_version_1_is_complete() {
         (&json!("succeeded"), &json!("deploy"))
     );
     assert_eq!(deployed["result"]["guaranteed_improvement"], facts["improvement"]);
+    // Nobody recorded who submitted it, and its certificate does not say.
+    assert_eq!(deployed["submitted_by"], Value::Null);
     let certificate = client.get(&format!("/v1/jobs/{}/certificate", text("deployed"))).expect(200);
+    assert!(certificate["issued"].get("submitted_by").is_none(), "{certificate}");
     assert_eq!(certificate["digest"], facts["digest"]);
     // The certificate is as it was, but it opens nothing: its log was not checked.
     for job in ["deployed", "kept"] {
@@ -121,6 +127,9 @@ fn a_directory_of_schema_version_1_is_complete() {
     let done = client.finish(&client.submit(json!({"dataset_id": text("dataset")})));
     assert_eq!(done["status"], "succeeded", "{done}");
     let next = client.get(done["result"]["certificate_url"].as_str().unwrap()).expect(200);
+    let id = keys.lines().nth(1).unwrap().split_whitespace().next().unwrap();
+    assert!(done["submitted_by"].as_str().unwrap().contains(id), "{done}");
+    assert_eq!(next["issued"]["submitted_by"], done["submitted_by"]);
     // The old certificates have seen 400 rows, and the job checked all 500 itself.
     assert_eq!((&next["spec"]["seen_rows"], &next["spec"]["logging"]), (&json!(400), &json!("adaptive")));
     assert!(next["checks"].as_array().unwrap().iter().any(|check| check["scope"] == "log"), "{next}");

@@ -58,6 +58,7 @@ pub async fn create(
             spec,
             metadata: metadata.into(),
             policy_ids,
+            submitted_by: caller,
         };
         submit(&worker, new).await
     };
@@ -71,7 +72,8 @@ async fn submit(app: &App, new: NewJob) -> Result<Created, Problem> {
         Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await?,
         job => job?,
     };
-    tracing::info!(job_id = %job.id, kind = ?job.spec.kind, dataset_id = %job.dataset_id, "job queued");
+    tracing::info!(job_id = %job.id, workspace = %job.workspace, kind = ?job.spec.kind,
+        dataset_id = %job.dataset_id, submitted_by = job.submitted_by, "job queued");
     let location = [(header::LOCATION, format!("/v1/jobs/{}", job.id))];
     Created::json(StatusCode::ACCEPTED, &location, &JobView::from(job))
 }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -13,16 +13,21 @@ use futures_util::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 
 use crate::http::App;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, Credential};
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Params, header_text};
+use crate::http::layers::share::InProgress;
 use crate::http::page::{ListView, page_request};
 use crate::http::problem::Problem;
+use crate::http::tally::Taken;
 use crate::queue::Subscription;
-use crate::store::{JobEvent, JobId, JobStatus, Timestamp, Workspace};
+use crate::store::{JobEvent, JobId, JobStatus, KeyId, Timestamp, Workspace};
 
 /// How many events a stream reads from the store at a time.
 const BATCH: u32 = 100;
+
+/// When to try again if the key has too many streams.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// An event in the history of a job.
 #[derive(Debug, Serialize, utoipa::ToSchema)]
@@ -63,20 +68,24 @@ pub struct EventParams {
     params(("id" = String, Path, format = "uuid"), EventParams,
            ("last-event-id" = Option<u64>, Header, description = "Return only events after this one")),
     responses((status = 200, description = "Events", content(
-        (ListView<EventView> = "application/json"), (String = "text/event-stream")))))]
+        (ListView<EventView> = "application/json"), (String = "text/event-stream"))),
+              (status = 429, description = "`too_many_streams`: the key has too many open streams; `too_many_requests`",
+               headers(("retry-after" = u32, description = "Seconds")))))]
 pub async fn events(
     State(app): State<App>,
     Caller(workspace): Caller,
     Id(id): Id<JobId>,
     Params(params): Params<EventParams>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Result<Response, Problem> {
-    let after = last_seen(&params, &headers)?;
+    let headers = request.headers();
+    let after = last_seen(&params, headers)?;
     let page = page_request(params.limit, None)?;
     app.store.repository().job(&workspace, id).await?;
     let accept = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or("");
     if accept.contains("text/event-stream") {
-        let stream = follow(app, workspace, id, after);
+        let held = Held::take(&app, &request)?;
+        let stream = follow(app, workspace, id, after, held);
         return Ok(Sse::new(stream)
             .keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
             .into_response());
@@ -101,6 +110,26 @@ fn last_seen(params: &EventParams, headers: &HeaderMap) -> Result<u64, Problem> 
     }
 }
 
+/// What a stream takes for as long as it is open.
+struct Held {
+    _stream: Taken<Option<KeyId>>,
+    _request: Option<InProgress>,
+}
+
+impl Held {
+    fn take(app: &App, request: &Request) -> Result<Held, Problem> {
+        let key = Credential::of(request.extensions())?.key;
+        let stream = app.streams.take(&key).map_err(|own| {
+            let detail = format!(
+                "This key has {own} open event streams, and a key may have {own}; close one, or poll the job with \
+                 GET /v1/jobs/{{id}}?wait=."
+            );
+            Problem::new(Code::TooManyStreams, detail).retry_after(RETRY_AFTER)
+        })?;
+        Ok(Held { _stream: stream, _request: request.extensions().get().cloned() })
+    }
+}
+
 struct Follower {
     app: App,
     workspace: Workspace,
@@ -108,6 +137,7 @@ struct Follower {
     after: u64,
     changes: Subscription,
     ended: bool,
+    _held: Held,
 }
 
 fn follow(
@@ -115,10 +145,11 @@ fn follow(
     workspace: Workspace,
     id: JobId,
     after: u64,
+    held: Held,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // Subscribed before the first read, so that no change is missed.
     let changes = app.queue.subscribe(id);
-    let follower = Follower { app, workspace, id, after, changes, ended: false };
+    let follower = Follower { app, workspace, id, after, changes, ended: false, _held: held };
     stream::unfold(follower, |mut follower| async move {
         let batch = follower.next_batch().await?;
         Some((stream::iter(batch.into_iter().map(|event| Ok(sse(event)))), follower))

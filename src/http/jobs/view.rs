@@ -13,6 +13,10 @@ pub struct JobView {
     pub id: JobId,
     kind: JobKind,
     status: JobStatus,
+    /// Who submitted the job: the name and the id of the API key, or `anonymous`; null for jobs of earlier
+    /// releases.
+    #[schema(required)]
+    submitted_by: Option<String>,
     #[schema(value_type = String, format = "date-time")]
     created_at: Timestamp,
     #[schema(value_type = Option<String>, format = "date-time", required)]
@@ -69,6 +73,7 @@ impl From<Job> for JobView {
             id: job.id,
             kind: job.spec.kind,
             status: job.status,
+            submitted_by: job.submitted_by,
             created_at: job.created_at,
             started_at: job.started_at,
             finished_at: job.finished_at,

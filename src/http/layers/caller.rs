@@ -1,4 +1,4 @@
-//! Authentication: finds the caller of a request before its handler runs.
+//! Authentication: finds the caller of a request before its handler runs, and checks that its role allows it.
 
 use std::task::{Context, Poll};
 
@@ -7,10 +7,12 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
 use tower::{Layer, Service};
 
-use super::Inner;
+use super::{Inner, Route};
+use crate::http::problem::Problem;
 use crate::http::{App, auth};
 
-/// Lets only authenticated requests through, each with its [`auth::Caller`] and [`auth::CallerName`].
+/// Lets only authenticated requests through, each with its [`auth::Caller`],
+/// [`auth::CallerName`] and [`auth::Credential`].
 #[derive(Clone)]
 pub struct CallerLayer(pub App);
 
@@ -48,14 +50,20 @@ where
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
-            match auth::identify(&app, request.headers()).await {
-                Ok((caller, name)) => {
-                    request.extensions_mut().insert(caller);
-                    request.extensions_mut().insert(name);
-                    inner.call(request).await
-                }
+            match identify(&app, &mut request).await {
+                Ok(()) => inner.call(request).await,
                 Err(problem) => Ok(problem.into_response()),
             }
         })
     }
+}
+
+async fn identify(app: &App, request: &mut Request) -> Result<(), Problem> {
+    let (caller, name, credential) = auth::identify(app, request.headers()).await?;
+    credential.check(request.method(), Route::of(request).as_str())?;
+    let extensions = request.extensions_mut();
+    extensions.insert(caller);
+    extensions.insert(name);
+    extensions.insert(credential);
+    Ok(())
 }

@@ -1,17 +1,20 @@
 //! The layers written for this service. `envelope.rs` lists all layers in the order in which requests
 //! pass them.
 //!
-//! Every poll of a job passes all of them, so they must be cheap. Only `caller` has to wait before it
-//! can call the inner service, and only `linger` waits after a request with a body; these two box
-//! their futures. The others have futures of their own.
+//! Every poll of a job passes all of them, so they must be cheap. Only `caller`, and `origin` for requests
+//! that it may reject, have to wait before they can call the inner service, and only `linger` waits after a request
+//! with a body; these box their futures. The others have futures of their own.
 
 pub mod caller;
 pub mod compression;
 pub mod linger;
 pub mod observe;
+pub mod origin;
 pub mod panics;
 pub mod problems;
 pub mod request_id;
+pub mod reserve;
+pub mod share;
 pub mod time_limit;
 pub mod uploads;
 

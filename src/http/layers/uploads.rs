@@ -1,4 +1,5 @@
-//! Permits for uploads: an upload takes memory and a thread, so the number of concurrent uploads is limited.
+//! Permits for uploads: an upload takes memory and a thread, so the number of concurrent uploads is limited, for
+//! each key, for each workspace and in total.
 //!
 //! tower's `ConcurrencyLimit` makes requests wait and releases a permit with the response. Here an
 //! upload over the limit is rejected before its body is read. And an upload continues when its
@@ -11,13 +12,15 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{Either, Ready, ready};
-use tokio::sync::OwnedSemaphorePermit;
 use tower::{Layer, Service};
 
 use super::{Inner, is_upload};
 use crate::http::App;
+use crate::http::auth::{Caller, Credential};
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
+use crate::http::tally::Taken;
+use crate::store::{KeyId, Workspace};
 
 /// How long the client of a rejected upload should wait.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
@@ -28,7 +31,7 @@ pub struct UploadsLayer(pub App);
 
 /// The permit of one upload, in the extensions of its request. The work must hold it to its end.
 #[derive(Clone)]
-pub struct UploadPermit(#[allow(dead_code)] Arc<OwnedSemaphorePermit>);
+pub struct UploadPermit(#[allow(dead_code)] Arc<(Taken<Option<KeyId>>, Taken<Workspace>)>);
 
 impl<S> Layer<S> for UploadsLayer {
     type Service = Uploads<S>;
@@ -56,7 +59,7 @@ impl<S: Inner> Service<Request> for Uploads<S> {
 
     fn call(&mut self, mut request: Request) -> Self::Future {
         if is_upload(&request) {
-            match permit(&self.app) {
+            match permit(&self.app, &request) {
                 Ok(permit) => request.extensions_mut().insert(permit),
                 Err(problem) => return Either::Right(ready(Ok(problem.into_response()))),
             };
@@ -65,11 +68,24 @@ impl<S: Inner> Service<Request> for Uploads<S> {
     }
 }
 
-fn permit(app: &App) -> Result<UploadPermit, Problem> {
-    let permit = app.uploads.clone().try_acquire_owned().map_err(|_| {
-        let most = app.config.max_concurrent_uploads;
-        let detail = format!("{most} of {most} concurrent uploads in progress; try again.");
-        Problem::new(Code::TooManyUploads, detail).retry_after(RETRY_AFTER)
+fn permit(app: &App, request: &Request) -> Result<UploadPermit, Problem> {
+    let Caller(workspace) = Caller::of(request.extensions())?;
+    let key = Credential::of(request.extensions())?.key;
+    let of_key = app.uploads_of_keys.take(&key).map_err(|own| {
+        too_many(format!("This key has {own} uploads in progress, and a key may have {own}"))
     })?;
-    Ok(UploadPermit(Arc::new(permit)))
+    let of_workspace = app.uploads.take(workspace).map_err(|own| {
+        let (all, most) = (app.uploads.in_use(), app.config.max_concurrent_uploads);
+        too_many(match own {
+            0 => format!("{all} of {most} concurrent uploads in progress"),
+            _ => format!(
+                "This workspace has {own} uploads in progress, which is its share: {all} of {most} are in progress"
+            ),
+        })
+    })?;
+    Ok(UploadPermit(Arc::new((of_key, of_workspace))))
+}
+
+fn too_many(why: String) -> Problem {
+    Problem::new(Code::TooManyUploads, format!("{why}; try again.")).retry_after(RETRY_AFTER)
 }

@@ -124,6 +124,8 @@ pub struct NewJob {
     pub metadata: serde_json::Value,
     /// Every stored policy that the job will read, including the dataset's logging policy.
     pub policy_ids: Vec<PolicyId>,
+    /// Who submits it, as certificates name them.
+    pub submitted_by: String,
 }
 
 /// A job.
@@ -145,6 +147,8 @@ pub struct Job {
     /// The caller's own data.
     #[sqlx(json)]
     pub metadata: serde_json::Value,
+    /// Who submitted it; `None` for jobs of earlier releases.
+    pub submitted_by: Option<String>,
     /// When it was submitted.
     pub created_at: Timestamp,
     /// When it was queued for the current or next attempt: submitted, or last returned to the queue.
@@ -194,6 +198,7 @@ impl Job {
             created_at: self.created_at.to_string(),
             started_at: self.started_at.map(|time| time.to_string()),
             finished_at: self.finished_at.map(|time| time.to_string()),
+            submitted_by: self.submitted_by.clone(),
         }
     }
 }

@@ -1,11 +1,57 @@
 //! API keys, and the hashes under which they are stored.
 
 use std::fmt;
+use std::str::FromStr;
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::store::ids::{KeyId, Timestamp, Workspace};
+use crate::store::ids::{KeyId, Timestamp, Workspace, stored_as_text};
+
+/// What a key may do in its workspace. Each role may do what the roles before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Ask gates, and nothing else.
+    Gate,
+    /// Read everything.
+    Read,
+    /// Everything but administration: upload logs, store policies, submit, cancel and delete.
+    Submit,
+    /// Everything, including the gates that decide about rollouts.
+    Admin,
+}
+
+impl Role {
+    /// Every role, the one that may do least first.
+    pub const ALL: [Role; 4] = [Role::Gate, Role::Read, Role::Submit, Role::Admin];
+
+    /// The name on the command line, in responses and in the database.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Gate => "gate",
+            Role::Read => "read",
+            Role::Submit => "submit",
+            Role::Admin => "admin",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let role = Role::ALL.into_iter().find(|role| role.name() == name);
+        role.ok_or_else(|| format!("{name:?} is not a role; use gate, read, submit or admin"))
+    }
+}
+
+stored_as_text!(Role);
 
 /// An API key without its secret, which is not stored.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
@@ -16,6 +62,8 @@ pub struct ApiKey {
     pub workspace: Workspace,
     /// The name that its creator gave it.
     pub name: String,
+    /// What it may do.
+    pub role: Role,
     /// When it was created.
     pub created_at: Timestamp,
     /// When it was revoked.
@@ -31,6 +79,8 @@ pub struct NewKey {
     pub workspace: Workspace,
     /// A name for people.
     pub name: String,
+    /// What it may do.
+    pub role: Role,
     /// The hash of the secret.
     pub hash: KeyHash,
 }
@@ -76,6 +126,15 @@ impl fmt::Debug for KeyHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn roles_are_ordered_by_what_they_may_do() {
+        assert!(Role::ALL.is_sorted());
+        for role in Role::ALL {
+            assert_eq!(role.name().parse(), Ok(role));
+        }
+        assert!("Admin".parse::<Role>().unwrap_err().contains("submit"));
+    }
 
     #[test]
     fn a_hash_matches_itself_and_survives_being_stored() {

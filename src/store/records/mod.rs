@@ -15,7 +15,7 @@ pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, S
 pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };
-pub use keys::{ApiKey, KeyHash, NewKey};
+pub use keys::{ApiKey, KeyHash, NewKey, Role};
 pub use leases::{ClaimedJob, Finish, LeaseTerms, Success};
 pub use ledger::{LedgerEntry, LedgerSummary};
 pub use policies::{NewPolicy, StoredPolicy};

@@ -68,8 +68,8 @@ impl Write {
         let now = self.now.0;
         let inserted = sqlx::query_as(
             "INSERT INTO jobs (id, workspace, seq, dataset_id, dataset_version, status, spec, metadata, created_at, \
-             queued_at, attempt, cancel_requested, revision) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, $3, $4, \
-             'queued', $5, $6, $7, $7, 0, 0, 1 FROM jobs RETURNING *",
+             queued_at, attempt, cancel_requested, revision, submitted_by) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, \
+             $3, $4, 'queued', $5, $6, $7, $7, 0, 0, 1, $8 FROM jobs RETURNING *",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
@@ -78,6 +78,7 @@ impl Write {
         .bind(to_json(&new.spec)?)
         .bind(to_json(&new.metadata)?)
         .bind(now)
+        .bind(&new.submitted_by)
         .fetch_one(self.connection())
         .await;
         let job = match inserted {

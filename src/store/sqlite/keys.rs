@@ -14,18 +14,20 @@ impl Keys for Sqlite {
     async fn create_key(&self, new: NewKey) -> Result<ApiKey> {
         let mut write = self.write().await?;
         sqlx::query(
-            "INSERT INTO api_keys (id, workspace, name, hash, created_at) VALUES ($1, $2, $3, $4, $5)",
+            "INSERT INTO api_keys (id, workspace, name, role, hash, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
         .bind(&new.name)
+        .bind(new.role.name())
         .bind(new.hash.to_hex())
         .bind(write.now.0)
         .execute(write.connection())
         .await?;
         let created_at = write.now;
         write.commit().await?;
-        Ok(ApiKey { id: new.id, workspace: new.workspace, name: new.name, created_at, revoked_at: None })
+        let NewKey { id, workspace, name, role, .. } = new;
+        Ok(ApiKey { id, workspace, name, role, created_at, revoked_at: None })
     }
 
     async fn keys(&self) -> Result<Vec<ApiKey>> {

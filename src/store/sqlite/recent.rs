@@ -119,6 +119,7 @@ mod tests {
             status: JobStatus::Queued,
             spec,
             metadata: serde_json::Value::Null,
+            submitted_by: Some("a test".into()),
             created_at: Timestamp(0),
             queued_at: Timestamp(0),
             shown: false,

@@ -12,6 +12,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0002_ledger.sql"),
     include_str!("schema/0003_looks.sql"),
     include_str!("schema/0004_honest.sql"),
+    include_str!("schema/0005_roles.sql"),
 ];
 
 /// Brings the schema up to date.

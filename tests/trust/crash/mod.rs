@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use common::Server;
 use inspect::Inspector;
-use workload::{Random, Worker};
+use workload::{Random, Secrets, Worker};
 
 const CLIENTS: u64 = 4;
 
@@ -33,8 +33,13 @@ fn kills_neither_lose_duplicate_nor_half_store_anything() {
     // max_attempts is for jobs that kill their process. Here the process is killed all the time.
     let settings = [("GUARANTOR_MAX_ATTEMPTS", "100000"), ("GUARANTOR_WORKERS", "2")];
     let mut server = Server::start_with(&settings);
+    let key = |role| server.create_key_with_role("default", role);
+    let secrets = Secrets { submit: key("submit"), read: key("read") };
+    // From its start the next process knows that there are keys.
+    server.kill();
+    server.restart();
     let mut inspector = Inspector::new(server.data.path());
-    let mut workers: Vec<Worker> = (0..CLIENTS).map(|i| Worker::new(seed, i)).collect();
+    let mut workers: Vec<Worker> = (0..CLIENTS).map(|i| Worker::new(seed, i, secrets.clone())).collect();
     let mut random = Random::new(seed);
     let (began, mut interrupted) = (Instant::now(), 0);
     for kill in 1..=kills {
@@ -52,7 +57,7 @@ fn kills_neither_lose_duplicate_nor_half_store_anything() {
             assert!(!file.exists(), "after kill {kill}: the sweep left {}", file.display());
         }
     }
-    let client = server.client();
+    let client = server.client().with_key(&secrets.submit);
     for worker in &mut workers {
         worker.settle(&client);
     }

@@ -34,14 +34,40 @@ impl Random {
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum Op {
-    Upload { rows: String, n: u64 },
-    Append { dataset: String, rows: String, n: u64 },
-    Candidates { dataset: String, name: String, rows: String },
-    Policy { body: Value },
-    Job { dataset: String, prior: &'static str },
-    Cancel { job: String },
-    DeleteDataset { dataset: String },
-    DeletePolicy { policy: String },
+    Upload {
+        rows: String,
+        n: u64,
+    },
+    Append {
+        dataset: String,
+        rows: String,
+        n: u64,
+    },
+    Candidates {
+        dataset: String,
+        name: String,
+        rows: String,
+    },
+    Policy {
+        body: Value,
+    },
+    Job {
+        dataset: String,
+        prior: &'static str,
+    },
+    Cancel {
+        job: String,
+    },
+    DeleteDataset {
+        dataset: String,
+    },
+    DeletePolicy {
+        policy: String,
+    },
+    /// An upload with a key that may only read. It must be rejected, and leave nothing.
+    Forbidden {
+        rows: String,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +85,15 @@ pub struct Pending {
     tries: u32,
 }
 
+/// The keys of a client, by role.
+#[derive(Clone)]
+pub struct Secrets {
+    pub submit: String,
+    pub read: String,
+}
+
 pub struct Worker {
+    secrets: Secrets,
     random: Random,
     name: String,
     keys: u64,
@@ -79,8 +113,9 @@ pub struct Worker {
 const MANY: usize = 6;
 
 impl Worker {
-    pub fn new(seed: u64, number: u64) -> Worker {
+    pub fn new(seed: u64, number: u64, secrets: Secrets) -> Worker {
         Worker {
+            secrets,
             random: Random::new(seed.wrapping_mul(1000) + number + 1),
             name: format!("client-{number}"),
             keys: 0,
@@ -96,7 +131,7 @@ impl Worker {
 
     /// Sends requests until one is not answered. That one stays pending.
     pub fn work(&mut self, base: &str, dead: &AtomicBool) {
-        let client = Client::new(base, None);
+        let client = Client::new(base, Some(&self.secrets.submit));
         loop {
             if let Err(error) = self.step(&client) {
                 // A running server must respond.
@@ -125,7 +160,11 @@ impl Worker {
             }
         };
         pending.tries += 1;
-        match send(client, &pending) {
+        let sent = match &pending.op {
+            Op::Forbidden { .. } => send(&client.with_key(&self.secrets.read), &pending),
+            _ => send(client, &pending),
+        };
+        match sent {
             Ok(answer) => {
                 self.repeated += u64::from(pending.tries > 1);
                 self.learn(pending, answer);
@@ -170,7 +209,8 @@ impl Worker {
                 let mean = [[self.random.unit(), self.random.unit()], [self.random.unit(), 0.0]];
                 Op::Policy { body: json!({"kind": "softmax", "mean": mean}) }
             }
-            (80..85, ..) if !policies.is_empty() => {
+            (80..83, ..) => Op::Forbidden { rows: self.rows(20, &[]) },
+            (83..86, ..) if !policies.is_empty() => {
                 Op::DeletePolicy { policy: self.random.pick(&policies).unwrap().clone() }
             }
             _ => {
@@ -264,6 +304,11 @@ impl Worker {
                 }
                 "deletions of datasets"
             }
+            Op::Forbidden { .. } => {
+                expect(&[403]);
+                assert_eq!(answer.json["code"], "role_not_sufficient", "{context}");
+                "uploads that a role forbids"
+            }
             Op::DeletePolicy { policy } => {
                 expect(if again { &[204, 404] } else { &[204] });
                 self.policies.remove(&policy);
@@ -293,7 +338,7 @@ fn send(client: &Client, pending: &Pending) -> Result<Answer, ureq::Error> {
     let post =
         |path: &str, body: Value| client.try_send("POST", path, &json, Some(body.to_string().as_bytes()));
     match &pending.op {
-        Op::Upload { rows, .. } => client.try_send(
+        Op::Upload { rows, .. } | Op::Forbidden { rows } => client.try_send(
             "POST",
             "/v1/datasets?logging=fixed&exact_propensities=true",
             &ndjson,

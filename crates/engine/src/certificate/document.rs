@@ -49,6 +49,10 @@ pub struct Issued {
     /// When the job ended.
     #[cfg_attr(feature = "schema", schema(format = "date-time", required))]
     pub finished_at: Option<String>,
+    /// Who submitted the job: the name and the id of the API key, or `anonymous`. Absent if an earlier release
+    /// issued the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_by: Option<String>,
 }
 
 /// The ledger entry of a look: its number, its cost, and the total so far. Like ids and times it depends on
