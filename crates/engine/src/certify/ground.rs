@@ -61,7 +61,7 @@ impl<'a> Ground<'a> {
     /// The failed checks that concern a candidate, or all policies if there is none.
     pub fn failed(&self, candidate: Option<&str>) -> Vec<&CheckResult> {
         let concerns = |check: &&CheckResult| {
-            !check.ok
+            check.failed()
                 && (check.name != CheckName::CandidateWeights
                     || check.subject.as_deref().is_none_or(|subject| candidate.is_none_or(|c| c == subject)))
         };
@@ -138,9 +138,17 @@ fn rounding(precision: Precision) -> Rounding {
 
 fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
     let capabilities = &shape.capabilities;
-    let precision_of = |subject: &Subject| match subject {
-        Subject::Logged(candidate) => capabilities.precision_of(*candidate),
-        Subject::Policy(_) => Precision::default(),
+    let rounding_of = |subject: &Subject| match subject {
+        Subject::Logged(candidate) => {
+            let precision = capabilities.precision_of(*candidate);
+            let Rounding { absolute, relative } = rounding(precision);
+            // Columns of π(a|x) hold the lower ends of the intervals, so the upper ends are twice as far.
+            let name = capabilities.candidates.get(*candidate);
+            let all = name.is_some_and(|name| capabilities.candidate_propensities.contains(name));
+            let factor = if precision.is_coarse() && !all { 2.0 } else { 1.0 };
+            Rounding { absolute: factor * absolute, relative: factor * relative }
+        }
+        Subject::Policy(_) => Rounding::default(),
     };
     CheckPlan {
         n_actions: shape.n_actions,
@@ -148,10 +156,7 @@ fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
         full: capabilities.full_propensities,
         rounding: if capabilities.uniform { Rounding::default() } else { rounding(capabilities.precision) },
         candidates: (policies.iter())
-            .map(|(label, subject)| CandidatePlan {
-                label: label.clone(),
-                rounding: rounding(precision_of(subject)),
-            })
+            .map(|(label, subject)| CandidatePlan { label: label.clone(), rounding: rounding_of(subject) })
             .collect(),
         known_baseline: spec.baseline.risk.filter(|_| spec.baseline.kind == BaselineKind::Known),
         fixed: spec.is_fixed(),
@@ -213,6 +218,8 @@ fn contexts_before(log: &dyn LogSource) -> Result<Vec<u64>> {
 enum Weights<'a> {
     Policy(ndarray::Array2<f64>),
     Logged(&'a [f64]),
+    /// π(·|x) of each row, from the log.
+    All(ndarray::ArrayView2<'a, f64>),
 }
 
 fn check_chunk(
@@ -226,9 +233,10 @@ fn check_chunk(
     for (_, subject) in policies {
         weights.push(match subject {
             Subject::Policy(policy) => Weights::Policy(policy.propensities(chunk.x.view())?),
-            Subject::Logged(candidate) => {
-                Weights::Logged(chunk.candidates.get(*candidate).ok_or_else(missing)?)
-            }
+            Subject::Logged(candidate) => match chunk.candidate_full.get(*candidate) {
+                Some(Some(all)) => Weights::All(all.view()),
+                _ => Weights::Logged(chunk.candidates.get(*candidate).ok_or_else(missing)?),
+            },
         });
     }
     let mut candidates: Vec<CandidateWeight> = Vec::with_capacity(policies.len());
@@ -239,12 +247,16 @@ fn check_chunk(
         for (j, row) in rows.clone().enumerate() {
             let action = chunk.actions[row];
             candidates.clear();
-            candidates.extend(weights.iter().map(|weights| match weights {
-                Weights::Policy(all) => {
-                    let all = all.row(c).to_slice().expect("row-major");
-                    CandidateWeight { played: all[action as usize], all: Some(all) }
-                }
-                Weights::Logged(played) => CandidateWeight { played: played[row], all: None },
+            candidates.extend(weights.iter().map(|weights| {
+                let all = match weights {
+                    Weights::Policy(all) => all.row(c).to_slice(),
+                    Weights::All(all) => all.row(row).to_slice(),
+                    Weights::Logged(played) => {
+                        return CandidateWeight { played: played[row], all: None };
+                    }
+                };
+                let all = all.expect("row-major");
+                CandidateWeight { played: all[action as usize], all: Some(all) }
             }));
             checks.row(&CheckRow {
                 action,

@@ -147,6 +147,7 @@ pub(super) fn finish_full(tally: &Tally, widths: &Widths) -> Finding {
             "action {worst} was logged {count} times, and its propensities sum to {expected:.1}"
         ),
         remedy: REMEDY,
+        skipped: false,
     }
 }
 
@@ -167,5 +168,6 @@ pub(super) fn finish_logged(bets: &ActionBets, k: Option<usize>) -> Finding {
              at most 1"
         ),
         remedy: REMEDY,
+        skipped: false,
     }
 }
