@@ -3,7 +3,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod candidates;
 mod certificates;
+mod checks;
 mod compression;
 mod connections;
 mod docs;
