@@ -12,7 +12,8 @@ use guarantor_engine::spec::SpecRequest;
 use serde_json::Value;
 
 use super::log_file::{LogArgs, read_json, store_policy};
-use super::{Failure, Verdict, runtime};
+use super::report::ReportPage;
+use super::{Failure, Verdict, print_text, runtime, summary};
 
 /// Who accepts a failed check, as the certificate names them.
 const CALLER: &str = "command line";
@@ -49,7 +50,9 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
         }
         println!("{}", serde_json::to_string_pretty(&document)?);
     } else {
-        print_summary(&certificate);
+        let mut page = ReportPage::new(false);
+        summary::show(&mut page, &certificate);
+        print_text(page.text())?;
     }
     Ok(match certificate.decision {
         Decision::Deploy => Verdict::Yes,
@@ -110,21 +113,5 @@ fn rename_policy(spec: &mut Value, name: &str, id: &str) {
         }
         Value::Array(items) => items.iter_mut().for_each(|item| rename_policy(item, name, id)),
         _ => {}
-    }
-}
-
-fn print_summary(certificate: &Certificate) {
-    println!("{}", certificate.statement);
-    println!("decision                {}", certificate.decision.name());
-    println!("guaranteed improvement  {:.6}", certificate.guaranteed_improvement);
-    println!("guaranteed risk         {:.6}", certificate.guaranteed_risk);
-    println!("baseline risk           {:.6}", certificate.baseline_risk.estimate);
-    println!("confidence              {}", certificate.confidence);
-    println!("digest                  {}", certificate.digest);
-    for reason in &certificate.reasons {
-        println!("- {}", reason.message);
-    }
-    for check in certificate.checks.iter().filter(|check| !check.ok) {
-        println!("- {}: {}", check.name.name(), check.message);
     }
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use guarantor::store::UploadError;
 use guarantor::store::{Dataset, Store, Workspace};
 use guarantor_engine::checks::TimeSlice;
-use guarantor_engine::log::Precision;
+use guarantor_engine::log::{Logging, Precision, Repetitions};
 use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
 use serde_json::json;
 
@@ -90,6 +90,10 @@ fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Heal
     let outcome = &content.outcome;
     let kind = format!("{:?}", outcome.kind).to_lowercase();
     page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
+    page.pair("logging", logging(dataset.logging));
+    if content.contexts < content.rows {
+        page.pair("repetitions", repetitions(dataset.repetitions));
+    }
     let full = content.capabilities.full_propensities;
     let uniform = content.capabilities.uniform;
     page.pair(
@@ -139,7 +143,21 @@ fn fit(page: &mut ReportPage, health: &Health) {
                 format!("action {}: {seen} rows, expected {expected}{}", worst.action, distance(&worst.fit));
             page.verdict("worst action count", &line, worst.fit.ok);
         }
-        None => page.pair("action counts", "not tested: that needs the propensities of all actions"),
+        None => page.pair("worst action count", "not known without the propensities of all actions"),
+    }
+}
+
+fn logging(logging: Logging) -> &'static str {
+    match logging {
+        Logging::Fixed => "fixed: you state that one policy logged every row",
+        Logging::Adaptive => "adaptive: policies and traffic may have changed",
+    }
+}
+
+fn repetitions(repetitions: Repetitions) -> &'static str {
+    match repetitions {
+        Repetitions::Decisions => "decisions: every row counts as one of its own",
+        Repetitions::Designed => "designed: you state that nothing observed decided their number",
     }
 }
 
@@ -159,6 +177,10 @@ fn checks(page: &mut ReportPage, health: &Health) {
             Some(subject) => format!("{} {subject}", check.name.name()),
             None => check.name.name().into(),
         };
+        if check.ok.is_none() {
+            page.pair(&name, &check.message);
+            continue;
+        }
         let evidence = decimal(check.evidence);
         let line = format!("evidence {evidence} against it, the limit is {}", amount(1.0 / check.level));
         page.verdict(&name, &line, check.ok);
@@ -185,6 +207,7 @@ fn drift(page: &mut ReportPage, health: &Health) {
                 &format!("{}: {seen} in rows {from} to {to}, {usual} in all rows", change.statistic),
             );
         }
+        None if drift.change.is_none() => page.pair("change", "not tested"),
         None => page.pair("change", "none that cannot be chance"),
     }
 }
@@ -262,6 +285,9 @@ fn advice(code: WarningCode) -> &'static str {
         WarningCode::LogDrifts => {
             "Upload with logging=adaptive, which holds although policies and traffic change."
         }
+        WarningCode::RepetitionsDoNotFit => {
+            "Upload with repetitions=decisions, which holds although users come back because of what they saw."
+        }
         WarningCode::PropensitiesLookRounded => {
             "Log all digits of the probability that was drawn with, for example as a double."
         }
@@ -315,6 +341,9 @@ fn as_json(dataset: &Dataset) -> serde_json::Value {
         "dim": content.dim,
         "outcome": content.outcome,
         "digest": content.digest,
+        "logging": dataset.logging,
+        "repetitions": dataset.repetitions,
+        "exact_propensities": dataset.exact_propensities,
         "capabilities": content.capabilities,
         "health": content.health,
     })

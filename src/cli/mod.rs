@@ -11,6 +11,7 @@ mod logging;
 mod report;
 mod serve;
 mod simulate;
+mod summary;
 mod verify;
 
 use std::io::Write;

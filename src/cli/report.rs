@@ -75,9 +75,13 @@ impl ReportPage {
         self.hanging(&format!("  {label:<LABEL$}  "), value);
     }
 
-    /// Writes a label, its value, and whether the value is as expected.
-    pub fn verdict(&mut self, label: &str, value: &str, ok: bool) {
-        let (tone, word) = if ok { (Tone::Good, "fits") } else { (Tone::Warning, "does not fit") };
+    /// Writes a label, its value, and whether the value is as expected; `None` if it was not tested.
+    pub fn verdict(&mut self, label: &str, value: &str, ok: Option<bool>) {
+        let (tone, word) = match ok {
+            Some(true) => (Tone::Good, "fits"),
+            Some(false) => (Tone::Warning, "does not fit"),
+            None => (Tone::Quiet, "not tested"),
+        };
         let word = self.tone(tone, word);
         self.line(&format!("  {label:<LABEL$}  {value}: {word}"));
     }

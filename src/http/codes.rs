@@ -64,7 +64,7 @@ codes! {
     UnknownField 422 "unknown_field" "Unknown field";
     InvalidValue 422 "invalid_value" "Invalid value";
     InvalidRows 422 "invalid_rows" "The log has invalid rows; nothing was stored";
-    RepeatedRows 422 "repeated_rows" "The dataset already has these rows; nothing was stored";
+    RepeatedRows 422 "repeated_rows" "Rows repeat earlier ones; nothing was stored";
     InvalidFile 422 "invalid_file" "The file does not match its content type; nothing was stored";
     InvalidPolicy 422 "invalid_policy" "The policy's parameters are invalid";
     InvalidContexts 422 "invalid_contexts" "The contexts do not fit the policy";

@@ -20,7 +20,7 @@ struct Target {
     success: u16,
 }
 
-fn targets(policy: &str) -> Vec<Target> {
+fn targets(policy: &str, dataset: &str) -> Vec<Target> {
     let target = |corpus, path: &str, headers: &[(&'static str, &'static str)], success| Target {
         corpus,
         path: path.into(),
@@ -39,6 +39,13 @@ fn targets(policy: &str) -> Vec<Target> {
         upload("arrow_stream", "application/vnd.apache.arrow.stream"),
         coded("gzip"),
         coded("zstd"),
+        // Later ones are rejected because the candidate is there already; their rows are read before.
+        target(
+            "candidates",
+            &format!("/v1/datasets/{dataset}/candidates"),
+            &[("content-type", "application/x-ndjson")],
+            201,
+        ),
         target("dsjson", "/v1/datasets?format=dsjson", &[], 201),
         target("obd", "/v1/datasets?format=obd", &[], 201),
         target("form", "/v1/datasets", &[("content-type", "multipart/form-data; boundary=frontier")], 201),
@@ -148,6 +155,7 @@ fn mutated_inputs_are_answered() {
     let server = Server::start_with(&[("GUARANTOR_LOG_FILTER", "off"), ("RUST_BACKTRACE", "0")]);
     let client = server.client();
     let dataset = id_of(&client.upload("", two_rows()).expect(201));
+    let extended = id_of(&client.upload("?n_actions=2", &two_rows().replace("0.7]", "0.8]")).expect(201));
     let policy = json!({"kind": "uniform", "n_actions": 2, "dim": 2});
     let policy = id_of(&client.post("/v1/policies", &policy).expect(201));
     let job = client.submit(json!({"dataset_id": dataset, "independent_of_log": true,
@@ -156,7 +164,7 @@ fn mutated_inputs_are_answered() {
     let certificate = client.get(&format!("/v1/jobs/{job}/certificate"));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
     let mut corpora = Vec::new();
-    for target in targets(&policy) {
+    for target in targets(&policy, &extended) {
         let mut seeds = Vec::new();
         for (path, _) in common::files(&root.join(target.corpus)) {
             let mut bytes = std::fs::read(&path).unwrap();

@@ -4,7 +4,9 @@
 mod common;
 
 mod abuse;
+mod candidates;
 mod certificates;
+mod checks;
 mod compression;
 mod connections;
 mod docs;
@@ -13,8 +15,8 @@ mod jobs;
 mod ledger;
 mod malformed;
 mod openapi;
-mod round_two;
 mod roles;
+mod round_two;
 mod security;
 mod sharing;
 mod simulate;

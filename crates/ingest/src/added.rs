@@ -11,6 +11,7 @@ use crate::decompress::Decoded;
 use crate::errors::{IngestError, RowErrors, shortened};
 use crate::format::FileFormat;
 use crate::hashing::Hashing;
+use crate::layout::{MAX_CANDIDATES, check_names, names};
 use crate::marks::{Marks, mark};
 use crate::row::{FormatError, NumberList, RawRow, ReadContext, RowFault};
 use crate::rules::{MAX_ID_BYTES, check_candidate, wrong_id};
@@ -131,25 +132,9 @@ impl AddedCandidates {
 
     fn push(&mut self, number: u64, row: RawRow) -> Result<(), RowFault> {
         check_fields(&row)?;
+        self.check_candidates(&row)?;
         let (played, full) =
             (row.candidates.unwrap_or_default(), row.candidate_propensities.unwrap_or_default());
-        let mut names: Vec<&String> = played.keys().chain(full.keys()).collect();
-        names.sort();
-        names.dedup();
-        if self.numbers.is_empty() {
-            if names.is_empty() {
-                return Err(RowFault::new("candidates", "is missing, and so is candidate_propensities"));
-            }
-            self.names = names.iter().map(|&name| name.clone()).collect();
-            self.full_names = full.keys().cloned().collect();
-            self.played = vec![Vec::new(); self.names.len()];
-            self.full = vec![Vec::new(); self.full_names.len()];
-            self.ids = row.event_id.is_some().then(Marks::default);
-        }
-        if !names.into_iter().eq(&self.names) || !full.keys().eq(&self.full_names) {
-            let message = format!("must have the candidates of the first row, [{}]", self.names.join(", "));
-            return Err(RowFault::new("candidates", message));
-        }
         if let Some((name, value)) = played.iter().find(|(_, value)| !(0.0..=1.0).contains(*value)) {
             return Err(RowFault::new(format!("candidates.{name}"), format!("{value} is not in [0, 1]")));
         }
@@ -164,6 +149,28 @@ impl AddedCandidates {
             list.widen_into(column);
         }
         self.numbers.push(number);
+        Ok(())
+    }
+
+    /// Checks that a row has the candidates of the first valid row, which are fixed with it.
+    fn check_candidates(&mut self, row: &RawRow) -> Result<(), RowFault> {
+        let names = names(row);
+        let full = || row.candidate_propensities.iter().flat_map(|full| full.keys());
+        if self.numbers.is_empty() {
+            if names.is_empty() {
+                return Err(RowFault::new("candidates", "is missing, and so is candidate_propensities"));
+            }
+            check_names(&names)?;
+            self.names = names.iter().map(|&name| name.to_owned()).collect();
+            self.full_names = full().cloned().collect();
+            self.played = vec![Vec::new(); self.names.len()];
+            self.full = vec![Vec::new(); self.full_names.len()];
+            self.ids = row.event_id.is_some().then(Marks::default);
+        }
+        if !names.iter().eq(&self.names) || !full().eq(&self.full_names) {
+            let message = format!("must have the candidates of the first row, [{}]", self.names.join(", "));
+            return Err(RowFault::new("candidates", message));
+        }
         Ok(())
     }
 
@@ -280,6 +287,13 @@ impl AddedCandidates {
         if let Some(name) = self.names.iter().find(|name| layout.candidates.contains(name)) {
             let message = "the dataset has a candidate of this name; use another name".into();
             return fault(format!("candidates.{name}"), message);
+        }
+        let (old, new) = (layout.candidates.len(), self.names.len());
+        if old + new > MAX_CANDIDATES {
+            let message = format!(
+                "has {new} candidates, and the dataset has {old}; the maximum is {MAX_CANDIDATES} together"
+            );
+            return fault("candidates".into(), message);
         }
         if self.ids.is_some() && !layout.event_ids {
             let message = "the rows of the dataset have no event_id; leave it out, and send one row per row of the \

@@ -9,7 +9,7 @@ use crate::digest::LogDigest;
 use crate::errors::{IngestError, RowErrors};
 use crate::hashing::Hashing;
 use crate::health::Health;
-use crate::identity::{Identities, Place};
+use crate::identity::{Identities, Interaction, Place};
 use crate::layout::layout_of;
 use crate::row::{Notes, RawRow, ReadContext, RowFault};
 use crate::rules::{LogOptions, Rules, check_row};
@@ -80,8 +80,8 @@ pub struct Checker {
     tally: Tally,
     /// The earliest time that a row may have.
     not_before: Option<i64>,
-    /// Whether each row of the batch is the first of its context.
-    first: Vec<bool>,
+    /// Which of the rows of its context each row of the batch is.
+    interactions: Vec<Interaction>,
     /// The health of the remembered rows.
     earlier: Option<Health>,
     errors: RowErrors,
@@ -101,7 +101,7 @@ impl Checker {
             digest: LogDigest::default(),
             tally: Tally::default(),
             not_before: None,
-            first: Vec::new(),
+            interactions: Vec::new(),
             earlier: None,
             errors: RowErrors::default(),
         }
@@ -174,7 +174,7 @@ impl Checker {
     pub(crate) fn replay(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<LogRows, IngestError> {
         self.fix_layout(layout.clone());
         let (p, k) = (layout.dim, layout.full.unwrap_or(0));
-        let mut first = Vec::new();
+        let mut interactions = Vec::new();
         for i in 0..rows.len() {
             // These rows were checked when they were uploaded, so nothing here can be rejected.
             if let Some(id) = rows.event_ids.get(i) {
@@ -183,12 +183,14 @@ impl Checker {
             if let Some(id) = rows.context_ids.get(i) {
                 let (x, full) = (&rows.x[i * p..(i + 1) * p], &rows.full[i * k..(i + 1) * k]);
                 let repetitions = self.rules.options.repetitions;
-                let new = see_context(&mut self.identities, repetitions, id, Place::Stored, (x, full));
-                first.push(new.unwrap_or(false));
+                let row = (rows.actions[i], rows.propensities[i]);
+                let seen = see_context(&mut self.identities, repetitions, id, Place::Stored, (x, full), row);
+                let later = Interaction { number: 2, first_action: row.0, first_propensity: row.1 };
+                interactions.push(seen.unwrap_or(later));
             }
         }
         self.check_identities()?;
-        let numbers = Numbers { first: &first, file: None };
+        let numbers = Numbers { interactions: &interactions, file: None };
         self.tally.ask_policy(&self.rules, layout, &mut rows, &numbers, &mut self.errors)?;
         self.tally.count(&self.rules, layout, &rows, &numbers)?;
         self.seen += rows.len() as u64;
@@ -229,7 +231,7 @@ impl Checker {
                     Some(layout) => self.batch.truncate(self.numbers.len(), layout),
                     None => self.batch = LogRows::default(),
                 }
-                self.first.truncate(self.numbers.len());
+                self.interactions.truncate(self.numbers.len());
                 self.reject(number, fault);
             }
         }
@@ -311,10 +313,14 @@ impl Checker {
         }
         if let Some(id) = self.batch.context_ids.last().filter(|_| has_ids.1) {
             let (x, full) = (&self.batch.x[x..], &self.batch.full[full..]);
-            let identities = &mut self.identities;
-            let new =
-                see_context(identities, self.rules.options.repetitions, id, Place::Row(number), (x, full))?;
-            self.first.push(new);
+            let repetitions = self.rules.options.repetitions;
+            let row = (
+                self.batch.actions.last().copied().unwrap_or(0),
+                self.batch.propensities.last().copied().unwrap_or(f64::NAN),
+            );
+            let place = Place::Row(number);
+            let seen = see_context(&mut self.identities, repetitions, id, place, (x, full), row)?;
+            self.interactions.push(seen);
         }
         Ok(())
     }
@@ -356,8 +362,8 @@ impl Checker {
     fn flush(&mut self, sink: &mut dyn Sink) -> Result<(), IngestError> {
         let (mut rows, numbers) = (std::mem::take(&mut self.batch), std::mem::take(&mut self.numbers));
         let Some(layout) = self.layout.clone().filter(|_| !rows.is_empty()) else { return Ok(()) };
-        let first = std::mem::take(&mut self.first);
-        let numbers = Numbers { first: &first, file: Some(&numbers) };
+        let interactions = std::mem::take(&mut self.interactions);
+        let numbers = Numbers { interactions: &interactions, file: Some(&numbers) };
         self.tally.ask_policy(&self.rules, &layout, &mut rows, &numbers, &mut self.errors)?;
         if !self.errors.is_empty() {
             sink.discard();
@@ -368,16 +374,17 @@ impl Checker {
     }
 }
 
-/// Remembers a context, and returns whether it is new. If repetitions are designed, its rows must agree.
+/// Remembers a context. If repetitions are designed, its rows must agree.
 fn see_context(
     identities: &mut Identities,
     repetitions: Repetitions,
     id: &str,
     place: Place,
-    (x, full): (&[f32], &[f64]),
-) -> Result<bool, RowFault> {
+    numbers: (&[f32], &[f64]),
+    row: (u32, f64),
+) -> Result<Interaction, RowFault> {
     match repetitions {
-        Repetitions::Designed => identities.context(id, place, x, full),
+        Repetitions::Designed => identities.context(id, place, numbers, row),
         Repetitions::Decisions => Ok(identities.see_context(id)),
     }
 }

@@ -74,10 +74,9 @@ pub enum IngestError {
     },
     /// Consecutive rows repeat earlier ones, too many for coincidence.
     #[error(
-        "rows {row} to {} repeat the rows from row {first} of the dataset on, with the same actions and outcomes, \
-         which is not a coincidence; send every decision once; if they are new decisions, log event_id, which must \
-         then be different in every row",
-        row + run - 1
+        "{run} rows, from row {row} of the file on, repeat the rows from row {first} of the dataset on, with the same \
+         actions and outcomes, which is not a coincidence; send every decision once; if they are new decisions, log \
+         event_id, which must then be different in every row"
     )]
     RepeatedRows {
         /// The number of the first repeated row in the file.

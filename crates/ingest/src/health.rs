@@ -21,8 +21,9 @@ pub struct Fit {
     pub observed: f64,
     /// (observed − expected) in standard errors; null if the log is too short to estimate them.
     pub z: Option<f64>,
-    /// Whether the check of this number passed; see `checks`.
-    pub ok: bool,
+    /// Whether the check of this number passed; null if it was not made, see `checks`.
+    #[serde(default)]
+    pub ok: Option<bool>,
 }
 
 /// The report on a log.
@@ -41,7 +42,8 @@ pub struct Health {
     pub action_counts: Vec<u64>,
     /// The actions that were never logged.
     pub actions_never_logged: Vec<u64>,
-    /// The mean of 1/π0(a|x), which should be the number of actions that π0 can take: K if it can take all.
+    /// The mean of 1/π0(a|x), which should be the number of actions that π0 can take: K if it can take all. If K was
+    /// not stated, `expected` is the number of actions in the log, which is no test.
     pub inverse_propensity_mean: Fit,
     /// The action whose count is furthest from Σπ0; null if π0(·|x) is not known.
     pub worst_action_count: Option<ActionFit>,
@@ -50,7 +52,7 @@ pub struct Health {
     /// The checks of all rows against the assumptions of the guarantee.
     #[serde(default)]
     pub checks: Vec<CheckResult>,
-    /// How the log changes over time, in the order of its rows; null if it was not computed.
+    /// How the log changes over time, in the order of arrival of its rows; null if it was not computed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drift: Option<Drift>,
     /// The share of decisions that were dropped before they were logged, if the log's format has it.
@@ -145,7 +147,7 @@ impl HealthBuilder {
         (checks, drift): (Vec<CheckResult>, Drift),
         traits: LogTraits,
     ) -> Health {
-        let ok = |name: CheckName| checks.iter().all(|check| check.name != name || check.ok);
+        let ok = |name: CheckName| checks.iter().find(|check| check.name == name).and_then(|check| check.ok);
         self.counts.resize(n_actions, 0);
         let n = self.rows.max(1) as f64;
         let never = self.counts.iter().enumerate().filter(|(_, count)| **count == 0);
@@ -175,7 +177,7 @@ impl HealthBuilder {
         if self.weight_squared.is_finite() && size.is_finite() { size } else { 1.0 }
     }
 
-    fn inverse_propensity_mean(&self, n_actions: usize, ok: bool) -> Fit {
+    fn inverse_propensity_mean(&self, n_actions: usize, ok: Option<bool>) -> Fit {
         let n = self.rows.max(1) as f64;
         let observed = self.weight / n;
         let mean_square = self.weight_squared / n;
@@ -189,7 +191,7 @@ impl HealthBuilder {
         fit(expected, observed, (variance / n).sqrt(), ok)
     }
 
-    fn worst_action_count(&self, ok: bool) -> Option<ActionFit> {
+    fn worst_action_count(&self, ok: Option<bool>) -> Option<ActionFit> {
         let fits = self.expected.iter().enumerate().map(|(action, &(sum, variance))| {
             let count = self.counts.get(action).copied().unwrap_or(0) as f64;
             ActionFit { action: action as u64, fit: fit(sum, count, variance.sqrt(), ok) }
@@ -199,7 +201,7 @@ impl HealthBuilder {
     }
 }
 
-fn fit(expected: f64, observed: f64, standard_error: f64, ok: bool) -> Fit {
+fn fit(expected: f64, observed: f64, standard_error: f64, ok: Option<bool>) -> Fit {
     let finite = observed.is_finite() && standard_error.is_finite() && standard_error > 0.0;
     let z = finite.then(|| (observed - expected) / standard_error);
     Fit { expected, observed: observed.min(f64::MAX), z, ok }

@@ -6,7 +6,8 @@ use crate::batch::LogLayout;
 use crate::row::{NumberList, RawRow, RowFault};
 use crate::rules::{MAX_ID_BYTES, Rules};
 
-const MAX_CANDIDATES: usize = 1000;
+/// The maximum number of candidates of a log.
+pub const MAX_CANDIDATES: usize = 1000;
 
 /// The layout of a log that starts with this row.
 pub fn layout_of(row: &RawRow) -> LogLayout {
@@ -25,7 +26,7 @@ pub fn layout_of(row: &RawRow) -> LogLayout {
 }
 
 /// The names of all candidates of a row, in ascending order.
-fn names<'a>(row: &'a RawRow) -> BTreeSet<&'a str> {
+pub fn names<'a>(row: &'a RawRow) -> BTreeSet<&'a str> {
     let played = row.candidates.iter().flat_map(|named| named.keys());
     let full = row.candidate_propensities.iter().flat_map(|named| named.keys());
     played.chain(full).map(String::as_str).collect()
@@ -67,16 +68,7 @@ fn check_candidates(row: &RawRow, first: Option<&LogLayout>) -> Result<(), RowFa
         return Ok(());
     }
     let all = names(row);
-    if all.len() > MAX_CANDIDATES {
-        let message = format!("has {} candidates; the maximum is {MAX_CANDIDATES}", all.len());
-        return Err(RowFault::new("candidates", message));
-    }
-    if let Some(name) = all.iter().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
-        return Err(RowFault::new(
-            "candidates",
-            format!("{name:?} is not a valid name; names have 1 to {MAX_ID_BYTES} bytes"),
-        ));
-    }
+    check_names(&all)?;
     let Some(first) = first else { return Ok(()) };
     if !all.iter().eq(&first.candidates) {
         let names: Vec<&str> = all.into_iter().collect();
@@ -91,6 +83,21 @@ fn check_candidates(row: &RawRow, first: Option<&LogLayout>) -> Result<(), RowFa
         return Err(RowFault::new("candidate_propensities", message));
     }
     Ok(())
+}
+
+/// Checks the number of candidates and their names.
+pub fn check_names(names: &BTreeSet<&str>) -> Result<(), RowFault> {
+    if names.len() > MAX_CANDIDATES {
+        let message = format!("has {} candidates; the maximum is {MAX_CANDIDATES}", names.len());
+        return Err(RowFault::new("candidates", message));
+    }
+    match names.iter().find(|name| name.is_empty() || name.len() > MAX_ID_BYTES) {
+        Some(name) => Err(RowFault::new(
+            "candidates",
+            format!("{name:?} is not a valid name; names have 1 to {MAX_ID_BYTES} bytes"),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Every distribution must have one number per action.

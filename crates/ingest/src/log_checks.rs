@@ -2,23 +2,29 @@
 //!
 //! How precisely probabilities were written is known only at the end, but the checks need it from the first row on.
 //! So the first rows are held back until their precision has been found. Later rows can only show more digits, so
-//! the rounding that is allowed for is never too small.
+//! the rounding that is allowed for is never too small. Results depend on the rows and their order, and not on the
+//! format or on how rows were divided into batches and parts.
 
 use std::ops::Range;
 
 use guarantor_engine::checks::{
-    CandidatePlan, CandidateWeight, CheckPlan, CheckResult, CheckRow, CheckScope, ChecksBuilder, Drift,
-    Rounding,
+    self, CandidatePlan, CandidateWeight, CheckName, CheckPlan, CheckResult, CheckRow, CheckScope,
+    ChecksBuilder, Drift, Rounding, TimedSlices,
 };
-use guarantor_engine::log::{Logging, Precision};
+use guarantor_engine::log::{Logging, Precision, Repetitions};
 
 use crate::batch::{LogLayout, LogRows};
+use crate::identity::Interaction;
 use crate::precision::Precisions;
 use crate::rules::LogOptions;
 
-/// Rows are held back until there are this many, or until they take so many bytes.
+/// Rows are held back until there are this many, or as many as take so many bytes.
 const HELD_ROWS: usize = 4096;
-const HELD_BYTES: usize = 4 << 20;
+const HELD_BYTES: usize = 8 << 20;
+
+/// Why checks that depend on the order of a context's rows are left to jobs.
+const OTHER_ORDER: &str = "not checked at upload, because the rows are not in the order of their timestamps, so that the \
+                           first row of each context is not known; jobs check the certified rows in order";
 
 /// Rows to check.
 pub struct CheckRows<'a> {
@@ -26,10 +32,10 @@ pub struct CheckRows<'a> {
     pub rows: &'a LogRows,
     /// Which of the rows to check.
     pub range: Range<usize>,
-    /// π0(·|x) of the logging policy for these rows, if it is known.
+    /// π0(·|x) of the logging policy for the rows of the range, if it is known.
     pub policy: Option<&'a [f64]>,
-    /// Whether each row is the first of its context; empty if rows have no contexts.
-    pub first: &'a [bool],
+    /// Which of the rows of its context each row is; empty if rows have no contexts.
+    pub interactions: &'a [Interaction],
 }
 
 /// The same, held back.
@@ -37,10 +43,10 @@ struct Held {
     layout: LogLayout,
     rows: LogRows,
     policy: Option<Vec<f64>>,
-    first: Vec<bool>,
+    interactions: Vec<Interaction>,
 }
 
-impl CheckRows<'_> {
+impl<'a> CheckRows<'a> {
     fn hold(&self) -> Held {
         let (rows, range) = (self.rows, self.range.clone());
         let (k, of) = (self.layout.full.unwrap_or(0), self.layout.candidate_full.unwrap_or(0));
@@ -54,18 +60,43 @@ impl CheckRows<'_> {
                 full: lists(&rows.full, k),
                 candidates: rows.candidates.iter().map(|column| lists(column, 1)).collect(),
                 candidate_full: rows.candidate_full.iter().map(|column| lists(column, of)).collect(),
+                timestamps: rows.timestamps.get(range.clone()).unwrap_or_default().to_vec(),
                 ..LogRows::default()
             },
             policy: self.policy.map(<[f64]>::to_vec),
-            first: self.first.get(range.clone()).unwrap_or_default().to_vec(),
+            interactions: self.interactions.get(range.clone()).unwrap_or_default().to_vec(),
         }
+    }
+
+    /// K, if the logging policy is known.
+    fn policy_actions(&self) -> usize {
+        self.policy.map_or(0, |policy| policy.len() / self.range.len().max(1))
+    }
+
+    /// About how many bytes a row takes while it is held back.
+    fn row_bytes(&self) -> usize {
+        // Features are not held.
+        let numbers = LogLayout { dim: 0, ..self.layout.clone() }.row_bytes();
+        numbers + 8 * self.policy_actions() + size_of::<Interaction>()
+    }
+
+    /// The first `n` rows, and the others.
+    fn split(self, n: usize) -> (CheckRows<'a>, CheckRows<'a>) {
+        let at = self.range.start + n.min(self.range.len());
+        let numbers = (at - self.range.start) * self.policy_actions();
+        let (head, tail) = self.policy.map(|policy| policy.split_at(numbers)).unzip();
+        let CheckRows { layout, rows, range, interactions, .. } = self;
+        (
+            CheckRows { layout, rows, range: range.start..at, policy: head, interactions },
+            CheckRows { layout, rows, range: at..range.end, policy: tail, interactions },
+        )
     }
 }
 
 impl Held {
     fn rows(&self) -> CheckRows<'_> {
         let (layout, rows, policy) = (&self.layout, &self.rows, self.policy.as_deref());
-        CheckRows { layout, rows, range: 0..rows.len(), policy, first: &self.first }
+        CheckRows { layout, rows, range: 0..rows.len(), policy, interactions: &self.interactions }
     }
 }
 
@@ -80,7 +111,12 @@ pub struct Known {
 #[derive(Default)]
 pub struct LogChecks {
     held: Vec<Held>,
+    held_rows: usize,
     builder: Option<ChecksBuilder>,
+    /// The slices of rows with times, in case they are not in the order of their times.
+    timed: TimedSlices,
+    /// Whether a context has several rows.
+    repeated: bool,
     scratch: Scratch,
 }
 
@@ -92,33 +128,44 @@ struct Scratch {
 
 impl LogChecks {
     /// Adds rows.
-    pub fn add(&mut self, rows: CheckRows, precisions: &Precisions, known: &Known) {
+    pub fn add(&mut self, rows: CheckRows, known: &Known) {
         if self.builder.is_some() {
-            self.check(&rows);
-            return;
+            return self.check(&rows);
         }
-        self.held.push(rows.hold());
-        let rows: usize = self.held.iter().map(|batch| batch.rows.len()).sum();
-        let bytes: usize = self.held.iter().map(|batch| batch.rows.len() * batch.layout.row_bytes()).sum();
-        if rows >= HELD_ROWS || bytes >= HELD_BYTES {
-            self.start(precisions, known);
+        // How many rows are held depends on their columns only, and not on how they were divided into batches.
+        let most = (HELD_BYTES / rows.row_bytes()).clamp(1, HELD_ROWS);
+        let (head, tail) = rows.split(most.saturating_sub(self.held_rows));
+        self.held_rows += head.range.len();
+        self.held.push(head.hold());
+        if self.held_rows >= most {
+            self.start(known);
+            self.check(&tail);
         }
     }
 
     /// The results, and how the log changes over time.
-    pub fn finish(mut self, precisions: &Precisions, known: &Known) -> (Vec<CheckResult>, Drift) {
+    pub fn finish(mut self, known: &Known, out_of_order: bool) -> (Vec<CheckResult>, Drift) {
         if self.builder.is_none() {
-            self.start(precisions, known);
+            self.start(known);
         }
-        let Some(builder) = self.builder else { return Default::default() };
+        let Some(mut builder) = self.builder else { return Default::default() };
+        if out_of_order {
+            builder.replace_slices(self.timed);
+            builder.skip(CheckName::Repetitions, OTHER_ORDER);
+            if self.repeated {
+                builder.skip(CheckName::Drift, OTHER_ORDER);
+            }
+        }
         let drift = builder.drift();
         (builder.finish(CheckScope::Log), drift)
     }
 
-    fn start(&mut self, precisions: &Precisions, known: &Known) {
+    fn start(&mut self, known: &Known) {
         let held = std::mem::take(&mut self.held);
         let Some(first) = held.first() else { return };
-        self.builder = Some(ChecksBuilder::new(plan(&first.rows(), precisions, known)));
+        let mut precisions = Precisions::default();
+        held.iter().for_each(|held| precisions.add(&held.layout, &held.rows, held.policy.is_some()));
+        self.builder = Some(ChecksBuilder::new(plan(&first.rows(), &precisions, known)));
         held.iter().for_each(|held| self.check(&held.rows()));
     }
 
@@ -126,14 +173,13 @@ impl LogChecks {
         let (Some(builder), Scratch { full, candidates }) = (&mut self.builder, &mut self.scratch) else {
             return;
         };
-        let CheckRows { layout, rows, ref range, policy, first } = *batch;
+        let CheckRows { layout, rows, ref range, policy, interactions } = *batch;
         // The policy's numbers start with the first row of the range, the others with the first row.
-        let (all, start, n) = match policy {
-            Some(policy) => (Some(policy), range.start, range.len()),
-            None => (layout.full.map(|_| rows.full.as_slice()), 0, rows.len()),
+        let (all, k, start) = match policy {
+            Some(policy) => (Some(policy), batch.policy_actions(), range.start),
+            None => (layout.full.map(|_| rows.full.as_slice()), layout.full.unwrap_or(0), 0),
         };
-        let (k, of_candidate) =
-            (all.map_or(0, |all| all.len() / n.max(1)), layout.candidate_full.unwrap_or(0));
+        let of_candidate = layout.candidate_full.unwrap_or(0);
         candidates.resize_with(rows.candidate_full.len(), Vec::new);
         let positions: Vec<Option<usize>> =
             layout.candidates.iter().map(|name| layout.full_position(name)).collect();
@@ -144,7 +190,7 @@ impl LogChecks {
             for (to, from) in candidates.iter_mut().zip(&rows.candidate_full) {
                 scale(&from[i * of_candidate..(i + 1) * of_candidate], to);
             }
-            let action = rows.actions[i];
+            let (action, cost) = (rows.actions[i], rows.costs[i]);
             let weight = |(position, column): (&Option<usize>, &Vec<f64>)| {
                 let all = position.map(|at| candidates[at].as_slice());
                 let played = all.and_then(|all| all.get(action as usize)).copied().unwrap_or(column[i]);
@@ -152,18 +198,32 @@ impl LogChecks {
             };
             let weights: Vec<CandidateWeight> = positions.iter().zip(&rows.candidates).map(weight).collect();
             let known = all.is_some().then_some(full.as_slice());
+            let propensity =
+                known.and_then(|pi| pi.get(action as usize)).copied().unwrap_or(rows.propensities[i]);
+            let interaction = interactions.get(i);
+            let first = interaction.is_none_or(Interaction::is_first);
             builder.row(&CheckRow {
                 action,
-                cost: rows.costs[i],
-                propensity: known
-                    .and_then(|pi| pi.get(action as usize))
-                    .copied()
-                    .unwrap_or(rows.propensities[i]),
+                cost,
+                propensity,
                 full: known,
                 candidates: &weights,
                 repetition: None,
-                counts_for_drift: first.get(i).copied().unwrap_or(true),
+                counts_for_drift: first,
             });
+            if let Some(&Interaction { number, first_action, first_propensity }) = interaction {
+                let number = number.into();
+                builder.interaction(&checks::Interaction {
+                    number,
+                    first_action,
+                    first_propensity,
+                    full: known,
+                });
+            }
+            self.repeated |= !first;
+            if let (Some(&time), true) = (rows.timestamps.get(i), first) {
+                self.timed.add(time, action, cost, propensity);
+            }
         }
     }
 }
@@ -176,7 +236,7 @@ fn scale(from: &[f64], to: &mut Vec<f64>) {
 }
 
 fn plan(first: &CheckRows, precisions: &Precisions, known: &Known) -> CheckPlan {
-    let LogOptions { logging, exact_propensities, .. } = known.options;
+    let LogOptions { logging, exact_propensities, repetitions } = known.options;
     let of =
         |precision: Precision| if exact_propensities { Rounding::default() } else { rounding(precision) };
     let candidates = precisions.candidates();
@@ -193,8 +253,7 @@ fn plan(first: &CheckRows, precisions: &Precisions, known: &Known) -> CheckPlan 
             })
             .collect(),
         fixed: logging == Logging::Fixed,
-        // How often a context was logged is known only at the end; jobs check it.
-        designed: false,
+        designed: repetitions == Repetitions::Designed && first.layout.context_ids,
         ..CheckPlan::default()
     }
 }

@@ -10,6 +10,7 @@ use crate::check::{BATCH_BYTES, MIN_ROWS};
 use crate::errors::{IngestError, RowErrors};
 use crate::fingerprint::fingerprints;
 use crate::health::{Health, HealthBuilder};
+use crate::identity::Interaction;
 use crate::log_checks::{CheckRows, Known, LogChecks};
 use crate::precision::Precisions;
 use crate::repeats::Repeats;
@@ -37,8 +38,8 @@ pub struct Tally {
 
 /// What is known about the rows of a batch besides their content.
 pub struct Numbers<'a> {
-    /// Whether each row is the first of its context; empty if rows have no contexts.
-    pub first: &'a [bool],
+    /// Which of the rows of its context each row is; empty if rows have no contexts.
+    pub interactions: &'a [Interaction],
     /// The number of each row in the file; `None` for rows that are stored already.
     pub file: Option<&'a [u64]>,
 }
@@ -75,8 +76,9 @@ impl Tally {
             None => {}
         }
         if !filled || layout.full.is_some() {
-            let rows = CheckRows { layout, rows, range: 0..rows.len(), policy: None, first: numbers.first };
-            self.checks.add(rows, &self.precisions, &known(rules, layout));
+            let (range, interactions) = (0..rows.len(), numbers.interactions);
+            let rows = CheckRows { layout, rows, range, policy: None, interactions };
+            self.checks.add(rows, &known(rules, layout));
         }
         for (i, fingerprint) in fingerprints(layout, rows).into_iter().enumerate() {
             self.sketch.add(fingerprint, rows.propensities[i]);
@@ -122,9 +124,9 @@ impl Tally {
             }
             if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none() && errors.is_empty()) {
                 self.health.expect_all(k, all);
-                let rows =
-                    CheckRows { layout, rows, range: from..to, policy: Some(all), first: numbers.first };
-                self.checks.add(rows, &self.precisions, &known(rules, layout));
+                let (range, interactions) = (from..to, numbers.interactions);
+                let rows = CheckRows { layout, rows, range, policy: Some(all), interactions };
+                self.checks.add(rows, &known(rules, layout));
             }
         }
         Ok(())
@@ -172,7 +174,7 @@ impl Tally {
             out_of_order: self.arrivals.is_out_of_order(),
             ..LogTraits::default()
         };
-        let checked = self.checks.finish(&self.precisions, &known(rules, counted.layout));
+        let checked = self.checks.finish(&known(rules, counted.layout), traits.out_of_order);
         (self.health.finish(counted.n_actions, checked, traits), self.sketch, self.new_rows)
     }
 }

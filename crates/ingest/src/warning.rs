@@ -30,6 +30,9 @@ pub enum WarningCode {
     CandidateWeightsDoNotFit,
     /// The check `drift` failed: the log was stated to be of one fixed policy, but it changes over time.
     LogDrifts,
+    /// The check `repetitions` failed: repetitions were stated to be designed, but how often a context was logged
+    /// depends on its actions.
+    RepetitionsDoNotFit,
     /// The propensities have few digits, which costs some of every guarantee.
     PropensitiesLookRounded,
     /// The times of the rows are not in the order of the rows.
@@ -91,8 +94,7 @@ pub fn warnings(health: &Health, traits: LogTraits) -> Vec<Warning> {
     if traits.out_of_order {
         warn(
             WarningCode::RowsOutOfOrder,
-            "the timestamps are not in the order of the rows; jobs use the order of the timestamps, but checks and \
-             drift at upload were computed in the order of the rows"
+            "the timestamps are not in the order of the rows; drift here and everything in jobs follow the timestamps"
                 .into(),
         );
     }
@@ -132,13 +134,14 @@ pub fn warnings(health: &Health, traits: LogTraits) -> Vec<Warning> {
 /// A failed check is a warning.
 fn of_check(check: &CheckResult) -> Option<Warning> {
     let code = match check.name {
-        _ if check.ok => return None,
+        _ if !check.failed() => return None,
         CheckName::Propensities => WarningCode::PropensitiesDoNotFit,
         CheckName::ActionCounts => WarningCode::ActionCountsDoNotFit,
         CheckName::CandidateWeights => WarningCode::CandidateWeightsDoNotFit,
         CheckName::Drift => WarningCode::LogDrifts,
-        // These two are checked only in jobs.
-        CheckName::KnownBaseline | CheckName::Repetitions => return None,
+        CheckName::Repetitions => WarningCode::RepetitionsDoNotFit,
+        // This is checked only in jobs.
+        CheckName::KnownBaseline => return None,
     };
     Some(Warning { code, message: check.message.clone() })
 }

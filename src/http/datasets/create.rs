@@ -123,7 +123,7 @@ pub async fn create(
               (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
               (status = 413, description = "`body_too_large`, as sent or after decompression"),
-              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `repeated_rows`: the dataset already has them; `invalid_file` says what is wrong with the file. Nothing is stored")))]
+              (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `repeated_rows`: they repeat earlier ones; `invalid_file` says what is wrong with the file. Nothing is stored")))]
 pub async fn append(
     State(app): State<App>,
     Caller(workspace): Caller,

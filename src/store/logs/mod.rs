@@ -67,10 +67,11 @@ impl StoredLog {
     /// # Errors
     /// `Damaged` if the rows do not have the digest that they were stored with.
     pub fn find_precision(&mut self) -> Result<()> {
-        // A stored logging policy gives exact propensities.
-        if self.dataset.log_checks().is_some() || self.dataset.logging_policy_id.is_some() {
+        if self.dataset.log_checks().is_some() {
             return Ok(());
         }
+        // A stored logging policy gives exact propensities. Candidates may be rounded all the same.
+        let exact = self.dataset.logging_policy_id.is_some();
         let mut propensities = PrecisionFinder::default();
         let mut candidates =
             vec![PrecisionFinder::default(); self.dataset.content.capabilities.candidates.len()];
@@ -82,7 +83,9 @@ impl StoredLog {
             Ok::<(), StoreError>(())
         })?;
         let capabilities = &mut self.dataset.content.capabilities;
-        capabilities.precision = propensities.finish();
+        if !exact {
+            capabilities.precision = propensities.finish();
+        }
         capabilities.candidate_precision = candidates.iter().map(PrecisionFinder::finish).collect();
         Ok(())
     }

@@ -171,6 +171,7 @@ FILE  NDJSON, 287.0 kB
   actions                 3
   features                2
   outcome                 reward in [0, 1]
+  logging                 adaptive: policies and traffic may have changed
   propensities            of all actions
   digits                  double precision
   order of arrival        by row

@@ -89,7 +89,7 @@ impl<'a> Ground<'a> {
     /// The failed checks that concern a candidate, or all policies if there is none.
     pub fn failed(&self, candidate: Option<&str>) -> Vec<&CheckResult> {
         let concerns = |check: &&CheckResult| {
-            !check.ok
+            check.failed()
                 && (check.name != CheckName::CandidateWeights
                     || check.subject.as_deref().is_none_or(|subject| candidate.is_none_or(|c| c == subject)))
         };
@@ -236,9 +236,10 @@ fn contexts_before(log: &dyn LogSource) -> Result<Vec<u64>> {
 enum Weights<'a> {
     /// π(·|x) of each context.
     Policy(ndarray::Array2<f64>),
-    /// π(a|x) of each row, at the lower end of its interval, with the precision as written, and π(·|x) if the log
-    /// carries it.
-    Logged(&'a [f64], Precision, Option<ArrayView2<'a, f64>>),
+    /// π(a|x) of each row, at the lower end of its interval, with the precision as written.
+    Logged(&'a [f64], Precision),
+    /// π(·|x) of each row, from the log.
+    All(ArrayView2<'a, f64>),
 }
 
 fn check_chunk(
@@ -254,11 +255,13 @@ fn check_chunk(
     for (_, subject) in policies {
         weights.push(match subject {
             Subject::Policy(policy) => Weights::Policy(policy.propensities(chunk.x.view())?),
-            Subject::Logged(candidate) => Weights::Logged(
-                chunk.candidates.get(*candidate).ok_or_else(missing)?,
-                capabilities.precision_of(*candidate),
-                chunk.candidate_full.get(*candidate).and_then(|full| full.as_ref()).map(|full| full.view()),
-            ),
+            Subject::Logged(candidate) => match chunk.candidate_full.get(*candidate) {
+                Some(Some(all)) => Weights::All(all.view()),
+                _ => Weights::Logged(
+                    chunk.candidates.get(*candidate).ok_or_else(missing)?,
+                    capabilities.precision_of(*candidate),
+                ),
+            },
         });
     }
     // Chunks have the ends of intervals, and checks read the numbers as written.
@@ -274,15 +277,17 @@ fn check_chunk(
         for (j, row) in rows.clone().enumerate() {
             let action = chunk.actions[row];
             candidates.clear();
-            candidates.extend(weights.iter().map(|weights| match weights {
-                Weights::Policy(all) => {
-                    let all = all.row(c).to_slice().expect("row-major");
-                    CandidateWeight { played: all[action as usize], all: Some(all) }
-                }
-                Weights::Logged(played, precision, all) => CandidateWeight {
-                    played: precision.written_above(played[row]),
-                    all: all.as_ref().and_then(|all| all.row(row).to_slice()),
-                },
+            candidates.extend(weights.iter().map(|weights| {
+                let all = match weights {
+                    Weights::Policy(all) => all.row(c).to_slice(),
+                    Weights::All(all) => all.row(row).to_slice(),
+                    Weights::Logged(played, precision) => {
+                        let played = precision.written_above(played[row]);
+                        return CandidateWeight { played, all: None };
+                    }
+                };
+                let all = all.expect("row-major");
+                CandidateWeight { played: all[action as usize], all: Some(all) }
             }));
             checks.row(&CheckRow {
                 action,

@@ -6,10 +6,11 @@ use super::counts::{ActionBets, Tally, finish_full, finish_logged};
 use super::drift::{self, Drift};
 use super::evidence::Finding;
 use super::known::Known;
-use super::propensities::{FullRow, Propensities};
+use super::propensities::{FullRow, Propensities, UNKNOWN_ACTIONS};
 use super::repetitions::Repetitions;
 use super::slices::Slices;
-use super::{CheckPlan, CheckResult, CheckRow, CheckScope};
+use super::timed::TimedSlices;
+use super::{CheckName, CheckPlan, CheckResult, CheckRow, CheckScope, Interaction};
 
 /// How far a probability may be above 1.
 const TOLERANCE: f64 = 1e-3;
@@ -29,6 +30,8 @@ pub struct ChecksBuilder {
     known: Known,
     repetitions: Repetitions,
     slices: Slices,
+    /// Checks that cannot be made, and why.
+    skipped: Vec<(CheckName, &'static str)>,
     inverse: Vec<f64>,
 }
 
@@ -46,6 +49,7 @@ impl ChecksBuilder {
             known: Known::default(),
             repetitions: Repetitions::default(),
             slices: Slices::default(),
+            skipped: Vec::new(),
             inverse: Vec::new(),
             plan,
         };
@@ -155,6 +159,29 @@ impl ChecksBuilder {
             && row.propensity <= 1.0 + TOLERANCE
     }
 
+    /// Adds what a row tells about the repetitions of its context, if only earlier rows of the context are known.
+    /// Rows of which this is called have no `repetition`.
+    pub fn interaction(&mut self, interaction: &Interaction) {
+        let full = interaction.full.filter(|_| self.plan.full);
+        let fits = match full {
+            Some(full) => (interaction.first_action as usize) < full.len(),
+            None => !self.plan.full && interaction.first_propensity > 0.0,
+        };
+        if self.plan.designed && fits {
+            self.repetitions.reach(&Interaction { full, ..*interaction }, &self.widths);
+        }
+    }
+
+    /// Takes drift from slices by time, for a log whose rows do not come in the order of their times.
+    pub fn replace_slices(&mut self, slices: TimedSlices) {
+        self.slices = slices.finish();
+    }
+
+    /// Does not make a check, for this reason.
+    pub fn skip(&mut self, name: CheckName, reason: &'static str) {
+        self.skipped.push((name, reason));
+    }
+
     /// Adds the rows of another builder with the same plan, which come after the rows of this one.
     pub fn merge(&mut self, other: ChecksBuilder) {
         match (self.k, other.k) {
@@ -171,27 +198,36 @@ impl ChecksBuilder {
         self.known.merge(other.known);
         self.repetitions.merge(other.repetitions);
         self.slices.merge(other.slices);
+        self.skipped.extend(other.skipped);
     }
 
     /// The slices of the log and the strongest change between them, which decides only if a fixed policy was
     /// attested.
     pub fn drift(&self) -> Drift {
-        drift::describe(&self.slices, self.plan.level)
+        let mut drift = drift::describe(&self.slices, self.plan.level);
+        if self.reason(CheckName::Drift).is_some() {
+            drift.change = None;
+        }
+        drift
+    }
+
+    /// Why a check is not made.
+    fn reason(&self, name: CheckName) -> Option<&'static str> {
+        self.skipped.iter().find(|(skipped, _)| *skipped == name).map(|(_, reason)| *reason)
     }
 
     /// The results, one for each check that applies and one for each candidate. The level is divided evenly
-    /// over the checks, and that of the candidates' check evenly over candidates.
+    /// over the checks that were made, and that of the candidates' check evenly over candidates.
     pub fn finish(self, scope: CheckScope) -> Vec<CheckResult> {
         let mut groups: Vec<Vec<Finding>> = Vec::new();
-        let mut skipped = None;
         if self.plan.full {
             groups.push(vec![self.propensities.finish(Some(self.k.unwrap_or(0)))]);
             groups.push(vec![finish_full(&self.tally)]);
         } else {
-            match self.k {
-                Some(_) => groups.push(vec![self.propensities.finish(None)]),
-                None => skipped = Some(self.propensities.skipped()),
-            }
+            groups.push(vec![match self.k {
+                Some(_) => self.propensities.finish(None),
+                None => Finding::skipped(CheckName::Propensities, UNKNOWN_ACTIONS),
+            }]);
             groups.push(vec![finish_logged(&self.bets, self.k)]);
         }
         let candidates = self.candidates.iter().zip(&self.plan.candidates);
@@ -203,10 +239,14 @@ impl ChecksBuilder {
         if self.plan.designed {
             groups.push(vec![self.repetitions.finish(self.plan.full, self.k)]);
         }
-        groups.retain(|group| !group.is_empty());
-        let level = self.plan.level / groups.len() as f64;
-        let mut results: Vec<CheckResult> =
-            skipped.into_iter().map(|finding| finding.judge(scope, level, self.invalid)).collect();
+        for finding in groups.iter_mut().flatten() {
+            if let Some(reason) = self.reason(finding.name) {
+                *finding = Finding { rows: finding.rows, ..Finding::skipped(finding.name, reason) };
+            }
+        }
+        let made = groups.iter().filter(|group| group.iter().any(|finding| !finding.skipped)).count();
+        let level = self.plan.level / made.max(1) as f64;
+        let mut results = Vec::new();
         for group in groups {
             let level = level / group.len() as f64;
             results.extend(group.into_iter().map(|finding| finding.judge(scope, level, self.invalid)));

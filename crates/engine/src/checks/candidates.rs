@@ -77,6 +77,7 @@ impl Candidate {
                 readable(observed)
             ),
             remedy: "log the candidate's probability of the logged action, not of the action that it prefers",
+            skipped: false,
         }
     }
 }

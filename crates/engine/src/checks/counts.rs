@@ -157,6 +157,7 @@ pub(super) fn finish_full(tally: &Tally) -> Finding {
             "action {worst} was logged {count} times, and its propensities sum to {expected:.1}"
         ),
         remedy: REMEDY,
+        skipped: false,
     }
 }
 
@@ -177,5 +178,6 @@ pub(super) fn finish_logged(bets: &ActionBets, k: Option<usize>) -> Finding {
              at most 1"
         ),
         remedy: REMEDY,
+        skipped: false,
     }
 }

@@ -21,9 +21,10 @@ const ROUNDING: f64 = 1e-12;
 pub struct Drift {
     /// The actions whose shares are shown: the most frequent ones, at most 50.
     pub actions: Vec<u64>,
-    /// Slices of rows in order of arrival, at most 20.
+    /// Slices of rows in order of arrival, at most 20: in that of their timestamps, if they have some.
     pub slices: Vec<TimeSlice>,
-    /// The change with the strongest evidence; null if the log is too short to compare slices.
+    /// The change with the strongest evidence; null if the log is too short to compare slices, or if it was not
+    /// tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub change: Option<DriftChange>,
 }
@@ -189,7 +190,7 @@ pub(super) fn describe(slices: &Slices, level: f64) -> Drift {
             observed: strongest.observed,
             expected: strongest.expected,
             evidence: result.evidence,
-            significant: !result.ok,
+            significant: result.failed(),
         }
     });
     Drift { slices: slices.slices.iter().map(of).collect(), actions, change }
@@ -201,16 +202,7 @@ pub(super) fn finish(slices: &Slices) -> Finding {
     if let Some(strongest) = strongest(slices, &frequent(slices)) {
         return finding(&strongest, rows);
     }
-    Finding {
-        name: CheckName::Drift,
-        subject: None,
-        observed: 0.0,
-        expected: 0.0,
-        log_evidence: 0.0,
-        rows,
-        message: "the log is too short to show drift".into(),
-        remedy: "",
-    }
+    Finding { rows, ..Finding::skipped(CheckName::Drift, "not checked: the log is too short to show drift") }
 }
 
 fn finding(strongest: &Strongest, rows: u64) -> Finding {
@@ -230,5 +222,6 @@ fn finding(strongest: &Strongest, rows: u64) -> Finding {
         ),
         remedy: "the log changes over time, so it does not come from one fixed policy on one kind of contexts; \
                  do not state that it does",
+        skipped: false,
     }
 }

@@ -60,17 +60,37 @@ pub(super) struct Finding {
     pub message: String,
     /// What to do if the check failed.
     pub remedy: &'static str,
+    /// Whether nothing was tested; the message says why.
+    pub skipped: bool,
 }
 
 impl Finding {
+    /// The finding of a check that was not made.
+    pub fn skipped(name: CheckName, reason: impl Into<String>) -> Finding {
+        Finding {
+            name,
+            subject: None,
+            observed: 0.0,
+            expected: 0.0,
+            log_evidence: 0.0,
+            rows: 0,
+            message: reason.into(),
+            remedy: "",
+            skipped: true,
+        }
+    }
+
     /// The result at a level. `invalid` rows could not be read, so nothing can be said for the log.
     pub fn judge(self, scope: CheckScope, level: f64, invalid: u64) -> CheckResult {
         let evidence = from_log(self.log_evidence);
         let sound = self.observed.is_finite() && self.expected.is_finite() && invalid == 0;
-        let ok = sound && evidence < 1.0 / level;
+        let ok = match self.skipped && invalid == 0 {
+            true => None,
+            false => Some(sound && evidence < 1.0 / level),
+        };
         let message = match (invalid, ok) {
-            (0, true) => self.message,
-            (0, false) => format!("{}: {}", self.message, self.remedy),
+            (0, Some(false)) => format!("{}: {}", self.message, self.remedy),
+            (0, _) => self.message,
             _ => format!(
                 "numbers are out of their range in {invalid} of the rows: check values before logging them"
             ),

@@ -43,6 +43,7 @@ impl Known {
                 readable(stated)
             ),
             remedy: "state the risk that the logging policy has on these contexts, or let the log estimate it",
+            skipped: false,
         }
     }
 }

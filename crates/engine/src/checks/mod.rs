@@ -16,12 +16,14 @@ mod known;
 mod propensities;
 mod repetitions;
 mod slices;
+mod timed;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::log::Rounding;
 pub use builder::ChecksBuilder;
 pub use drift::{Drift, DriftChange, TimeSlice};
+pub use timed::TimedSlices;
 
 /// The level of all checks of one builder together. A log is checked at upload and once more in a job, so a
 /// valid log fails with probability at most 2 · 0.004 < 1%.
@@ -97,8 +99,8 @@ pub struct CheckResult {
     pub subject: Option<String>,
     /// Which rows were checked.
     pub scope: CheckScope,
-    /// Whether the check passed.
-    pub ok: bool,
+    /// Whether the check passed; null if it was not made, and the message says why.
+    pub ok: Option<bool>,
     /// The number that was observed.
     pub observed: f64,
     /// What was expected.
@@ -109,8 +111,15 @@ pub struct CheckResult {
     pub level: f64,
     /// The number of rows that were used.
     pub rows: u64,
-    /// What was found and, if the check failed, how to fix the logging.
+    /// What was found and, if the check failed, how to fix the logging; or why the check was not made.
     pub message: String,
+}
+
+impl CheckResult {
+    /// Whether the check was made and failed.
+    pub fn failed(&self) -> bool {
+        self.ok == Some(false)
+    }
 }
 
 /// A candidate whose weights are checked.
@@ -187,6 +196,20 @@ pub struct CandidateWeight<'a> {
     pub played: f64,
     /// π(·|x), if it is known, scaled to sum to 1.
     pub all: Option<&'a [f64]>,
+}
+
+/// A row of a log with designed repetitions that is read row by row, so that it is not known yet how often its
+/// context will be logged.
+#[derive(Debug, Clone, Copy)]
+pub struct Interaction<'a> {
+    /// How often the context was logged so far, this row included.
+    pub number: u64,
+    /// The action of the context's first row.
+    pub first_action: u32,
+    /// The propensity of that action.
+    pub first_propensity: f64,
+    /// π0(·|x), scaled to sum to 1. It is the same in all rows of a context.
+    pub full: Option<&'a [f64]>,
 }
 
 /// How often the context of a row was logged.

@@ -9,6 +9,10 @@ use super::evidence::{Finding, log_mean, readable};
 /// huge.
 const CAP_PER_ACTION: f64 = 20.0;
 
+/// Why there is no test if the number of actions is not known.
+pub(super) const UNKNOWN_ACTIONS: &str = "not checked, because the number of actions is not known: state n_actions, \
+                                          or log the propensities of all actions";
+
 /// π0(·|x) of a row with what several checks need.
 pub(super) struct FullRow<'a> {
     pub p: &'a [f64],
@@ -91,22 +95,7 @@ impl Propensities {
                 readable(expected)
             ),
             remedy: "log the probability with which the logged action was drawn, at the time of the decision",
-        }
-    }
-
-    /// The finding on a log whose number of actions is not known, which has nothing to compare with.
-    pub fn skipped(&self) -> Finding {
-        Finding {
-            name: CheckName::Propensities,
-            subject: None,
-            observed: 0.0,
-            expected: 0.0,
-            log_evidence: 0.0,
-            rows: 0,
-            message: "not checked, because the number of actions is not known: state n_actions, or log the \
-                      propensities of all actions"
-                .into(),
-            remedy: "",
+            skipped: false,
         }
     }
 }

@@ -4,12 +4,12 @@
 use super::centered::Widths;
 use super::counts::{ActionBets, Tally, share};
 use super::evidence::{Finding, log_mix};
-use super::{CheckName, CheckRow};
+use super::{CheckName, CheckRow, Interaction};
 
 /// The tests look at the contexts with more interactions than each of these.
 const MORE_THAN: [u64; 4] = [1, 2, 4, 8];
 
-/// First rows by the number of interactions of their context: 2, 3 or 4, 5 to 8, more.
+/// First rows of the contexts with more than 1, 2, 4 and 8 interactions.
 #[derive(Default)]
 pub(super) struct Repetitions {
     tallies: [Tally; MORE_THAN.len()],
@@ -21,11 +21,32 @@ impl Repetitions {
     /// Adds the first row of a context. Where π0(·|x) is known, `row.full` has it.
     pub fn add(&mut self, row: &CheckRow, interactions: u64, widths: &Widths) {
         self.contexts += 1;
-        let Some(class) = MORE_THAN.iter().rposition(|&more_than| interactions > more_than) else { return };
-        let action = row.action as usize;
-        match row.full {
+        for (class, more_than) in MORE_THAN.into_iter().enumerate() {
+            if interactions > more_than {
+                self.add_to(class, (row.action as usize, row.propensity), row.full, widths);
+            }
+        }
+    }
+
+    /// Adds a further row of a context whose later rows are not known yet.
+    pub fn reach(&mut self, interaction: &Interaction, widths: &Widths) {
+        let Interaction { number, first_action, first_propensity, full } = *interaction;
+        self.contexts += u64::from(number == 1);
+        if let Some(class) = MORE_THAN.iter().position(|&more_than| number == more_than + 1) {
+            self.add_to(class, (first_action as usize, first_propensity), full, widths);
+        }
+    }
+
+    fn add_to(
+        &mut self,
+        class: usize,
+        (action, propensity): (usize, f64),
+        full: Option<&[f64]>,
+        widths: &Widths,
+    ) {
+        match full {
             Some(p) => self.tallies[class].add(p, action, widths),
-            None => self.bets[class].add(action, row.propensity, widths),
+            None => self.bets[class].add(action, propensity, widths),
         }
     }
 
@@ -38,6 +59,10 @@ impl Repetitions {
     /// `k` only if it is known in advance.
     pub fn finish(&self, full: bool, k: Option<usize>) -> Finding {
         let tests: Vec<Test> = if full { self.full_tests() } else { self.logged_tests(k) };
+        if tests.is_empty() {
+            let reason = "not checked: no context was logged more than once";
+            return Finding { rows: self.contexts, ..Finding::skipped(CheckName::Repetitions, reason) };
+        }
         let parts = tests.iter().map(|test| (test.share, test.log));
         let score = |test: &&Test| if test.log.is_nan() { f64::INFINITY } else { test.log };
         let worst = tests.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
@@ -51,25 +76,25 @@ impl Repetitions {
                 "among the first of more than {more_than} interactions, 1/propensity summed over action {action} \
                  is {observed:.4} per context, expected at most 1"
             ),
-            None => "no context was logged more than once".into(),
+            None => String::new(),
         };
         Finding {
             name: CheckName::Repetitions,
             subject: worst.map(|test| format!("action {}", test.action)),
             observed,
             expected,
-            log_evidence: if tests.is_empty() { 0.0 } else { log_mix(parts) },
+            log_evidence: log_mix(parts),
             rows: self.contexts,
             message,
             remedy: "the number of interactions depends on what was done, as if users retried: do not state that \
                      repetitions were designed",
+            skipped: false,
         }
     }
 
     fn full_tests(&self) -> Vec<Test> {
-        let (mut tests, mut tally) = (Vec::new(), Tally::default());
-        for (class, more_than) in MORE_THAN.into_iter().enumerate().rev() {
-            tally.merge(&self.tallies[class]);
+        let mut tests = Vec::new();
+        for (tally, more_than) in self.tallies.iter().zip(MORE_THAN).rev() {
             let (k, n) = (tally.counts.len(), tally.rows.max(1) as f64);
             tests.extend((0..k).map(|action| Test {
                 more_than,
@@ -84,9 +109,8 @@ impl Repetitions {
     }
 
     fn logged_tests(&self, k: Option<usize>) -> Vec<Test> {
-        let (mut tests, mut bets) = (Vec::new(), ActionBets::default());
-        for (class, more_than) in MORE_THAN.into_iter().enumerate().rev() {
-            bets.merge(self.bets[class].clone());
+        let mut tests = Vec::new();
+        for (bets, more_than) in self.bets.iter().zip(MORE_THAN).rev() {
             tests.extend(bets.log_evidence().into_iter().enumerate().map(|(action, log)| {
                 let share = share(action, k) / MORE_THAN.len() as f64;
                 Test { more_than, action, share, log, observed: bets.mean(action), expected: 1.0 }

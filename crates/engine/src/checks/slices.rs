@@ -1,12 +1,12 @@
 //! A log as at most 20 slices of rows in order of arrival. Slices grow as rows arrive, and where they begin
-//! depends on numbers of rows only: the exact test of `drift` needs that.
+//! depends on numbers of rows only: the exact test of `drift` needs that nothing in the rows decides it.
 
 use crate::numerics::sum::Sum;
 
 /// The largest number of slices.
 pub(super) const SLICES: usize = 20;
 /// The size of the first slices.
-const FIRST_UNIT: u64 = 16;
+pub(super) const FIRST_UNIT: u64 = 16;
 /// Actions from this one on are not counted.
 const COUNTED: usize = 1000;
 
@@ -21,7 +21,17 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    fn absorb(&mut self, later: &Slice) {
+    pub fn add(&mut self, action: usize, cost: f64, propensity: f64) {
+        self.rows += 1;
+        self.cost.add(cost);
+        self.propensity.add(propensity);
+        if action < COUNTED {
+            self.grow(action + 1);
+            self.counts[action] += 1;
+        }
+    }
+
+    pub fn absorb(&mut self, later: &Slice) {
         self.rows += later.rows;
         self.cost.merge(&later.cost);
         self.propensity.merge(&later.propensity);
@@ -51,7 +61,7 @@ impl Default for Spread {
 }
 
 impl Spread {
-    fn add(&mut self, value: f64) {
+    pub fn add(&mut self, value: f64) {
         self.squares.add(value * value);
         self.least = self.least.min(value);
         self.most = self.most.max(value);
@@ -69,7 +79,7 @@ impl Spread {
 pub(super) struct Slices {
     pub slices: Vec<Slice>,
     /// Slices are not joined beyond this size.
-    unit: u64,
+    pub unit: u64,
     pub cost: Spread,
     pub propensity: Spread,
 }
@@ -94,13 +104,7 @@ impl Slices {
             }
         }
         let Some(slice) = self.slices.last_mut() else { return };
-        slice.rows += 1;
-        slice.cost.add(cost);
-        slice.propensity.add(propensity);
-        if action < COUNTED {
-            slice.grow(action + 1);
-            slice.counts[action] += 1;
-        }
+        slice.add(action, cost, propensity);
         self.cost.add(cost);
         self.propensity.add(propensity);
     }

@@ -32,7 +32,7 @@ fn valid_logs_pass() {
             let mut results = check(&world.plan(), &log);
             results.extend(check(&world.plan(), &log[log.len() / 2..]));
             assert!(results.len() >= 3 && results.iter().all(|r| r.evidence >= 0.0 && !r.message.is_empty()));
-            let failed: Vec<_> = results.iter().filter(|r| !r.ok).collect();
+            let failed: Vec<_> = results.iter().filter(|r| r.failed()).collect();
             failed.iter().for_each(|r| println!("{seed} {world:?} {n}: {r:?}"));
             failed.iter().map(|r| (seed, r.name, r.evidence)).collect::<Vec<_>>()
         })
@@ -51,7 +51,7 @@ fn evidence_is_not_negligible() {
     let failed = (0..400u64).into_par_iter().filter(|&seed| {
         let world = World { candidates: Candidates::None, ..World::any(seed) };
         let plan = CheckPlan { level: 0.9, ..world.plan() };
-        check(&plan, &world.log(500, &mut rng(seed))).iter().any(|r| !r.ok)
+        check(&plan, &world.log(500, &mut rng(seed))).iter().any(|r| r.failed())
     });
     let failed = failed.count();
     println!("{failed} of 400 valid logs fail at level 0.9");
@@ -74,7 +74,7 @@ fn thirds(rounding: Rounding, rows: u64, full: bool) -> Vec<(CheckName, bool)> {
             counts_for_drift: true,
         });
     }
-    builder.finish(CheckScope::Log).into_iter().map(|r| (r.name, r.ok)).collect()
+    builder.finish(CheckScope::Log).into_iter().map(|r| (r.name, !r.failed())).collect()
 }
 
 /// 1/0.333 is above 3 in every single row. With the interval of 0.333 that is no evidence at any n.
@@ -110,9 +110,9 @@ fn without_intervals_rounded_logs_fail() {
         }
         builder.finish(CheckScope::Log)
     };
-    assert!(log(Written::Decimals(2).rounding()).iter().all(|r| r.ok));
+    assert!(log(Written::Decimals(2).rounding()).iter().all(|r| !r.failed()));
     let without = log(Rounding::default());
-    assert!(without.iter().any(|r| r.name == CheckName::ActionCounts && !r.ok), "{without:?}");
+    assert!(without.iter().any(|r| r.name == CheckName::ActionCounts && r.failed()), "{without:?}");
 
     // The candidate is π0, which is 1/6 everywhere. It was written as 0.17, so its weight is 1.02 in every row.
     let world = World {
@@ -128,7 +128,7 @@ fn without_intervals_rounded_logs_fail() {
     let mut rows = world.log(20_000, &mut rng(5));
     rows.iter_mut().for_each(|row| row.candidates = vec![(0.17, None), (0.17, None)]);
     let mut plan = world.plan();
-    let failed = |plan: &CheckPlan| check(plan, &rows).iter().filter(|r| !r.ok).count();
+    let failed = |plan: &CheckPlan| check(plan, &rows).iter().filter(|r| r.failed()).count();
     assert_eq!(failed(&plan), 2);
     plan.candidates.iter_mut().for_each(|candidate| candidate.rounding = Written::Decimals(2).rounding());
     assert_eq!(failed(&plan), 0);
@@ -158,6 +158,6 @@ fn long_logs_of_equal_rows_pass() {
         });
     }
     for result in builder.finish(CheckScope::Log) {
-        assert!(result.ok && result.evidence < 1.1, "{result:?}");
+        assert!(!result.failed() && result.evidence < 1.1, "{result:?}");
     }
 }

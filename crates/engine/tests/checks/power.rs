@@ -22,7 +22,7 @@ fn caught(what: &str, name: CheckName, make: impl Fn(&mut ChaCha8Rng) -> (CheckP
         .into_par_iter()
         .map(|seed| {
             let (plan, rows) = make(&mut rng(seed));
-            check(&plan, &rows).iter().filter(|r| !r.ok).map(|r| r.name).collect()
+            check(&plan, &rows).iter().filter(|r| r.failed()).map(|r| r.name).collect()
         })
         .collect();
     let share = |name| failed.iter().filter(|f| f.contains(&name)).count();
@@ -157,7 +157,7 @@ fn a_baseline_that_the_log_rejects() {
 fn a_cautious_baseline_passes() {
     let world = world(5, Shape::Softmax, false);
     let plan = CheckPlan { known_baseline: Some(-0.9), ..world.plan() };
-    assert!(check(&plan, &world.log(ROWS, &mut rng(1))).iter().all(|r| r.ok));
+    assert!(check(&plan, &world.log(ROWS, &mut rng(1))).iter().all(|r| !r.failed()));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn drift_decides_only_if_a_fixed_policy_was_attested() {
     let mut rows = world.log(ROWS, &mut rng(1));
     rows.iter_mut().enumerate().for_each(|(i, row)| row.cost = if i < 1000 { -1.0 } else { 0.0 });
     let plan = CheckPlan { fixed: false, known_baseline: None, ..world.plan() };
-    assert!(check(&plan, &rows).iter().all(|r| r.ok && r.name != CheckName::Drift));
+    assert!(check(&plan, &rows).iter().all(|r| !r.failed() && r.name != CheckName::Drift));
     let mut builder = guarantor_engine::checks::ChecksBuilder::new(plan);
     rows.iter().for_each(|row| row.show(&mut |row| builder.row(row)));
     let drift = builder.drift();

@@ -2,34 +2,12 @@
 
 use guarantor_engine::log::Outcome;
 use guarantor_ingest::{
-    AddedCandidates, Checker, Format, IngestError, IngestLimits, LogDigest, LogLayout, LogRows, LogSummary,
-    MemorySink, Rules, Sink, SinkFailed, read,
+    AddedCandidates, Checker, Format, IngestError, IngestLimits, LogSummary, MemorySink, Rules, read,
 };
 use serde_json::{Value, json};
 
 use crate::logs::{NDJSON, TYPES, scattered, written};
-use crate::support::lines;
-
-/// Keeps batches as they are.
-#[derive(Default)]
-struct Stored {
-    batches: Vec<(LogLayout, LogRows)>,
-    digest: Option<LogDigest>,
-}
-
-impl Sink for Stored {
-    fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed> {
-        self.digest.get_or_insert_with(|| before.clone()).update(layout, &rows);
-        self.batches.push((layout.clone(), rows));
-        Ok(())
-    }
-
-    fn discard(&mut self) {}
-
-    fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed> {
-        Ok(self.digest.take())
-    }
-}
+use crate::support::{Stored, lines};
 
 fn rules() -> Rules {
     Rules::new(Some(3), Outcome::default(), None, IngestLimits::default()).unwrap()
@@ -157,4 +135,33 @@ fn rows_without_a_counterpart_and_wrong_candidates_are_named() {
     assert_eq!(errors.first[0].field, "event_id");
     let dsjson = AddedCandidates::read(Format::Dsjson.into(), std::io::empty(), 3, IngestLimits::default());
     assert!(matches!(dsjson, Err(IngestError::Option { field: "format", .. })));
+}
+
+/// Names and numbers of candidates have the limits of an upload, together with those of the dataset.
+#[test]
+fn added_candidates_have_the_limits_of_an_upload() {
+    let all: Vec<Value> = rows(false).into_iter().take(2).collect();
+    let (before, _) = stored(&all);
+    let named = |names: &[String]| {
+        let candidates: serde_json::Map<String, Value> =
+            names.iter().map(|name| (name.clone(), json!(0.5))).collect();
+        let more = vec![json!({ "candidates": candidates }); 2];
+        match add(NDJSON, &before, &more) {
+            Err(IngestError::Rows(errors)) => Some(errors.first[0].to_string()),
+            Err(error) => panic!("{error}"),
+            Ok(_) => None,
+        }
+    };
+    let many = |n: usize| (0..n).map(|i| format!("c{i}")).collect::<Vec<_>>();
+    assert_eq!(named(&["x".repeat(1024)]), None);
+    assert_eq!(named(&many(999)), None);
+    for (names, message) in [
+        (vec![String::new()], "names have 1 to 1024 bytes"),
+        (vec!["x".repeat(1025)], "candidates"),
+        (many(1001), "the maximum is 1000"),
+        (many(1000), "and the dataset has 1; the maximum is 1000 together"),
+    ] {
+        let error = named(&names).expect(message);
+        assert!(error.contains(message), "{error}");
+    }
 }

@@ -4,6 +4,7 @@
 mod logs;
 
 mod added;
+mod checks;
 mod damage;
 mod formats;
 mod honest;

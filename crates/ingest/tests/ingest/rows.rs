@@ -186,8 +186,8 @@ fn rejected_rows_count_toward_the_limit_and_memory_for_ids_is_bounded() {
     rows.iter_mut().for_each(|row| row["action"] = json!(7));
     let read = limited(IngestLimits { rows: 1_000, ..IngestLimits::default() }).rows(&rows);
     assert!(matches!(read, Err(IngestError::TooLarge(_))), "{read:?}");
-    // 1000 events of 32 bytes, and 500 contexts of 48 bytes and three propensities.
-    let bytes = 1_000 * 32 + 500 * (48 + 3 * 8);
+    // 1000 events of 32 bytes, and 500 contexts of 64 bytes and three propensities.
+    let bytes = 1_000 * 32 + 500 * (64 + 3 * 8);
     let ids = |identity_bytes| limited(IngestLimits { identity_bytes, ..IngestLimits::default() });
     let read = ids(bytes - 1).rows(&full_rows(1_000));
     assert!(matches!(read, Err(IngestError::TooLarge(_))), "{read:?}");
@@ -204,7 +204,7 @@ fn outcomes_are_mapped() {
     let options = LogOptions { exact_propensities: true, ..LogOptions::default() };
     let (summary, columns) = Reading { outcome, options, ..Format::Ndjson.into() }.rows(&rows).unwrap();
     assert_eq!((summary.outcome, summary.dim), (outcome, 0));
-    assert!(!summary.capabilities.features && !summary.capabilities.full_propensities);
+    assert!(!summary.capabilities.features && summary.capabilities.uniform);
     assert_eq!((columns.outcome, columns.costs), (outcome, vec![-1.0, -0.25]));
     let same = [json!({ "action": 0, "propensity": 0.5, "cost": 0 })];
     let read = Reading::from(Format::Ndjson).rows(&same);

@@ -5,8 +5,8 @@ use std::io::Read;
 use guarantor_engine::log::{Columns, Outcome, Repetitions};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
-    Checker, FileFormat, Format, IngestError, IngestLimits, LogOptions, LogSummary, MemorySink, RowErrors,
-    Rules, read,
+    Checker, FileFormat, Format, IngestError, IngestLimits, LogDigest, LogLayout, LogOptions, LogRows,
+    LogSummary, MemorySink, RowErrors, Rules, Sink, SinkFailed, read,
 };
 use proptest::test_runner::{Config, RngSeed};
 use serde_json::{Value, json};
@@ -75,6 +75,27 @@ impl Read for Pieces {
         to[..n].copy_from_slice(&self.rest[..n]);
         self.rest.drain(..n);
         Ok(n)
+    }
+}
+
+/// Keeps batches as they are.
+#[derive(Default)]
+pub struct Stored {
+    pub batches: Vec<(LogLayout, LogRows)>,
+    pub digest: Option<LogDigest>,
+}
+
+impl Sink for Stored {
+    fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed> {
+        self.digest.get_or_insert_with(|| before.clone()).update(layout, &rows);
+        self.batches.push((layout.clone(), rows));
+        Ok(())
+    }
+
+    fn discard(&mut self) {}
+
+    fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed> {
+        Ok(self.digest.clone())
     }
 }
 

@@ -1,0 +1,85 @@
+//! A certificate for a person at a terminal.
+
+use guarantor_engine::certificate::{Certificate, CertifiedRows, Exploration};
+use guarantor_engine::checks::{CheckResult, CheckScope};
+use guarantor_engine::log::Span;
+
+use super::report::{ReportPage, amount, decimal, percent};
+
+/// Writes what the certificate says, what it rests on, and why it decided so.
+pub fn show(page: &mut ReportPage, certificate: &Certificate) {
+    page.line(&certificate.statement);
+    let mut line = |label: &str, value: &str| page.hanging(&format!("{label:<22}  "), value);
+    line("decision", certificate.decision.name());
+    line("guaranteed improvement", &format!("{:.6}", certificate.guaranteed_improvement));
+    line("guaranteed risk", &format!("{:.6}", certificate.guaranteed_risk));
+    line("baseline risk", &format!("{:.6}", certificate.baseline_risk.estimate));
+    line("confidence", &certificate.confidence.to_string());
+    if let Some(logging) = certificate.dataset.logging {
+        line("logging", logging.name());
+    }
+    if let Some(certified) = &certificate.certified {
+        line("certified rows", &certified_rows(certified, certificate.dataset.rows));
+    }
+    if let Some(exploration) = &certificate.exploration {
+        line("exploration", &explored(exploration));
+    }
+    let named = |ok: Option<bool>| -> Vec<String> {
+        certificate.checks.iter().filter(|check| check.ok == ok).map(name).collect()
+    };
+    for (label, ok) in [("checks passed", Some(true)), ("checks failed", Some(false))] {
+        let names = named(ok);
+        if !names.is_empty() {
+            line(label, &names.join(", "));
+        }
+    }
+    for check in certificate.checks.iter().filter(|check| check.ok.is_none()) {
+        line("check skipped", &format!("{}: {}", name(check), check.message));
+    }
+    for attestation in &certificate.attestations {
+        line("attested", attestation);
+    }
+    line("digest", &certificate.digest);
+    for reason in &certificate.reasons {
+        page.hanging("- ", &reason.message);
+    }
+    // What a failed check found is a reason already, unless it was accepted or another part of it came first.
+    for check in certificate.checks.iter().filter(|check| check.failed()) {
+        if certificate.reasons.iter().all(|reason| reason.message != check.message) {
+            page.hanging("- ", &format!("{}: {}", name(check), check.message));
+        }
+    }
+}
+
+/// The check, what it is about, and on which rows.
+fn name(check: &CheckResult) -> String {
+    let scope = match check.scope {
+        CheckScope::Log => "all rows",
+        CheckScope::CertifiedRows => "certified rows",
+    };
+    match &check.subject {
+        Some(subject) => format!("{} of {subject} ({scope})", check.name.name()),
+        None => format!("{} ({scope})", check.name.name()),
+    }
+}
+
+fn certified_rows(certified: &CertifiedRows, all: u64) -> String {
+    let (rows, all) = (amount(certified.rows as f64), amount(all as f64));
+    match &certified.span {
+        Span::Hash(_) if rows == all => format!("all {all}"),
+        Span::Hash(_) => format!("{rows} of {all}"),
+        Span::Time { first_certified_row, policy_version } => {
+            let from = amount((first_certified_row + 1) as f64);
+            let version = match policy_version {
+                Some(version) => format!(", of policy version {version:?}"),
+                None => String::new(),
+            };
+            format!("{rows} of {all}, from row {from} in order of arrival on{version}")
+        }
+    }
+}
+
+fn explored(exploration: &Exploration) -> String {
+    let share = percent(exploration.explore.share);
+    format!("{share}, which costs {} (estimated); {}", decimal(exploration.estimated_cost), exploration.note)
+}
