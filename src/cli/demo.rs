@@ -56,7 +56,7 @@ pub fn demo(args: DemoArgs) -> Result<(), Failure> {
 
 /// The five steps, with the curl command for each.
 fn walk_through(base: &str, args: &DemoArgs) -> Result<(), Failure> {
-    let client = Client::new(base, None);
+    let client = Client::new(base, None, None)?;
     println!("A server is listening on {base}\n");
 
     let log = simulate::demo_log(args.rows, args.seed)?;

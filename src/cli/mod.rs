@@ -99,6 +99,11 @@ fn print_text(text: &str) -> Result<(), Failure> {
     }
 }
 
+/// Whether to write colors: only to a terminal, and not if `NO_COLOR` is set (https://no-color.org).
+fn colors(terminal: bool) -> bool {
+    terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_multi_thread().enable_all().build()?)
 }
