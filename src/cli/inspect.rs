@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 use clap::Args;
 use guarantor::store::{Dataset, FileFailed, Store, UploadError, Workspace};
 use guarantor_engine::checks::TimeSlice;
-use guarantor_engine::log::Precision;
+use guarantor_engine::error::RowError;
+use guarantor_engine::log::{Outcome, OutcomeKind, Precision};
 use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
 use serde_json::json;
 
@@ -85,7 +86,7 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
     };
     page.pair("features", &features);
     let outcome = &content.outcome;
-    let kind = format!("{:?}", outcome.kind).to_lowercase();
+    let kind = outcome_name(outcome);
     page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
     let full = content.capabilities.full_propensities;
     let uniform = content.capabilities.uniform;
@@ -97,7 +98,7 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
             _ => "of the logged action only",
         },
     );
-    page.pair("digits", &digits(content.capabilities.precision));
+    page.pair("propensity digits", &digits(content.capabilities.precision));
     if let Some(last) = &content.capabilities.last_version {
         let (n, rows) = (amount(last.versions as f64), amount(last.rows as f64));
         page.pair("policy versions", &format!("{n}, the last is {:?} with {rows} rows", last.name));
@@ -110,9 +111,16 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
     exploration(page, health, content.rows as f64);
     fit(page, health);
     checks(page, health);
-    drift(page, health);
+    drift(page, health, outcome);
     actions(page, &health.action_counts);
     warnings(page, health);
+}
+
+fn outcome_name(outcome: &Outcome) -> &'static str {
+    match outcome.kind {
+        OutcomeKind::Cost => "cost",
+        OutcomeKind::Reward => "reward",
+    }
 }
 
 /// The formats of the files, and their size if it is known.
@@ -173,15 +181,17 @@ fn checks(page: &mut ReportPage, health: &Health) {
 }
 
 /// How outcomes and propensities change over time.
-fn drift(page: &mut ReportPage, health: &Health) {
+fn drift(page: &mut ReportPage, health: &Health, outcome: &Outcome) {
     let Some(drift) = health.drift.as_ref().filter(|drift| drift.slices.len() > 1) else { return };
     page.heading("How the log changes over time");
-    let mean = |of: fn(&TimeSlice) -> f64| {
+    let mean = |of: &dyn Fn(&TimeSlice) -> f64| {
         let shown: Vec<String> = drift.slices.iter().map(|slice| format!("{:.3}", of(slice))).collect();
         shown.join(" ")
     };
-    page.hanging("  mean cost        ", &mean(|slice| slice.mean_cost));
-    page.hanging("  mean propensity  ", &mean(|slice| slice.mean_propensity));
+    // In the units of the log, as everything else here.
+    let kind = outcome_name(outcome);
+    page.hanging(&format!("  {:<17}", format!("mean {kind}")), &mean(&|s| outcome.risk_to_user(s.mean_cost)));
+    page.hanging("  mean propensity  ", &mean(&|slice| slice.mean_propensity));
     let change = drift.change.as_ref().filter(|change| change.significant);
     match change {
         Some(change) => {
@@ -300,17 +310,33 @@ fn show_errors(page: &mut ReportPage, file: &str, rows: &RowErrors) {
         format!("{} rows are", amount(rows.total as f64))
     };
     page.title(&format!("{file}  {what} not valid"));
-    let number = rows.first.iter().map(|e| e.row.to_string().len()).max().unwrap_or(1).max(3);
+    let runs = runs(&rows.first);
+    let number = runs.iter().map(|(rows, _)| rows.chars().count()).max().unwrap_or(1).max(3);
     let field = rows.first.iter().map(|e| e.field.chars().count()).max().unwrap_or(1).clamp(5, 24);
     page.toned(Tone::Quiet, &format!("  {:>number$}  {:<field$}  what is wrong", "row", "field"));
-    for error in &rows.first {
-        let start = format!("  {:>number$}  {:<field$}  ", error.row, error.field);
+    for (rows, error) in &runs {
+        let start = format!("  {rows:>number$}  {:<field$}  ", error.field);
         page.hanging(&start, &error.message);
     }
     if rows.total > rows.first.len() as u64 {
         let more = amount((rows.total - rows.first.len() as u64) as f64);
         page.line(&format!("  {:>number$}  and {more} more", "…"));
     }
+    if rows.first.iter().any(|error| error.message.contains("outcome=")) {
+        page.line("  Options of an upload are flags here: outcome=reward is --outcome reward.");
+    }
+}
+
+/// Errors with the numbers of their rows. The same error of consecutive rows is shown once.
+fn runs(errors: &[RowError]) -> Vec<(String, &RowError)> {
+    let same =
+        |a: &RowError, b: &RowError| b.row == a.row + 1 && (&a.field, &a.message) == (&b.field, &b.message);
+    let numbers = |run: &[RowError]| match run {
+        [only] => only.row.to_string(),
+        [first, .., last] => format!("{}–{}", first.row, last.row),
+        [] => String::new(),
+    };
+    errors.chunk_by(same).filter_map(|run| Some((numbers(run), run.first()?))).collect()
 }
 
 fn as_json(dataset: &Dataset) -> serde_json::Value {

@@ -4,8 +4,10 @@
 mod common;
 
 mod certificates;
+mod command_line;
 mod compression;
 mod connections;
+mod digests;
 mod docs;
 mod honest;
 mod jobs;

@@ -4,7 +4,9 @@
 mod logs;
 
 mod added;
+mod columns;
 mod damage;
+mod files;
 mod formats;
 mod honest;
 mod malformed;
