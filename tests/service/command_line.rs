@@ -68,7 +68,12 @@ fn verify_reaches_a_server_with_tls() {
     assert!(server.terminate());
     let (authority, cert, key) = folder.authority("own");
     let (other, _, _) = folder.authority("other");
-    let tls = [("GUARANTOR_TLS_CERT", cert.as_str()), ("GUARANTOR_TLS_KEY", key.as_str())];
+    let tls = [
+        ("GUARANTOR_TLS_CERT", cert.as_str()),
+        ("GUARANTOR_TLS_KEY", key.as_str()),
+        // A variable of the client does not disturb the server.
+        ("GUARANTOR_CA_FILE", authority.as_str()),
+    ];
     let server = Server::start_on(data.path(), &tls);
     assert!(server.base.starts_with("https://"), "{}", server.base);
 
