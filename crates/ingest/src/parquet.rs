@@ -36,7 +36,6 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
 }
 
 /// A reader of the columns of a log, and the names of the other columns, which it does not decode.
-
 fn open(
     file: File,
     limits: &IngestLimits,
