@@ -282,6 +282,8 @@ fn summary(certificate: &Certificate, policy_id: Option<PolicyId>) -> JobResult 
         baseline_risk: certificate.baseline_risk.clone(),
         confidence: certificate.confidence,
         user_units: certificate.user_units.clone(),
+        candidate: certificate.candidate.clone(),
         policy_id,
+        exploration: certificate.exploration.clone(),
     }
 }

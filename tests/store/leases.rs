@@ -32,6 +32,8 @@ fn success(claim: &ClaimedJob) -> Success {
             confidence: certificate.confidence,
             user_units: certificate.user_units,
             policy_id: Some(id),
+            candidate: None,
+            exploration: None,
         },
         certificate: BlobRef { key: job_key(job.id, claim.token, "certificate.json"), bytes: 5 },
         evidence: BlobRef { key: job_key(job.id, claim.token, "evidence.json"), bytes: 6 },

@@ -35,6 +35,8 @@ fn success(claim: &ClaimedJob, certificate: Certificate, key: Option<Arc<Signing
             confidence: certificate.confidence,
             user_units: certificate.user_units.clone(),
             policy_id: None,
+            candidate: None,
+            exploration: None,
         },
         certificate: blob("certificate.json"),
         evidence: blob("evidence.json"),

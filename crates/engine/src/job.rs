@@ -194,7 +194,7 @@ fn exploring(policy: PolicyParams, spec: &JobSpec, inputs: &Inputs) -> Result<Po
         }
         Some(Explore { share, with: ExploreWith::LoggingPolicy }) => {
             let missing = || EngineError::Log("the logging policy is missing".into());
-            (share, inputs.logging_policy.ok_or_else(missing)?.parts().0.clone())
+            (share, inputs.logging_policy.ok_or_else(missing)?.clone())
         }
     };
     Ok(PolicyParams::Exploring { share, base: Box::new(policy), with: Box::new(with) })

@@ -390,7 +390,7 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
 
 /// What depends on the number of actions must not depend on the actions that were logged.
 fn check_actions(spec: &JobSpec, sent: &SpecRequest, context: &SpecContext) -> Checked<()> {
-    if context.shape.capabilities.actions_declared {
+    if context.shape.capabilities.knows_actions() {
         return Ok(());
     }
     let tau = matches!(spec.bound, BoundKind::LondonSandler | BoundKind::Catoni) && sent.tau.is_none();

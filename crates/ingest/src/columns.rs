@@ -24,15 +24,23 @@ pub struct LogFacts<'a> {
 impl LogFacts<'_> {
     /// Columns with what is known besides their rows.
     pub fn apply(&self, columns: Columns) -> Columns {
-        let LogOptions { logging, repetitions, .. } = self.options;
-        let Capabilities { actions_declared, precision, candidate_precision, uniform, .. } =
-            self.capabilities;
+        let LogOptions { logging, repetitions, exact_propensities, .. } = self.options;
+        let Capabilities {
+            actions_declared,
+            propensities_logged,
+            precision,
+            candidate_precision,
+            uniform,
+            ..
+        } = self.capabilities;
         Columns {
             n_actions: self.n_actions,
             outcome: self.outcome,
             logging,
             repetitions,
             actions_declared: *actions_declared,
+            propensities_logged: *propensities_logged,
+            exact_propensities,
             precision: *precision,
             candidate_precision: candidate_precision.clone(),
             uniform: *uniform,

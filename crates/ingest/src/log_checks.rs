@@ -201,6 +201,5 @@ fn plan(first: &CheckRows, precisions: &Precisions, known: &Known) -> CheckPlan 
 
 /// Half the width of the interval that a written number stands for.
 fn rounding(precision: Precision) -> Rounding {
-    let (absolute, relative) = precision.absolute_and_relative();
-    Rounding { absolute, relative }
+    precision.rounding()
 }

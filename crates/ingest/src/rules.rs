@@ -36,6 +36,8 @@ pub struct Rules {
     n_actions: Option<usize>,
     /// Whether `n_actions` was stated, and not read off earlier rows.
     declared: bool,
+    /// Whether the earlier rows of the log carried their propensities.
+    pub(crate) earlier_logged: bool,
     pub(crate) outcome: Outcome,
     /// The logging policy.
     pub(crate) policy: Option<PolicyParams>,
@@ -65,7 +67,8 @@ impl Rules {
             let message = format!("the policy has {} actions, but n_actions is {k}", policy.n_actions());
             return Err(IngestError::Option { field: "logging_policy_id", message });
         }
-        Ok(Rules { n_actions, declared: true, outcome, policy, limits, options: LogOptions::default() })
+        let options = LogOptions::default();
+        Ok(Rules { n_actions, declared: true, earlier_logged: true, outcome, policy, limits, options })
     }
 
     /// The same rules for a log of which the caller states this.
@@ -76,6 +79,11 @@ impl Rules {
     /// The same rules for a log whose number of actions was stated, or else read off its earlier rows.
     pub fn with_actions_declared(self, declared: bool) -> Self {
         Rules { declared, ..self }
+    }
+
+    /// The same rules for a log whose earlier rows carried their propensities, or did not.
+    pub fn with_earlier_logged(self, earlier_logged: bool) -> Self {
+        Rules { earlier_logged, ..self }
     }
 
     /// K, if it was stated. `full` is the number of propensities in a row.

@@ -28,6 +28,8 @@ pub struct Tally {
     health: HealthBuilder,
     checks: LogChecks,
     precisions: Precisions,
+    /// Whether the logging policy gave the propensity of a row of this upload.
+    filled_in: bool,
     sketch: RowSketch,
     /// The rows of this upload.
     new_rows: RowSketch,
@@ -112,6 +114,7 @@ impl Tally {
             for i in from..to {
                 let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
                 let given = pi[(i - from, action as usize)];
+                self.filled_in |= numbers.file.is_some() && logged.is_nan();
                 let filled = fill_in(action, logged, given);
                 if let (Err(RowFault { field, message }), Some(file)) = (filled, numbers.file) {
                     errors.add(RowError { row: file.get(i).copied().unwrap_or(0), field, message });
@@ -146,6 +149,8 @@ impl Tally {
             candidates: layout.candidates.clone(),
             candidate_propensities: layout.candidate_propensities.clone(),
             actions_declared: stated,
+            propensities_logged: !self.filled_in && rules.earlier_logged,
+            exact_propensities,
             precision,
             candidate_precision,
             uniform,

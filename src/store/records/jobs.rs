@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::BlobRef;
 use crate::store::failure::JobFailure;
 use crate::store::ids::{DatasetId, JobId, PolicyId, Timestamp, Workspace, stored_as_text};
-use guarantor_engine::certificate::{BaselineRisk, Decision, Issued, Reason, UserUnits};
+use guarantor_engine::certificate::{BaselineRisk, Decision, Exploration, Issued, Reason, UserUnits};
 use guarantor_engine::control::Progress;
 use guarantor_engine::spec::JobSpec;
 
@@ -96,9 +96,15 @@ pub struct JobResult {
     pub confidence: f64,
     /// The same numbers in the outcome's own units.
     pub user_units: UserUnits,
+    /// The candidate that the numbers are about (kind `evaluate`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
     /// The learned policy (kind `learn`).
     #[schema(value_type = Option<String>)]
     pub policy_id: Option<PolicyId>,
+    /// How much the learned policy explores, and what that costs (kind `learn`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exploration: Option<Exploration>,
 }
 
 /// A job to be queued.

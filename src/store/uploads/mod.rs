@@ -186,8 +186,11 @@ impl Target {
     fn rules(&self, policy: Option<PolicyParams>, limits: IngestLimits) -> Result<Rules, IngestError> {
         let content = &self.before.content;
         let rules = Rules::new(Some(content.n_actions), content.outcome, policy, limits)?;
-        let declared = content.capabilities.actions_declared;
-        Ok(rules.with_options(self.before.options()).with_actions_declared(declared))
+        let capabilities = &content.capabilities;
+        Ok(rules
+            .with_options(self.before.options())
+            .with_actions_declared(capabilities.actions_declared)
+            .with_earlier_logged(capabilities.propensities_logged))
     }
 
     /// What was received. A body that is rejected although an earlier attempt was accepted is a different one.

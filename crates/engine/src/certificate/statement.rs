@@ -4,8 +4,8 @@ use super::{
     About, AutoPolicy, BoundedQuantity, Certificate, Decision, LedgerPlace, Reason, ReasonCode, SharedWhy,
 };
 use crate::checks::CheckResult;
-use crate::log::{OutcomeKind, Span};
-use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec};
+use crate::log::{Capabilities, OutcomeKind, Span};
+use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, Looks};
 
 fn percent(share: f64) -> String {
     let text = format!("{:.4}", 100.0 * share);
@@ -71,12 +71,9 @@ pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64, failed: &[&
 /// The result as a sentence.
 pub fn statement(certificate: &Certificate) -> String {
     let c = certificate;
-    let who = match (
-        c.spec.kind,
-        c.candidates.iter().max_by(|a, b| a.guaranteed_improvement.total_cmp(&b.guaranteed_improvement)),
-    ) {
-        (JobKind::Evaluate, Some(best)) => format!("the candidate {}", best.candidate),
-        _ => "the learned policy".into(),
+    let who = match &c.candidate {
+        Some(best) => format!("the candidate {best}"),
+        None => "the learned policy".into(),
     };
     let baseline = match c.spec.baseline.kind {
         BaselineKind::Certified => "the logging policy",
@@ -105,9 +102,9 @@ pub fn statement(certificate: &Certificate) -> String {
         )
     };
     format!(
-        "With probability at least {}% over the draw of the {} logged rows, {result}{}. {decision}",
+        "With probability at least {}% over the draw of the {} certified rows, {result}{}. {decision}",
         percent(c.confidence),
-        c.dataset.rows,
+        c.certified.as_ref().map_or(c.dataset.rows, |certified| certified.rows),
         compared_with(c)
     )
 }
@@ -116,14 +113,10 @@ pub fn statement(certificate: &Certificate) -> String {
 fn compared_with(c: &Certificate) -> String {
     let Some(certified) = c.certified.as_ref().filter(|_| !c.spec.is_fixed()) else { return String::new() };
     match &certified.span {
-        Span::Time { policy_version: Some(version), .. } => format!(
-            ", compared with the policy version {version:?} on the {} certified rows that it logged",
-            certified.rows
-        ),
-        _ => format!(
-            ", compared with the policies that were in place, on average over the certified period of {} rows",
-            certified.rows
-        ),
+        Span::Time { policy_version: Some(version), .. } => {
+            format!(", compared with the policy version {version:?} on the rows that it logged")
+        }
+        _ => ", compared with the policies that were in place, on average over the certified period".into(),
     }
 }
 
@@ -144,6 +137,17 @@ pub fn assumptions(spec: &JobSpec, span: &Span) -> Vec<String> {
                 .into(),
         ]
     };
+    if spec.looks != Some(Looks::Anytime) {
+        all.push(
+            "The number of rows was not chosen by looking at the outcomes of the certified rows.".into(),
+        );
+    }
+    if let Span::Time { policy_version: Some(_), .. } = span {
+        all.push(
+            "That this policy version is the last one was not decided by looking at the outcomes of its rows."
+                .into(),
+        );
+    }
     if spec.kind == JobKind::Learn {
         all.push(match (spec.fraction(), span) {
             (Some(_), Span::Hash(_)) => {
@@ -163,20 +167,34 @@ pub fn assumptions(spec: &JobSpec, span: &Span) -> Vec<String> {
 }
 
 /// What the caller stated and the guarantee depends on. `policy_known` says whether the logging policy is
-/// stored and gives the propensities that the rows have.
-pub fn attestations(spec: &JobSpec, designed: bool, policy_known: bool) -> Vec<String> {
+/// stored; an upload is refused if it does not give the propensities that the rows carry.
+pub fn attestations(spec: &JobSpec, capabilities: &Capabilities, policy_known: bool) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     if spec.is_fixed() {
-        all.push(match policy_known {
+        all.push(match policy_known && capabilities.propensities_logged {
             true => "The caller states that all contexts came from one distribution (logging = fixed). The stored \
-                     logging policy gives the propensities of every row, so one policy logged them all."
+                     logging policy gives the propensities that the rows carry, so one policy logged them all."
                 .into(),
             false => "The caller states that one policy logged every row, and that all contexts came from one \
                       distribution (logging = fixed)."
                 .into(),
         });
     }
-    if designed {
+    if policy_known && !capabilities.propensities_logged {
+        all.push(
+            "The rows did not carry all of their propensities. The caller states that the stored logging policy \
+             drew the actions (logging_policy_id)."
+                .into(),
+        );
+    }
+    if capabilities.exact_propensities {
+        all.push(
+            "The caller states that actions were drawn with exactly the propensities that were written, to the last \
+             digit (exact_propensities)."
+                .into(),
+        );
+    }
+    if capabilities.multiple_interactions {
         all.push(
             "The caller states that the number of rows of a context was chosen without looking at its actions and \
              outcomes (repetitions = designed)."

@@ -44,7 +44,7 @@ pub fn release_of_method(method: u32) -> Option<&'static str> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The guaranteed improvement exceeds `min_improvement`.
+    /// The guaranteed improvement exceeds `min_improvement`, and no check failed that was not accepted.
     Deploy,
     /// Keep the logging policy.
     Keep,
@@ -304,6 +304,13 @@ pub struct DatasetRecord {
     /// methods 1 and 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actions_declared: Option<bool>,
+    /// Whether contexts were logged more than once by design; absent in certificates of methods 1 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub designed_repetitions: Option<bool>,
+    /// Whether the caller stated that actions were drawn with exactly the probabilities that were written; absent
+    /// in certificates of methods 1 and 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact_propensities: Option<bool>,
 }
 
 /// The rows that the bounds were computed on.
@@ -407,6 +414,10 @@ pub struct Certificate {
     pub baseline_risk: BaselineRisk,
     /// The results in the units of the dataset's outcome.
     pub user_units: UserUnits,
+    /// The candidate that the results above are about, as `candidates` names it; absent for kind `learn`, and in
+    /// certificates of methods 1 and 2. A candidate whose checks failed is not chosen if another one passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<String>,
     /// The results of each candidate; empty for kind `learn`.
     pub candidates: Vec<CandidateResult>,
     /// The claims that the certificate makes, one entry each.

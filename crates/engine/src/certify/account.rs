@@ -72,6 +72,15 @@ impl Account {
         Entry(self.records.len() - 1)
     }
 
+    /// Sets aside a share of δ for other numbers of actions, if any is.
+    pub fn set_aside(&mut self, share: f64) {
+        if share > 0.0 {
+            let what =
+                "the number of actions was read off the rows, and another one would have been certified too";
+            self.shares.push(DeltaShare { event: "unstated_actions".into(), share, what: what.into() });
+        }
+    }
+
     /// Enters the claims about one policy, each with its share of `delta`: the improvement and the risk,
     /// or the risk alone. `bound` computes one of them.
     pub fn claim(

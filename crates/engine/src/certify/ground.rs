@@ -1,6 +1,7 @@
 //! What a certificate stands on: the rows that are certified, and the checks of the log against the assumptions of
 //! the guarantee (docs/math.md#checks).
 
+use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 use crate::certificate::PeriodEstimate;
@@ -17,6 +18,9 @@ use crate::measure::{Subject, blocks};
 use crate::numerics::special;
 use crate::span::{Certified, span_of};
 use crate::spec::{BaselineKind, JobSpec};
+
+/// The share of δ for the case that the certified rows show no action that earlier rows have not shown.
+const SAME_ACTIONS: f64 = 0.9;
 
 /// A policy whose weights are checked: its label on the certificate, and the policy.
 pub type Checked<'a> = (String, Subject<'a>);
@@ -56,6 +60,30 @@ impl<'a> Ground<'a> {
             Span::Hash(_) => self.inputs.log,
             Span::Time { .. } => &self.certified,
         }
+    }
+
+    /// The spec with the δ that claims about a learned policy may use. If the number of actions K was not stated, it
+    /// was read off all rows, and the policy has K actions although it may depend on earlier rows only. So there is
+    /// one claim for every K that the certified rows could have shown (docs/math.md#logging).
+    ///
+    /// # Errors
+    /// If the log cannot be read or the job is canceled.
+    pub fn claiming(&self, control: &Control) -> Result<JobSpec> {
+        let mut spec = self.spec.clone();
+        let shape = self.inputs.log.shape();
+        if spec.fraction().is_some() && !shape.capabilities.knows_actions() {
+            let learned = PartLog::new(self.inputs.log, self.span.clone(), Side::Learn)?;
+            let mut known = 0;
+            for index in 0..learned.chunks() {
+                control.check()?;
+                known = learned.chunk(index)?.actions.iter().fold(known, |k, &action| k.max(action + 1));
+            }
+            let more = shape.n_actions as f64 - f64::from(known);
+            // The shares of more = 1, 2, … add up to what the first leaves.
+            spec.delta *=
+                if more <= 0.0 { SAME_ACTIONS } else { (1.0 - SAME_ACTIONS) / (more * (more + 1.0)) };
+        }
+        Ok(spec)
     }
 
     /// The failed checks that concern a candidate, or all policies if there is none.
@@ -131,11 +159,6 @@ fn normal_quantile(q: f64) -> f64 {
     0.5 * (low + high)
 }
 
-fn rounding(precision: Precision) -> Rounding {
-    let (absolute, relative) = precision.absolute_and_relative();
-    Rounding { absolute, relative }
-}
-
 fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
     let capabilities = &shape.capabilities;
     let precision_of = |subject: &Subject| match subject {
@@ -146,11 +169,11 @@ fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
         n_actions: shape.n_actions,
         actions_declared: capabilities.actions_declared,
         full: capabilities.full_propensities,
-        rounding: if capabilities.uniform { Rounding::default() } else { rounding(capabilities.precision) },
+        rounding: if capabilities.uniform { Rounding::default() } else { capabilities.precision.rounding() },
         candidates: (policies.iter())
             .map(|(label, subject)| CandidatePlan {
                 label: label.clone(),
-                rounding: rounding(precision_of(subject)),
+                rounding: precision_of(subject).rounding(),
             })
             .collect(),
         known_baseline: spec.baseline.risk.filter(|_| spec.baseline.kind == BaselineKind::Known),
@@ -185,7 +208,7 @@ pub fn check_rows(
                 control.check()?;
                 let chunk = log.chunk(index)?;
                 chunk.check(log.shape())?;
-                check_chunk(&chunk, before.get(index).copied(), policies, &mut checks)?;
+                check_chunk(&chunk, log.shape(), before.get(index).copied(), policies, &mut checks)?;
             }
             Ok(checks)
         })
@@ -209,28 +232,40 @@ fn contexts_before(log: &dyn LogSource) -> Result<Vec<u64>> {
     Ok(before)
 }
 
-/// π(·|x) of each context, or π(a|x) of each row.
+/// What a policy plays on a chunk.
 enum Weights<'a> {
+    /// π(·|x) of each context.
     Policy(ndarray::Array2<f64>),
-    Logged(&'a [f64]),
+    /// π(a|x) of each row, at the lower end of its interval, with the precision as written, and π(·|x) if the log
+    /// carries it.
+    Logged(&'a [f64], Precision, Option<ArrayView2<'a, f64>>),
 }
 
 fn check_chunk(
     chunk: &Chunk,
+    shape: &LogShape,
     mut contexts_before: Option<u64>,
     policies: &[Checked],
     checks: &mut ChecksBuilder,
 ) -> Result<()> {
     let missing = || EngineError::Log("the candidate is missing from the log".into());
+    let capabilities = &shape.capabilities;
     let mut weights = Vec::with_capacity(policies.len());
     for (_, subject) in policies {
         weights.push(match subject {
             Subject::Policy(policy) => Weights::Policy(policy.propensities(chunk.x.view())?),
-            Subject::Logged(candidate) => {
-                Weights::Logged(chunk.candidates.get(*candidate).ok_or_else(missing)?)
-            }
+            Subject::Logged(candidate) => Weights::Logged(
+                chunk.candidates.get(*candidate).ok_or_else(missing)?,
+                capabilities.precision_of(*candidate),
+                chunk.candidate_full.get(*candidate).and_then(|full| full.as_ref()).map(|full| full.view()),
+            ),
         });
     }
+    // Chunks have the ends of intervals, and checks read the numbers as written.
+    let written = match capabilities.uniform {
+        true => Precision::default(),
+        false => capabilities.precision,
+    };
     let mut candidates: Vec<CandidateWeight> = Vec::with_capacity(policies.len());
     for c in 0..chunk.contexts() {
         let (context, rows) = (chunk.context(c), chunk.rows_of(c));
@@ -244,12 +279,18 @@ fn check_chunk(
                     let all = all.row(c).to_slice().expect("row-major");
                     CandidateWeight { played: all[action as usize], all: Some(all) }
                 }
-                Weights::Logged(played) => CandidateWeight { played: played[row], all: None },
+                Weights::Logged(played, precision, all) => CandidateWeight {
+                    played: precision.written_above(played[row]),
+                    all: all.as_ref().and_then(|all| all.row(row).to_slice()),
+                },
             }));
             checks.row(&CheckRow {
                 action,
                 cost: chunk.costs[row],
-                propensity: context.full.map_or(chunk.propensities[row], |full| full[action as usize]),
+                propensity: context.full.map_or_else(
+                    || written.written_below(chunk.propensities[row]),
+                    |full| full[action as usize],
+                ),
                 full: context.full,
                 candidates: &candidates,
                 repetition: (j == 0).then_some(Repetition { interactions: rows.len() as u64 }),

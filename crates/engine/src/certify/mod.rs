@@ -48,9 +48,11 @@ pub fn certify_learned(
     let LearnedEvidence { policy, prior } = evidence;
     // The weights of a policy that was learned on the certified rows need not have the mean 1 on them.
     let ground = Ground::new(spec, inputs, &[], control)?;
-    let mut account = Account::open(spec, ground.baseline(), control)?;
+    let claiming = &ground.claiming(control)?;
+    let mut account = Account::open(claiming, ground.baseline(), control)?;
     let posterior = Posterior { about: About::Learned, policy, prior };
-    let claims = posterior.claim(spec, &ground.certified, NAMED, &mut account, control)?;
+    let claims = posterior.claim(claiming, &ground.certified, NAMED, &mut account, control)?;
+    account.set_aside(spec.delta - claiming.delta);
     let guarantee = account.rest_on(&claims);
     let subjects = Subjects {
         policy: Some(policy),
@@ -81,10 +83,12 @@ pub fn certify_auto(
     // The refinement was learned on the certified rows, so its weights need not have the mean 1 on them.
     let checked = [(About::Auto(AutoPolicy::Direct).subject(), Subject::Policy(&direct.policy))];
     let ground = Ground::new(spec, inputs, &checked, control)?;
-    let mut account = Account::open(spec, ground.baseline(), control)?;
-    let as_given = claim_direct(spec, &ground.certified, direct, &mut account, control)?;
+    let claiming = &ground.claiming(control)?;
+    let mut account = Account::open(claiming, ground.baseline(), control)?;
+    let as_given = claim_direct(claiming, &ground.certified, direct, &mut account, control)?;
     let posterior = Posterior { about: About::Auto(AutoPolicy::Refined), policy: refined, prior };
-    let as_posterior = posterior.claim(spec, &ground.certified, REFINED, &mut account, control)?;
+    let as_posterior = posterior.claim(claiming, &ground.certified, REFINED, &mut account, control)?;
+    account.set_aside(spec.delta - claiming.delta);
     let (certified, claims) = match as_posterior.guarantee.improvement > as_given.guarantee.improvement {
         true => (AutoPolicy::Refined, as_posterior),
         false => (AutoPolicy::Direct, as_given),
@@ -109,7 +113,7 @@ fn exploration(ground: &Ground, policy: &PolicyParams, control: &Control) -> Res
     let (base, explored) = policy.parts();
     let Some((_, with)) = explored else {
         let note = "The policy does not explore: it plays nearly always the same action in a context, so the log \
-                    that it produces can hardly certify anything again.";
+                    that it produces cannot be certified again.";
         return Ok(Some(Exploration { explore, estimated_cost: 0.0, note: note.into() }));
     };
     let risk = |policy| estimate::cips(&ground.certified, Subject::Policy(policy), 0.0, control);

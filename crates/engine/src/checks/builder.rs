@@ -117,7 +117,7 @@ impl ChecksBuilder {
             widths: &self.widths,
         };
         self.propensities.add_full(&full);
-        self.tally.add(p, row.action as usize);
+        self.tally.add(p, row.action as usize, &self.widths);
         for ((candidate, weight), plan) in
             self.candidates.iter_mut().zip(row.candidates).zip(&self.plan.candidates)
         {
@@ -186,7 +186,7 @@ impl ChecksBuilder {
         let mut skipped = None;
         if self.plan.full {
             groups.push(vec![self.propensities.finish(Some(self.k.unwrap_or(0)))]);
-            groups.push(vec![finish_full(&self.tally, &self.widths)]);
+            groups.push(vec![finish_full(&self.tally)]);
         } else {
             match self.k {
                 Some(_) => groups.push(vec![self.propensities.finish(None)]),
@@ -201,7 +201,7 @@ impl ChecksBuilder {
             groups.push(vec![drift::finish(&self.slices)]);
         }
         if self.plan.designed {
-            groups.push(vec![self.repetitions.finish(self.plan.full, self.k, &self.widths)]);
+            groups.push(vec![self.repetitions.finish(self.plan.full, self.k)]);
         }
         groups.retain(|group| !group.is_empty());
         let level = self.plan.level / groups.len() as f64;

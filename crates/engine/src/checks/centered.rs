@@ -14,8 +14,7 @@ const SUM_TOLERANCE: f64 = 1e-3;
 /// The intervals of true propensities behind written ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Widths {
-    absolute: f64,
-    relative: f64,
+    rounding: Rounding,
     /// How much scaling to sum 1 can have changed a propensity, relative to it; 0 if it was not scaled.
     scaling: f64,
 }
@@ -23,20 +22,20 @@ pub(super) struct Widths {
 impl Widths {
     /// The intervals of propensities that were used as written.
     pub fn of_written(rounding: Rounding) -> Widths {
-        Widths { absolute: rounding.absolute, relative: rounding.relative, scaling: 0.0 }
+        Widths { rounding, scaling: 0.0 }
     }
 
     /// The intervals of K propensities that were scaled to sum to 1. If s is the sum as written, s·p is within
     /// the rounding of the truth, and |s − 1| is at most the sum of all half widths.
     pub fn of_scaled(rounding: Rounding, k: usize) -> Widths {
-        let Rounding { absolute, relative } = rounding;
-        let relative = relative * (1.0 + SUM_TOLERANCE);
-        Widths { absolute, relative, scaling: k as f64 * absolute + relative }
+        let scaling = rounding.total(k) * (1.0 + SUM_TOLERANCE);
+        Widths { rounding, scaling }
     }
 
     /// Half the width of the interval before scaling.
     pub fn half(&self, p: f64) -> f64 {
-        self.absolute + self.relative * p
+        // Scaling can have moved a number below a power of ten, where the interval is narrower.
+        self.rounding.half_width((p * (1.0 + self.scaling)).min(1.0))
     }
 
     /// The largest true propensity.
@@ -49,13 +48,9 @@ impl Widths {
         (p * (1.0 - self.scaling) - self.half(p)).max(0.0)
     }
 
-    /// How much scaling can have changed a propensity, relative to it.
-    pub fn scaling(&self) -> f64 {
-        self.scaling
-    }
-
-    fn exact(&self) -> bool {
-        self.absolute == 0.0 && self.relative == 0.0
+    /// Whether every number is the truth.
+    pub fn exact(&self) -> bool {
+        self.rounding.is_none()
     }
 }
 
@@ -154,7 +149,7 @@ mod tests {
     /// 0.96, and are scaled.
     #[test]
     fn the_evidence_is_an_e_value() {
-        let rounding = Rounding { absolute: 0.05, relative: 0.01 };
+        let rounding = Rounding { absolute: 0.05, digits: 0.01, relative: 0.01 };
         let (written, truth, y) = ([0.25, 0.35, 0.36].map(|p| p / 0.96), [0.3, 0.3, 0.4], [3.0, 0.5, 9.0]);
         for (p, rounding) in [(truth, Rounding::default()), (written, rounding)] {
             let widths = Widths::of_scaled(rounding, 3);

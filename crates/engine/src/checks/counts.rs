@@ -17,16 +17,29 @@ pub(super) struct Tally {
     pub sums: Vec<f64>,
     /// Σp² of each action.
     squares: Vec<f64>,
+    /// The sum over rows of how far rounding can have moved the probability of each action; empty if numbers are
+    /// exact.
+    slacks: Vec<f64>,
 }
 
 impl Tally {
-    pub fn add(&mut self, p: &[f64], action: usize) {
+    /// Adds a row. The slack of `Centered::add` for the indicator of action a is
+    /// h_a(1 − p_a) + p_a·Σ_{b≠a} h_b. It also bounds what rounding adds to the variance.
+    pub fn add(&mut self, p: &[f64], action: usize, widths: &Widths) {
         self.grow(p.len());
         self.rows += 1;
         self.counts[action] += 1;
         for ((sum, square), p) in self.sums.iter_mut().zip(&mut self.squares).zip(p) {
             *sum += p;
             *square += p * p;
+        }
+        if !widths.exact() {
+            self.slacks.resize(self.counts.len(), 0.0);
+            let total: f64 = p.iter().map(|&p| widths.half(p)).sum();
+            for (slack, &p) in self.slacks.iter_mut().zip(p) {
+                let half = widths.half(p);
+                *slack += half * (1.0 - p) + p * (total - half);
+            }
         }
     }
 
@@ -44,19 +57,16 @@ impl Tally {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
         self.sums.iter_mut().zip(&other.sums).for_each(|(mine, theirs)| *mine += theirs);
         self.squares.iter_mut().zip(&other.squares).for_each(|(mine, theirs)| *mine += theirs);
+        self.slacks.resize(self.slacks.len().max(other.slacks.len()), 0.0);
+        self.slacks.iter_mut().zip(&other.slacks).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// The logarithm of the evidence against the count of an action. The slack of `Centered::add` for the
-    /// indicator of one action is h_a(1 − p_a) + p_a·Σ_{b≠a} h_b, which is a polynomial in p_a, so its sum
-    /// follows from Σp and Σp². It also bounds what rounding adds to the variance.
-    pub fn log_evidence(&self, action: usize, widths: &Widths) -> f64 {
+    /// The logarithm of the evidence against the count of an action.
+    pub fn log_evidence(&self, action: usize) -> f64 {
         let (n, sum, square) = (self.rows as f64, self.sums[action], self.squares[action]);
-        let absolute = widths.half(0.0);
-        let relative = widths.half(1.0) - absolute;
-        let slack =
-            n * absolute + (relative + widths.scaling() - 2.0 * absolute) * sum - 2.0 * relative * square;
-        // Σp was added up term by term, which loses at most nε/2 of it.
-        let slack = slack.max(0.0) + n * f64::EPSILON * sum;
+        // Sums were added up term by term, which loses at most nε/2 of them.
+        let rounded = self.slacks.get(action).copied().unwrap_or(0.0);
+        let slack = rounded * (1.0 + n * f64::EPSILON) + n * f64::EPSILON * sum;
         let excess = self.counts[action] as f64 - sum;
         let variance = (sum - square).max(0.0) + slack;
         Centered { excess, slack, variance }.log_evidence(1.0)
@@ -130,9 +140,9 @@ const REMEDY: &str = "check that the logged action is the one that was drawn and
                       alike in `action` and in the propensities";
 
 /// The finding on the counts of all actions.
-pub(super) fn finish_full(tally: &Tally, widths: &Widths) -> Finding {
+pub(super) fn finish_full(tally: &Tally) -> Finding {
     let k = tally.counts.len();
-    let logs: Vec<f64> = (0..k).map(|action| tally.log_evidence(action, widths)).collect();
+    let logs: Vec<f64> = (0..k).map(|action| tally.log_evidence(action)).collect();
     let (log_evidence, worst) = if k == 0 { (0.0, 0) } else { mix(&logs, Some(k)) };
     let count = tally.counts.get(worst).copied().unwrap_or(0);
     let expected = tally.sums.get(worst).copied().unwrap_or(0.0);

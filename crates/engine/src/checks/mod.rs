@@ -19,6 +19,7 @@ mod slices;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::log::Rounding;
 pub use builder::ChecksBuilder;
 pub use drift::{Drift, DriftChange, TimeSlice};
 
@@ -110,23 +111,6 @@ pub struct CheckResult {
     pub rows: u64,
     /// What was found and, if the check failed, how to fix the logging.
     pub message: String,
-}
-
-/// How precisely probabilities were written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Rounding {
-    /// Half a unit of the last decimal, for numbers with a fixed number of decimals.
-    pub absolute: f64,
-    /// Half a unit of the last digit relative to the number, for floating-point numbers.
-    pub relative: f64,
-}
-
-impl Rounding {
-    /// Half the width of the interval of true values behind a written `p`.
-    pub fn half_width(&self, p: f64) -> f64 {
-        self.absolute + self.relative * p
-    }
 }
 
 /// A candidate whose weights are checked.

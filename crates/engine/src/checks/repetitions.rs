@@ -24,7 +24,7 @@ impl Repetitions {
         let Some(class) = MORE_THAN.iter().rposition(|&more_than| interactions > more_than) else { return };
         let action = row.action as usize;
         match row.full {
-            Some(p) => self.tallies[class].add(p, action),
+            Some(p) => self.tallies[class].add(p, action, widths),
             None => self.bets[class].add(action, row.propensity, widths),
         }
     }
@@ -36,8 +36,8 @@ impl Repetitions {
     }
 
     /// `k` only if it is known in advance.
-    pub fn finish(&self, full: bool, k: Option<usize>, widths: &Widths) -> Finding {
-        let tests: Vec<Test> = if full { self.full_tests(widths) } else { self.logged_tests(k) };
+    pub fn finish(&self, full: bool, k: Option<usize>) -> Finding {
+        let tests: Vec<Test> = if full { self.full_tests() } else { self.logged_tests(k) };
         let parts = tests.iter().map(|test| (test.share, test.log));
         let score = |test: &&Test| if test.log.is_nan() { f64::INFINITY } else { test.log };
         let worst = tests.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
@@ -66,7 +66,7 @@ impl Repetitions {
         }
     }
 
-    fn full_tests(&self, widths: &Widths) -> Vec<Test> {
+    fn full_tests(&self) -> Vec<Test> {
         let (mut tests, mut tally) = (Vec::new(), Tally::default());
         for (class, more_than) in MORE_THAN.into_iter().enumerate().rev() {
             tally.merge(&self.tallies[class]);
@@ -75,7 +75,7 @@ impl Repetitions {
                 more_than,
                 action,
                 share: share(action, Some(k)) / MORE_THAN.len() as f64,
-                log: tally.log_evidence(action, widths),
+                log: tally.log_evidence(action),
                 observed: tally.counts[action] as f64 / n,
                 expected: tally.sums[action] / n,
             }));

@@ -44,6 +44,10 @@ pub struct Columns {
     pub version_names: Vec<String>,
     /// Whether the number of actions was stated.
     pub actions_declared: bool,
+    /// Whether every row carried its propensity.
+    pub propensities_logged: bool,
+    /// Whether the caller states that the probabilities are those that were drawn with, to the last digit.
+    pub exact_propensities: bool,
     /// How precisely the propensities were written.
     pub precision: Precision,
     /// How precisely each candidate's probabilities were written; empty if all have full precision.
@@ -72,6 +76,8 @@ impl Default for Columns {
             versions: None,
             version_names: Vec::new(),
             actions_declared: true,
+            propensities_logged: true,
+            exact_propensities: false,
             precision: Precision::default(),
             candidate_precision: Vec::new(),
             uniform: false,

@@ -328,6 +328,8 @@ fn shape_of(columns: &Columns, contexts: usize) -> (LogShape, Option<Vec<bool>>)
                 .map(|(_, name)| name.clone())
                 .collect(),
             actions_declared: columns.actions_declared,
+            propensities_logged: columns.propensities_logged,
+            exact_propensities: columns.exact_propensities,
             precision: columns.precision,
             candidate_precision: columns.candidate_precision.clone(),
             uniform: columns.uniform,

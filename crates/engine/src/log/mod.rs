@@ -28,7 +28,7 @@ pub use logging::{LastVersion, Logging, Repetitions};
 pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
 pub use outcome::{Outcome, OutcomeKind};
 pub use part::{PartLog, Side, Span, Split};
-pub use precision::{Precision, PrecisionFinder};
+pub use precision::{Precision, PrecisionFinder, Rounding};
 
 /// What a log supports. Jobs are checked against it before they run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,8 +50,14 @@ pub struct Capabilities {
     pub candidate_propensities: Vec<String>,
     /// Whether the number of actions was stated, or follows from the length of `propensities`. If not, it was
     /// read off the logged actions.
-    #[serde(default = "yes")]
+    #[serde(default)]
     pub actions_declared: bool,
+    /// Whether every row carried its propensity. If not, the stored logging policy gave it.
+    #[serde(default)]
+    pub propensities_logged: bool,
+    /// Whether the caller states that actions were drawn with exactly the probabilities that were written.
+    #[serde(default)]
+    pub exact_propensities: bool,
     /// How precisely the propensities were written.
     #[serde(default)]
     pub precision: Precision,
@@ -71,10 +77,6 @@ pub struct Capabilities {
     pub last_version: Option<LastVersion>,
 }
 
-fn yes() -> bool {
-    true
-}
-
 impl Default for Capabilities {
     fn default() -> Self {
         Capabilities {
@@ -85,6 +87,8 @@ impl Default for Capabilities {
             candidates: Vec::new(),
             candidate_propensities: Vec::new(),
             actions_declared: true,
+            propensities_logged: true,
+            exact_propensities: false,
             precision: Precision::default(),
             candidate_precision: Vec::new(),
             uniform: false,
@@ -99,6 +103,11 @@ impl Capabilities {
     /// have either sign, and a policy could appear to improve on itself.
     pub fn control_variate(&self) -> bool {
         self.full_propensities && (self.uniform || !self.precision.is_coarse())
+    }
+
+    /// Whether the number of actions does not depend on the logged actions.
+    pub fn knows_actions(&self) -> bool {
+        self.actions_declared || self.full_propensities
     }
 
     /// The precision of a candidate's probabilities, by its position.

@@ -21,34 +21,29 @@ pub struct Precision {
 const FINE: u8 = 9;
 /// The same for single precision, which has about seven digits.
 const FINE_SINGLE: u8 = 7;
-/// Numbers are taken to have been rounded to no fewer decimals and significant digits than this. Otherwise 0.5 would
-/// stand for everything from 0.45 to 0.55.
-const LEAST: u8 = 2;
-
 impl Precision {
     /// Whether rounding must be accounted for row by row.
     pub fn is_coarse(self) -> bool {
         self.decimals.is_some() || self.significant.is_some()
     }
 
-    /// Half the width of the interval that a written probability stands for. Numbers may have been rounded to a
-    /// number of decimals or of significant digits, so it is the larger of the two.
+    /// How far the truth can be from what was written.
+    pub fn rounding(self) -> Rounding {
+        let (decimals, significant) = (self.decimals.unwrap_or(0), self.significant.unwrap_or(0));
+        Rounding {
+            absolute: self.decimals.map_or(0.0, |d| 0.5 / ten_to(d)),
+            // Below 1, as many significant digits as decimals are at least as precise as those decimals.
+            digits: match self.significant {
+                Some(s) if significant < decimals => 0.5 / ten_to(s.max(1) - 1),
+                _ => 0.0,
+            },
+            relative: if self.single { f64::from(f32::EPSILON) / 2.0 } else { 0.0 },
+        }
+    }
+
+    /// Half the width of the interval that a written probability stands for.
     pub fn half_width(self, written: f64) -> f64 {
-        let of_decimals = self.decimals.map_or(0.0, |d| 0.5 / ten_to(d.max(LEAST)));
-        let of_digits = self.significant.map_or(0.0, |s| 0.5 * magnitude(written) / ten_to(s.max(LEAST) - 1));
-        of_decimals.max(of_digits) + self.relative() * written
-    }
-
-    /// The relative part of the half width for numbers in single precision.
-    fn relative(self) -> f64 {
-        if self.single { f64::from(f32::EPSILON) / 2.0 } else { 0.0 }
-    }
-
-    /// Numbers u and r for which the half width of every probability p is at most u + r·p.
-    pub fn absolute_and_relative(self) -> (f64, f64) {
-        let of_decimals = self.decimals.map_or(0.0, |d| 0.5 / ten_to(d.max(LEAST)));
-        let of_digits = self.significant.map_or(0.0, |s| 0.5 / ten_to(s.max(LEAST) - 1));
-        (of_decimals, of_digits + self.relative())
+        self.rounding().half_width(written)
     }
 
     /// The upper end of the interval.
@@ -59,6 +54,55 @@ impl Precision {
     /// The lower end of the interval.
     pub fn lower(self, written: f64) -> f64 {
         (written - self.half_width(written)).max(0.0)
+    }
+
+    /// A number that may have been written if this is the upper end of its interval.
+    pub fn written_below(self, upper: f64) -> f64 {
+        self.solve(upper, |written| written - upper + self.half_width(written))
+    }
+
+    /// A number that may have been written if this is the lower end of its interval.
+    pub fn written_above(self, lower: f64) -> f64 {
+        self.solve(lower, |written| written - lower - self.half_width(written))
+    }
+
+    /// Where an increasing function is 0, starting from a number that is at most a half width away. The half
+    /// width hardly changes over its own length, so two steps are enough.
+    fn solve(self, start: f64, excess: impl Fn(f64) -> f64) -> f64 {
+        match self.is_coarse() {
+            true => (0..2).fold(start, |at, _| at - excess(at)).clamp(0.0, 1.0),
+            false => start,
+        }
+    }
+}
+
+/// How far the truth can be from a written probability. Numbers may have been rounded to a number of decimals or
+/// of significant digits, so the larger of the two counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rounding {
+    /// Half a unit of the last decimal.
+    pub absolute: f64,
+    /// Half a unit of the last significant digit of a number from 1 to 10; 0 if decimals alone explain the log.
+    pub digits: f64,
+    /// Half a unit of the last bit relative to the number, for numbers in single precision.
+    pub relative: f64,
+}
+
+impl Rounding {
+    /// Whether there is none.
+    pub fn is_none(&self) -> bool {
+        *self == Rounding::default()
+    }
+
+    /// Half the width of the interval of true values behind a written `p`.
+    pub fn half_width(&self, p: f64) -> f64 {
+        let of_digits = if self.digits > 0.0 { self.digits * magnitude(p) } else { 0.0 };
+        self.absolute.max(of_digits) + self.relative * p
+    }
+
+    /// At least the sum of the half widths of `k` probabilities that sum to 1.
+    pub fn total(&self, k: usize) -> f64 {
+        k as f64 * self.absolute + self.digits + self.relative
     }
 }
 
@@ -174,17 +218,40 @@ mod tests {
     fn the_interval_contains_the_number_that_was_rounded() {
         for i in 1..1000 {
             let value = f64::from(i) / 1001.0;
-            for digits in 2..9u8 {
+            for digits in 1..9u8 {
                 let scale = ten_to(digits);
                 let written = (value * scale).round() / scale;
-                let precision = rounded(digits, digits, false);
-                assert!(precision.lower(written) <= value && value <= precision.upper(written));
+                // Rounded to decimals, and to significant digits in a log that has small numbers too.
+                contains(rounded(digits, digits, false), written, value);
                 let written: f64 = format!("{value:.*e}", usize::from(digits) - 1).parse().unwrap();
-                assert!(precision.lower(written) <= value && value <= precision.upper(written));
-                let (absolute, relative) = precision.absolute_and_relative();
-                assert!(precision.half_width(written) <= (absolute + relative * written) * (1.0 + 1e-12));
+                contains(rounded(digits + 9, digits, false), written, value);
             }
         }
-        assert!(rounded(1, 1, false).upper(0.5) <= 0.505, "0.5 does not stand for 0.55");
+        assert_eq!(rounded(1, 1, false).upper(0.5), 0.55);
+        assert_eq!(rounded(3, 3, false).half_width(0.333), 0.0005);
+    }
+
+    #[track_caller]
+    fn contains(precision: Precision, written: f64, value: f64) {
+        // The ends are computed in floating point, and 0.25 is exactly between 0.2 and 0.3.
+        let near = 1e-15;
+        let (lower, upper) = (precision.lower(written), precision.upper(written));
+        assert!(lower <= value + near && value <= upper + near, "{value} is not in [{lower}, {upper}]");
+    }
+
+    #[test]
+    fn the_ends_of_an_interval_tell_the_number() {
+        for i in 1..100 {
+            let written = f64::from(i) / 100.0;
+            for precision in [rounded(2, 2, false), rounded(4, 2, true), Precision::default()] {
+                let upper = precision.upper(written);
+                if upper < 1.0 {
+                    let found = precision.written_below(upper);
+                    assert!((found - written).abs() <= 0.02 * precision.half_width(written) + 1e-15);
+                }
+                let found = precision.written_above(precision.lower(written));
+                assert!((found - written).abs() <= 0.02 * precision.half_width(written) + 1e-15);
+            }
+        }
     }
 }

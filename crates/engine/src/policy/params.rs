@@ -349,7 +349,9 @@ fn check_exploring(share: f64, base: &PolicyParams, with: &PolicyParams) -> Resu
         return fault("share", "must be in [0, 1]");
     }
     for (field, policy) in [("base", base), ("with", with)] {
-        if policy.kind() == PolicyKind::Exploring {
+        // What a policy explores with may be a logging policy that explored. Deeper mixtures have no use.
+        let innermost = if field == "with" { policy.parts().0 } else { policy };
+        if innermost.kind() == PolicyKind::Exploring {
             return fault(field, "must not explore itself; explore once");
         }
         policy.check().map_err(|error| SpecError { field: format!("{field}.{}", error.field), ..error })?;

@@ -62,7 +62,7 @@ proptest! {
         rows in rows(), full in any::<bool>(), declared in any::<bool>(), all in any::<bool>(),
         k in 0..6usize, absolute in number(), relative in number(), stated in number(),
     ) {
-        let rounding = Rounding { absolute, relative };
+        let rounding = Rounding { absolute, digits: relative, relative };
         let plan = CheckPlan {
             n_actions: k, actions_declared: declared, full, rounding,
             candidates: vec![CandidatePlan { label: "c".into(), rounding }],

@@ -4,6 +4,7 @@ use guarantor_engine::checks::{
     CandidatePlan, CandidateWeight, CheckPlan, CheckResult, CheckRow, CheckScope, ChecksBuilder, Repetition,
     Rounding,
 };
+use guarantor_engine::log::Precision;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -38,8 +39,11 @@ impl Written {
     pub fn rounding(self) -> Rounding {
         match self {
             Written::Exactly => Rounding::default(),
-            Written::Decimals(d) => Rounding { absolute: 0.5 * 10f64.powi(-d), relative: 1e-15 },
-            Written::F32 => Rounding { absolute: 0.0, relative: 2f64.powi(-24) },
+            Written::Decimals(d) => {
+                let decimals = Some(d as u8);
+                Precision { decimals, significant: decimals, single: false }.rounding()
+            }
+            Written::F32 => Precision { decimals: None, significant: None, single: true }.rounding(),
         }
     }
 }
