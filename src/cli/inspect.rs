@@ -5,12 +5,12 @@ use std::io::IsTerminal;
 use clap::Args;
 use guarantor::store::{Dataset, FileFailed, Store, UploadError, Workspace};
 use guarantor_engine::checks::TimeSlice;
-use guarantor_engine::error::RowError;
 use guarantor_engine::log::{Outcome, OutcomeKind, Precision};
-use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
+use guarantor_ingest::{Fit, Health, IngestError, WarningCode};
 use serde_json::json;
 
 use super::log_file::{InputLog, LogArgs};
+use super::rejections::{rejection_as_json, show_errors};
 use super::report::{ReportPage, Tone, amount, bytes, decimal, percent};
 use super::{Failure, Verdict, print_text, runtime};
 
@@ -303,42 +303,6 @@ fn advice(code: WarningCode) -> &'static str {
     }
 }
 
-fn show_errors(page: &mut ReportPage, file: &str, rows: &RowErrors) {
-    let what = if rows.total == 1 {
-        "1 row is".to_owned()
-    } else {
-        format!("{} rows are", amount(rows.total as f64))
-    };
-    page.title(&format!("{file}  {what} not valid"));
-    let runs = runs(&rows.first);
-    let number = runs.iter().map(|(rows, _)| rows.chars().count()).max().unwrap_or(1).max(3);
-    let field = rows.first.iter().map(|e| e.field.chars().count()).max().unwrap_or(1).clamp(5, 24);
-    page.toned(Tone::Quiet, &format!("  {:>number$}  {:<field$}  what is wrong", "row", "field"));
-    for (rows, error) in &runs {
-        let start = format!("  {rows:>number$}  {:<field$}  ", error.field);
-        page.hanging(&start, &error.message);
-    }
-    if rows.total > rows.first.len() as u64 {
-        let more = amount((rows.total - rows.first.len() as u64) as f64);
-        page.line(&format!("  {:>number$}  and {more} more", "…"));
-    }
-    if rows.first.iter().any(|error| error.message.contains("outcome=")) {
-        page.line("  Options of an upload are flags here: outcome=reward is --outcome reward.");
-    }
-}
-
-/// Errors with the numbers of their rows. The same error of consecutive rows is shown once.
-fn runs(errors: &[RowError]) -> Vec<(String, &RowError)> {
-    let same =
-        |a: &RowError, b: &RowError| b.row == a.row + 1 && (&a.field, &a.message) == (&b.field, &b.message);
-    let numbers = |run: &[RowError]| match run {
-        [only] => only.row.to_string(),
-        [first, .., last] => format!("{}–{}", first.row, last.row),
-        [] => String::new(),
-    };
-    errors.chunk_by(same).filter_map(|run| Some((numbers(run), run.first()?))).collect()
-}
-
 fn as_json(dataset: &Dataset) -> serde_json::Value {
     let content = &dataset.content;
     json!({
@@ -352,16 +316,4 @@ fn as_json(dataset: &Dataset) -> serde_json::Value {
         "capabilities": content.capabilities,
         "health": content.health,
     })
-}
-
-fn rejection_as_json(file: &str, error: &UploadError) -> serde_json::Value {
-    match error {
-        UploadError::Log(IngestError::Rows(rows)) => {
-            let errors: Vec<_> = (rows.first.iter())
-                .map(|e| json!({ "row": e.row, "field": e.field, "message": e.message }))
-                .collect();
-            json!({ "valid": false, "file": file, "invalid_rows": rows.total, "errors": errors })
-        }
-        other => json!({ "valid": false, "file": file, "errors": [{ "message": other.to_string() }] }),
-    }
 }

@@ -8,6 +8,7 @@ mod inspect;
 mod keys;
 mod log_file;
 mod logging;
+mod rejections;
 mod report;
 mod serve;
 mod simulate;

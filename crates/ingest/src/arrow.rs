@@ -15,6 +15,7 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
+use crate::arrow_actions::Actions;
 use crate::arrow_texts::{Texts, TooLong};
 use crate::arrow_times::Times;
 use crate::extra::extra_columns;
@@ -186,8 +187,8 @@ pub fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
 
 /// A column of floats or integers.
 pub struct Numbers {
-    values: Vec<f64>,
-    nulls: Option<NullBuffer>,
+    pub values: Vec<f64>,
+    pub nulls: Option<NullBuffer>,
 }
 
 impl Numbers {
@@ -220,38 +221,6 @@ pub struct Integers {
 impl Integers {
     pub fn integer(&self, i: usize) -> Option<i64> {
         self.values.get(i).copied().filter(|_| is_there(&self.nulls, i))
-    }
-}
-
-/// A column of actions: integers, or floats without a fraction, as which tools write integers that may be missing.
-enum Actions {
-    Integers(Integers),
-    Floats(Numbers),
-}
-
-impl Actions {
-    fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
-        let nulls = array.nulls().cloned();
-        match integers(array) {
-            Some(values) => Ok(Actions::Integers(Integers { values, nulls })),
-            None => {
-                let wrong = || wrong(name, array, "an integer, or a float without a fraction");
-                Ok(Actions::Floats(Numbers { values: numbers(array).ok_or_else(wrong)?, nulls }))
-            }
-        }
-    }
-
-    fn action(&self, i: usize) -> Result<Option<i64>, RowFault> {
-        match self {
-            Actions::Integers(integers) => Ok(integers.integer(i)),
-            // No action is near the end of i64, so it does not matter that the conversion saturates.
-            Actions::Floats(numbers) => match numbers.number(i) {
-                Some(value) if value.fract() != 0.0 || !value.is_finite() => {
-                    Err(RowFault::new("action", format!("{value} is not a whole number")))
-                }
-                value => Ok(value.map(|value| value as i64)),
-            },
-        }
     }
 }
 
@@ -359,7 +328,7 @@ fn booleans(array: &dyn Array) -> Option<Vec<f64>> {
     Some(values.iter().map(|value| f64::from(u8::from(value))).collect())
 }
 
-fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
+pub fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
     Some(match array.data_type() {
         DataType::Float16 => primitive::<Float16Type, _>(array, |v| v.to_f64()),
         DataType::Float32 => primitive::<Float32Type, _>(array, f64::from),

@@ -24,6 +24,7 @@
 mod added;
 mod arrival;
 mod arrow;
+mod arrow_actions;
 mod arrow_stream;
 mod arrow_texts;
 mod arrow_times;

@@ -51,6 +51,7 @@ impl Names {
         let rename = |text: &mut String| self.rename(text);
         rename(&mut c.statement);
         c.reasons.iter_mut().for_each(|reason| rename(&mut reason.message));
+        c.candidate.iter_mut().for_each(rename);
         c.candidates.iter_mut().for_each(|result| rename(&mut result.candidate));
         for record in &mut c.bounds {
             rename(&mut record.event);

@@ -6,9 +6,12 @@ use arrow_array::builder::{BooleanBuilder, ListBuilder};
 use arrow_array::{ArrayRef, BooleanArray, Float32Array, Float64Array, StringArray, StructArray};
 use guarantor_engine::log::Outcome;
 use guarantor_ingest::{Format, IngestError, LogSummary, WarningCode};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Encoding;
+use parquet::file::properties::WriterProperties;
 use serde_json::{Value, json};
 
-use crate::logs::{self, CSV, NDJSON, arrow_stream, of_columns, parquet, written};
+use crate::logs::{self, CSV, NDJSON, arrow_stream, of_columns, written};
 use crate::support::{Reading, rejected};
 
 type Columns = Vec<(&'static str, ArrayRef)>;
@@ -23,8 +26,10 @@ fn read(kind: &str, bytes: Vec<u8>) -> Result<LogSummary, IngestError> {
 #[track_caller]
 fn read_both(columns: Columns) -> Result<LogSummary, IngestError> {
     let batch = of_columns(columns);
-    let (one, other) =
-        (read(logs::PARQUET, parquet(&batch)), read(logs::ARROW, arrow_stream(std::slice::from_ref(&batch))));
+    let (one, other) = (
+        read(logs::PARQUET, logs::parquet(&batch)),
+        read(logs::ARROW, arrow_stream(std::slice::from_ref(&batch))),
+    );
     assert_eq!(format!("{one:?}"), format!("{other:?}"));
     one
 }
@@ -164,4 +169,21 @@ fn a_column_that_can_only_be_a_misspelled_field_is_an_error() {
             other => panic!("{name}: {other:?}"),
         }
     }
+}
+
+/// Nothing of an ignored column is decoded, so it may be in an encoding that is refused elsewhere.
+#[test]
+fn an_ignored_column_is_not_decoded() {
+    let rows = rows(50);
+    let written = |name: &'static str| {
+        let properties = WriterProperties::builder()
+            .set_column_dictionary_enabled(name.into(), false)
+            .set_column_encoding(name.into(), Encoding::DELTA_BYTE_ARRAY);
+        let batch = of_columns(with(&rows, name, texts(50)));
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties.build())).unwrap();
+        writer.write(&batch).unwrap();
+        read(logs::PARQUET, writer.into_inner().unwrap())
+    };
+    assert_eq!(written("note").unwrap().digest, read_both(columns(&rows)).unwrap().digest);
+    assert!(matches!(written("event_id"), Err(IngestError::Unreadable(_))));
 }
