@@ -14,7 +14,8 @@ use crate::store::Workspace;
 pub const DEFAULTS: &str = include_str!("config/default.toml");
 
 /// Variables with our prefix that are not settings of the server.
-const NOT_SETTINGS: [&str; 3] = ["GUARANTOR_CONFIG", "GUARANTOR_URL", "GUARANTOR_API_KEY"];
+const NOT_SETTINGS: [&str; 4] =
+    ["GUARANTOR_CONFIG", "GUARANTOR_URL", "GUARANTOR_API_KEY", "GUARANTOR_CA_FILE"];
 
 /// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -80,14 +80,16 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         let (name, path) =
             named.split_once('=').ok_or_else(|| format!("--policy {named}: expected NAME=FILE"))?;
         let id = store_policy(&store, &workspace, Path::new(path)).await?;
-        rename_policy(&mut spec, name, &id.to_string());
+        if !rename_policy(&mut spec, name, &id.to_string()) {
+            return Err(format!("--policy {named}: the spec has no policy_id {name:?}").into());
+        }
     }
     if let Value::Object(fields) = &mut spec {
         fields.remove("metadata");
     }
     let request: SpecRequest =
         serde_json::from_value(spec).map_err(|error| format!("invalid spec: {error}"))?;
-    let dataset = args.log.file()?.dataset(&store, &workspace).await?;
+    let dataset = args.log.log()?.dataset(&store, &workspace).await?;
     let (spec, _) = resolve(&store, &workspace, &dataset, &request, CALLER).await?;
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &spec).await {
         Ok(inputs) => inputs,
@@ -100,18 +102,24 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
 }
 
-/// Replaces the name that the caller gave a policy with its stored id, throughout the spec.
-fn rename_policy(spec: &mut Value, name: &str, id: &str) {
+/// Replaces the name that the caller gave a policy with its stored id, throughout the spec. Returns whether the spec
+/// has the name.
+fn rename_policy(spec: &mut Value, name: &str, id: &str) -> bool {
     match spec {
         Value::Object(fields) => {
+            let mut found = false;
             for (field, value) in fields {
                 if field == "policy_id" && value == name {
                     *value = id.into();
+                    found = true;
                 }
-                rename_policy(value, name, id);
+                found |= rename_policy(value, name, id);
             }
+            found
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| rename_policy(item, name, id)),
-        _ => {}
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |found, item| rename_policy(item, name, id) | found)
+        }
+        _ => false,
     }
 }

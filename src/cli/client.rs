@@ -1,7 +1,14 @@
-//! A small client of the service, for the commands that call one.
+//! A small client of the service, for the commands that call one. HTTPS uses the same library as the server, and trusts
+//! the certificate authorities of the system or those in a file.
+
+use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
+use tokio_rustls::rustls::Error as TlsError;
+use tokio_rustls::rustls::crypto::ring;
 use ureq::http::Response;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body};
 
 use super::Failure;
@@ -14,10 +21,25 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `base`, with an API key if it needs one.
-    pub fn new(base: &str, key: Option<String>) -> Client {
-        let config = Agent::config_builder().http_status_as_error(false).build();
-        Client { agent: config.new_agent(), base: base.trim_end_matches('/').into(), key }
+    /// A client of the server at `base`, with an API key if it needs one. With HTTPS it trusts the authorities in
+    /// `ca_file`, or else those of the system.
+    ///
+    /// # Errors
+    /// If the authorities cannot be read.
+    pub fn new(base: &str, key: Option<String>, ca_file: Option<&Path>) -> Result<Client, Failure> {
+        let mut config = Agent::config_builder().http_status_as_error(false);
+        if base.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+            let authorities = match ca_file {
+                Some(path) => authorities_in(path)?,
+                None => authorities_of_system()?,
+            };
+            let tls = TlsConfig::builder()
+                .root_certs(RootCerts::Specific(Arc::new(authorities)))
+                .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()));
+            config = config.tls_config(tls.build());
+        }
+        let agent = config.build().new_agent();
+        Ok(Client { agent, base: base.trim_end_matches('/').into(), key })
     }
 
     /// Sends a GET request and returns the status and the body.
@@ -26,7 +48,7 @@ impl Client {
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        read(request.call()?)
+        read(request.call().map_err(|error| self.unreachable(error))?)
     }
 
     /// Sends a POST request and returns the status and the body.
@@ -36,7 +58,57 @@ impl Client {
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
-        read(request.send(body)?)
+        read(request.send(body).map_err(|error| self.unreachable(error))?)
+    }
+
+    /// Why there is no response, and what to do about it.
+    fn unreachable(&self, error: ureq::Error) -> Failure {
+        let hint = match tls_error(&error) {
+            Some(TlsError::InvalidCertificate(_)) => {
+                "; if its certificate is of your own authority, name the authority's certificate with --ca-file"
+            }
+            Some(TlsError::InvalidMessage(_)) => "; does the server speak HTTPS?",
+            _ => "",
+        };
+        format!("{}: {error}{hint}", self.base).into()
+    }
+}
+
+fn tls_error(error: &ureq::Error) -> Option<&TlsError> {
+    match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// The certificates in a PEM file.
+fn authorities_in(path: &Path) -> Result<Vec<Certificate<'static>>, Failure> {
+    let unusable = |why: String| format!("--ca-file {}: {why}", path.display());
+    let pem = std::fs::read(path).map_err(|error| unusable(error.to_string()))?;
+    let mut found = Vec::new();
+    for item in parse_pem(&pem) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| unusable(error.to_string()))? {
+            found.push(certificate);
+        }
+    }
+    match found.is_empty() {
+        true => Err(unusable("it contains no certificate; it must be a PEM file".into()).into()),
+        false => Ok(found),
+    }
+}
+
+/// The certificates that the system trusts. One that cannot be read does not matter as long as there are others.
+fn authorities_of_system() -> Result<Vec<Certificate<'static>>, Failure> {
+    let loaded = rustls_native_certs::load_native_certs();
+    let found: Vec<_> = loaded.certs.iter().map(|der| Certificate::from_der(der).to_owned()).collect();
+    match (found.is_empty(), loaded.errors.first()) {
+        (false, _) => Ok(found),
+        (true, Some(error)) => Err(format!("the system's certificate authorities: {error}").into()),
+        (true, None) => {
+            let advice = "install ca-certificates, or name a file with --ca-file";
+            Err(format!("the system has no certificate authorities; {advice}").into())
+        }
     }
 }
 

@@ -48,21 +48,28 @@ pub fn demo(args: DemoArgs) -> Result<(), Failure> {
     let shown = walk_through(&base, &args);
     let _ = stop.send(());
     runtime.block_on(serving)??;
-    if args.data_dir.is_none() {
-        std::fs::remove_dir_all(&temporary)?;
+    if let Some(directory) = &args.data_dir {
+        println!("\nThe data is kept. To go on with it:");
+        show(&format!("guarantor serve --data-dir {}", directory.display()));
+        return shown;
     }
-    shown
+    std::fs::remove_dir_all(&temporary)?;
+    shown?;
+    println!("\nThe server of this demo has stopped, and its data is removed. To take the steps yourself:");
+    show("guarantor demo --write-log log.ndjson");
+    show("guarantor serve");
+    Ok(())
 }
 
 /// The five steps, with the curl command for each.
 fn walk_through(base: &str, args: &DemoArgs) -> Result<(), Failure> {
-    let client = Client::new(base, None);
+    let client = Client::new(base, None, None)?;
     println!("A server is listening on {base}\n");
 
     let log = simulate::demo_log(args.rows, args.seed)?;
     let (rows, megabytes) = (args.rows, log.len() as f64 / 1e6);
     println!(
-        "1. Upload the log of the deployed policy: {rows} decisions ({megabytes:.1} MB) with features, action, propensities and reward."
+        "1. Upload the log of the deployed policy: {rows} simulated decisions ({megabytes:.1} MB) with features, action, propensities and reward."
     );
     // One policy logged all of it. Without `logging=fixed` the job would not rely on that.
     let upload = "/v1/datasets?name=demo&outcome=reward&logging=fixed";
@@ -73,8 +80,8 @@ fn walk_through(base: &str, args: &DemoArgs) -> Result<(), Failure> {
     let health = &dataset["health"];
     println!("   dataset {}", text(&dataset["id"]));
     println!(
-        "   effective sample size {}, smallest propensity {}\n",
-        number(&health["effective_sample_size"]),
+        "   effective sample size {:.0}, smallest propensity {}\n",
+        health["effective_sample_size"].as_f64().unwrap_or_default(),
         number(&health["min_propensity"])
     );
 
@@ -138,10 +145,10 @@ fn watch(client: &Client, id: &str) -> Result<Value, Failure> {
         }
         if finished {
             println!(
-                "{}   {} after {} s",
+                "{}   {} after {:.1} s",
                 if draws { "\n" } else { "" },
                 text(&job["status"]),
-                number(&job["progress"]["elapsed_seconds"])
+                job["progress"]["elapsed_seconds"].as_f64().unwrap_or_default()
             );
             return Ok(job);
         }

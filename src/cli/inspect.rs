@@ -1,17 +1,16 @@
 //! `guarantor inspect`: the health report on a log, for a person at a terminal.
 
 use std::io::IsTerminal;
-use std::path::Path;
 
 use clap::Args;
-use guarantor::store::UploadError;
-use guarantor::store::{Dataset, Store, Workspace};
+use guarantor::store::{Dataset, FileFailed, Store, UploadError, Workspace};
 use guarantor_engine::checks::TimeSlice;
-use guarantor_engine::log::{Logging, Precision, Repetitions};
-use guarantor_ingest::{Fit, Health, IngestError, RowErrors, WarningCode};
+use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Precision, Repetitions};
+use guarantor_ingest::{Fit, Health, IngestError, WarningCode};
 use serde_json::json;
 
-use super::log_file::{InputFile, LogArgs};
+use super::log_file::{InputLog, LogArgs};
+use super::rejections::{rejection_as_json, show_errors};
 use super::report::{ReportPage, Tone, amount, bytes, decimal, percent};
 use super::{Failure, Verdict, print_text, runtime};
 
@@ -34,7 +33,7 @@ const BAR: usize = 40;
 
 /// Reports on a log: `Yes` if there are no warnings, `No` if there are, an error if it cannot be used.
 pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
-    let (log, directory) = (args.log.file()?, tempfile::tempdir()?);
+    let (log, directory) = (args.log.log()?, tempfile::tempdir()?);
     let read = runtime()?.block_on(async {
         let store = Store::open(directory.path()).await?;
         log.read(&store, &Workspace::default()).await
@@ -45,34 +44,33 @@ pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
             if args.json {
                 print_text(&format!("{}\n", serde_json::to_string_pretty(&as_json(&dataset))?))?;
             } else {
-                let mut page = ReportPage::new(std::io::stdout().is_terminal());
+                let mut page = ReportPage::new(super::colors(std::io::stdout().is_terminal()));
                 show(&mut page, &log, &dataset, &health);
                 print_text(page.text())?;
             }
             Ok(if health.warnings.is_empty() { Verdict::Yes } else { Verdict::No })
         }
-        Err(error) => {
+        Err(FileFailed { file, error }) => {
+            let name = log.name_of(file);
             if args.json {
-                print_text(&format!("{}\n", serde_json::to_string_pretty(&rejection_as_json(&error))?))?;
+                let rejection = rejection_as_json(&name, &error);
+                print_text(&format!("{}\n", serde_json::to_string_pretty(&rejection)?))?;
             } else if let UploadError::Log(IngestError::Rows(rows)) = &error {
-                let mut page = ReportPage::new(std::io::stdout().is_terminal());
-                show_errors(&mut page, log.file, rows);
+                let mut page = ReportPage::new(super::colors(std::io::stdout().is_terminal()));
+                show_errors(&mut page, &name, rows);
                 print_text(page.text())?;
             }
             Err(match error {
-                UploadError::Log(IngestError::Rows(_)) => {
-                    format!("{}: the log cannot be used", log.file.display()).into()
-                }
-                other => format!("{}: {other}", log.file.display()).into(),
+                UploadError::Log(IngestError::Rows(_)) => format!("{name}: the log cannot be used").into(),
+                other => format!("{name}: {other}").into(),
             })
         }
     }
 }
 
-fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Health) {
+fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Health) {
     let content = &dataset.content;
-    let size = std::fs::metadata(log.file).map_or(0, |meta| meta.len());
-    page.title(&format!("{}  {}, {}", log.file.display(), log.format.format.title(), bytes(size)));
+    page.title(&format!("{}  {}", log.name_of(None), formats(log)));
     page.pair("rows", &amount(content.rows as f64));
     if content.contexts < content.rows {
         page.pair(
@@ -88,7 +86,7 @@ fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Heal
     };
     page.pair("features", &features);
     let outcome = &content.outcome;
-    let kind = format!("{:?}", outcome.kind).to_lowercase();
+    let kind = outcome_name(outcome);
     page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
     page.pair("logging", logging(dataset.logging));
     if content.contexts < content.rows {
@@ -104,7 +102,7 @@ fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Heal
             _ => "of the logged action only",
         },
     );
-    page.pair("digits", &digits(content.capabilities.precision));
+    page.pair("propensity digits", &digits(content.capabilities.precision));
     if let Some(last) = &content.capabilities.last_version {
         let (n, rows) = (amount(last.versions as f64), amount(last.rows as f64));
         page.pair("policy versions", &format!("{n}, the last is {:?} with {rows} rows", last.name));
@@ -117,9 +115,26 @@ fn show(page: &mut ReportPage, log: &InputFile, dataset: &Dataset, health: &Heal
     exploration(page, health, content.rows as f64);
     fit(page, health);
     checks(page, health);
-    drift(page, health);
+    drift(page, health, outcome);
     actions(page, &health.action_counts);
     warnings(page, health);
+}
+
+fn outcome_name(outcome: &Outcome) -> &'static str {
+    match outcome.kind {
+        OutcomeKind::Cost => "cost",
+        OutcomeKind::Reward => "reward",
+    }
+}
+
+/// The formats of the files, and their size if it is known.
+fn formats(log: &InputLog) -> String {
+    let mut titles: Vec<&str> = log.files.iter().map(|(_, format)| format.format.title()).collect();
+    titles.dedup();
+    match log.bytes() {
+        Some(size) => format!("{}, {}", titles.join(" and "), bytes(size)),
+        None => titles.join(" and "),
+    }
 }
 
 fn exploration(page: &mut ReportPage, health: &Health, rows: f64) {
@@ -188,15 +203,17 @@ fn checks(page: &mut ReportPage, health: &Health) {
 }
 
 /// How outcomes and propensities change over time.
-fn drift(page: &mut ReportPage, health: &Health) {
+fn drift(page: &mut ReportPage, health: &Health, outcome: &Outcome) {
     let Some(drift) = health.drift.as_ref().filter(|drift| drift.slices.len() > 1) else { return };
     page.heading("How the log changes over time");
-    let mean = |of: fn(&TimeSlice) -> f64| {
+    let mean = |of: &dyn Fn(&TimeSlice) -> f64| {
         let shown: Vec<String> = drift.slices.iter().map(|slice| format!("{:.3}", of(slice))).collect();
         shown.join(" ")
     };
-    page.hanging("  mean cost        ", &mean(|slice| slice.mean_cost));
-    page.hanging("  mean propensity  ", &mean(|slice| slice.mean_propensity));
+    // In the units of the log, as everything else here.
+    let kind = outcome_name(outcome);
+    page.hanging(&format!("  {:<17}", format!("mean {kind}")), &mean(&|s| outcome.risk_to_user(s.mean_cost)));
+    page.hanging("  mean propensity  ", &mean(&|slice| slice.mean_propensity));
     let change = drift.change.as_ref().filter(|change| change.significant);
     match change {
         Some(change) => {
@@ -307,27 +324,8 @@ fn advice(code: WarningCode) -> &'static str {
         WarningCode::ActionFeaturesNotUsed => {
             "If actions change their position or meaning between rows, upload NDJSON with your own features in x."
         }
+        WarningCode::ColumnsIgnored => "Nothing, if none of them was meant to be a field of the log.",
         WarningCode::RowsDroppedUpstream => "Make sure that nothing was dropped because of its outcome.",
-    }
-}
-
-fn show_errors(page: &mut ReportPage, file: &Path, rows: &RowErrors) {
-    let what = if rows.total == 1 {
-        "1 row is".to_owned()
-    } else {
-        format!("{} rows are", amount(rows.total as f64))
-    };
-    page.title(&format!("{}  {what} not valid", file.display()));
-    let number = rows.first.iter().map(|e| e.row.to_string().len()).max().unwrap_or(1).max(3);
-    let field = rows.first.iter().map(|e| e.field.chars().count()).max().unwrap_or(1).clamp(5, 24);
-    page.toned(Tone::Quiet, &format!("  {:>number$}  {:<field$}  what is wrong", "row", "field"));
-    for error in &rows.first {
-        let start = format!("  {:>number$}  {:<field$}  ", error.row, error.field);
-        page.hanging(&start, &error.message);
-    }
-    if rows.total > rows.first.len() as u64 {
-        let more = amount((rows.total - rows.first.len() as u64) as f64);
-        page.line(&format!("  {:>number$}  and {more} more", "…"));
     }
 }
 
@@ -347,16 +345,4 @@ fn as_json(dataset: &Dataset) -> serde_json::Value {
         "capabilities": content.capabilities,
         "health": content.health,
     })
-}
-
-fn rejection_as_json(error: &UploadError) -> serde_json::Value {
-    match error {
-        UploadError::Log(IngestError::Rows(rows)) => {
-            let errors: Vec<_> = (rows.first.iter())
-                .map(|e| json!({ "row": e.row, "field": e.field, "message": e.message }))
-                .collect();
-            json!({ "valid": false, "invalid_rows": rows.total, "errors": errors })
-        }
-        other => json!({ "valid": false, "errors": [{ "message": other.to_string() }] }),
-    }
 }

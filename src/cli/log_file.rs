@@ -1,12 +1,14 @@
-//! A log file, read in the same way as the service reads an upload: into a temporary store.
+//! Log files, read in the same way as the service reads an upload: into a temporary store.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
 use guarantor::store::{
-    self, BodyError, Dataset, DatasetId, PolicyId, Store, Upload, UploadError, Workspace,
+    self, BodyError, Dataset, DatasetId, FileFailed, PolicyId, Store, StoreError, Upload, UploadError,
+    Workspace,
 };
 use guarantor_engine::certificate::StrictJson;
 use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Repetitions};
@@ -17,14 +19,15 @@ use tokio::io::AsyncReadExt;
 
 use super::Failure;
 
-/// The options that describe a log file.
+/// The options that describe a log.
 #[derive(Args)]
 pub struct LogArgs {
-    /// The log. Its name implies the format: .ndjson, .jsonl, .dsjson, .csv, .parquet, .arrow or .arrows,
-    /// followed by .gz or .zst if it is compressed.
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// The format, if the name does not imply it.
+    /// The log. Several files are one log, in the order given; rows with a timestamp are put in the order of their
+    /// timestamps. The name of a file implies its format: .ndjson, .jsonl, .dsjson, .csv, .parquet, .arrow or
+    /// .arrows, followed by .gz or .zst if it is compressed. - is standard input, which needs --format.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The format, if the names do not imply it.
     #[arg(long, value_parser = format_parser())]
     format: Option<Format>,
     /// What the rows have [default: reward for --format obd, otherwise cost].
@@ -111,32 +114,58 @@ enum OutcomeArg {
     Reward,
 }
 
-/// A log file, and the options that the file does not contain.
-pub struct InputFile<'a> {
-    pub file: &'a Path,
-    pub format: FileFormat,
+/// A log, and the options that its files do not contain.
+pub struct InputLog<'a> {
+    /// The files with their formats, in order. The path `-` is standard input.
+    pub files: Vec<(&'a Path, FileFormat)>,
     pub outcome: Outcome,
     pub n_actions: Option<usize>,
     pub logging_policy: Option<&'a Path>,
     pub options: LogOptions,
 }
 
+/// The path of standard input.
+const STDIN: &str = "-";
+
+/// The files with the formats that their names imply, or with the named one.
+///
+/// # Errors
+/// If a format is not known, or standard input is named twice.
+pub fn with_formats(files: &[PathBuf], named: Option<Format>) -> Result<Vec<(&Path, FileFormat)>, Failure> {
+    let is_stdin = |path: &&PathBuf| path.as_os_str() == STDIN;
+    match files.iter().filter(is_stdin).count() {
+        0 => {}
+        1 if named.is_some() => {}
+        1 => return Err("- is standard input, which has no name; state its format with --format".into()),
+        _ => return Err("- is standard input, which can be read only once".into()),
+    }
+    let with_format = |path: &'_ PathBuf| FileFormat::of_file(path, named);
+    files.iter().map(|path| Ok((path.as_path(), with_format(path)?))).collect()
+}
+
 impl LogArgs {
-    /// The file that the options describe.
+    /// The log that the options describe.
     ///
     /// # Errors
     /// If the options contradict each other or are incomplete.
-    pub fn file(&self) -> Result<InputFile<'_>, Failure> {
-        let format = FileFormat::of_file(&self.file, self.format)?;
-        let format = match self.hash_dims {
-            Some(dims) => format.with_hash_dims(dims),
-            None => Some(format),
-        };
-        let format = format.ok_or("--hash-dims can be used only with --format dsjson and --format obd")?;
-        Ok(InputFile {
-            file: &self.file,
-            format,
-            outcome: self.outcome(format.format)?,
+    pub fn log(&self) -> Result<InputLog<'_>, Failure> {
+        let mut files = with_formats(&self.files, self.format)?;
+        for (_, format) in &mut files {
+            if let Some(dims) = self.hash_dims {
+                let hashed = format.with_hash_dims(dims);
+                *format =
+                    hashed.ok_or("--hash-dims can be used only with --format dsjson and --format obd")?;
+            }
+        }
+        let outcomes = files.iter().map(|(_, format)| self.outcome(format.format));
+        let outcomes = outcomes.collect::<Result<Vec<Outcome>, Failure>>()?;
+        let Some(&outcome) = outcomes.first() else { return Err("name a log".into()) };
+        if outcomes.iter().any(|other| *other != outcome) {
+            return Err("the formats of the files have different outcomes; add --outcome".into());
+        }
+        Ok(InputLog {
+            files,
+            outcome,
             n_actions: self.n_actions,
             logging_policy: self.logging_policy.as_deref(),
             options: self.stated.options(Logging::default()),
@@ -156,14 +185,14 @@ impl LogArgs {
     }
 }
 
-impl InputFile<'_> {
-    /// Reads the log into `store`. The outer error is about the file or the options, the inner one about the
+impl InputLog<'_> {
+    /// Reads the log into `store`. The outer error is about the files or the options, the inner one about the
     /// log.
     pub async fn read(
         &self,
         store: &Store,
         workspace: &Workspace,
-    ) -> Result<Result<Dataset, UploadError>, Failure> {
+    ) -> Result<Result<Dataset, FileFailed>, Failure> {
         let logging_policy = match self.logging_policy {
             Some(path) => {
                 let id = store_policy(store, workspace, path).await?;
@@ -172,16 +201,17 @@ impl InputFile<'_> {
             }
             None => None,
         };
+        let Some(&(_, format)) = self.files.first() else { return Err("name a log".into()) };
         let upload = Upload {
             id: DatasetId::new(),
             workspace: workspace.clone(),
             name: None,
-            format: self.format,
+            format,
             n_actions: self.n_actions,
             outcome: self.outcome,
             options: self.options,
             logging_policy,
-            // The caller's own file is trusted, so it needs no protection against decompression bombs.
+            // The caller's own files are trusted, so they need no protection against decompression bombs.
             limits: IngestLimits {
                 decoded_bytes: u64::MAX,
                 decoded_ratio: u64::MAX,
@@ -189,22 +219,55 @@ impl InputFile<'_> {
                 ..IngestLimits::default()
             },
         };
-        let file = tokio::fs::File::open(self.file).await;
-        let file = file.map_err(|error| format!("{}: {error}", self.file.display()))?;
-        Ok(store::upload(store, upload, chunks(file)).await)
+        let mut files = Vec::new();
+        for (path, format) in &self.files {
+            files.push((*format, chunks(open(path).await?)));
+        }
+        Ok(store::upload_files(store, upload, files).await)
     }
 
     /// Reads the log into `store`, with any error as a message.
     pub async fn dataset(&self, store: &Store, workspace: &Workspace) -> Result<Dataset, Failure> {
-        let path = self.file.display();
-        self.read(store, workspace).await?.map_err(|error| match error {
-            UploadError::Log(IngestError::Rows(rows)) => {
-                let rows: Vec<String> = rows.first.iter().map(ToString::to_string).collect();
-                format!("{path} has invalid rows:\n  {}", rows.join("\n  ")).into()
+        self.read(store, workspace).await?.map_err(|failed| {
+            let name = self.name_of(failed.file);
+            match failed.error {
+                UploadError::Log(IngestError::Rows(rows)) => {
+                    let rows: Vec<String> = rows.first.iter().map(ToString::to_string).collect();
+                    format!("{name} has invalid rows:\n  {}", rows.join("\n  ")).into()
+                }
+                other => format!("{name}: {other}").into(),
             }
-            other => format!("{path}: {other}").into(),
         })
     }
+
+    /// The name of the file at this position, or of the log as a whole.
+    pub fn name_of(&self, file: Option<usize>) -> String {
+        let name = |(path, _): &(&Path, FileFormat)| match path.as_os_str() {
+            path if path == STDIN => "standard input".to_owned(),
+            path => path.to_string_lossy().into_owned(),
+        };
+        let first = self.files.first().map_or_else(String::new, name);
+        match (file.and_then(|file| self.files.get(file)), self.files.len()) {
+            (Some(file), _) => name(file),
+            (None, 0 | 1) => first,
+            (None, n) => format!("{first} and {} more", n - 1),
+        }
+    }
+
+    /// The size of all files; `None` if standard input is one of them.
+    pub fn bytes(&self) -> Option<u64> {
+        let size = |(path, _): &(&Path, FileFormat)| std::fs::metadata(path).ok().map(|meta| meta.len());
+        self.files.iter().map(size).sum()
+    }
+}
+
+/// A file, or standard input.
+async fn open(path: &Path) -> Result<tokio::fs::File, Failure> {
+    if path.as_os_str() == STDIN {
+        let own = std::io::stdin().as_fd().try_clone_to_owned()?;
+        return Ok(tokio::fs::File::from_std(own.into()));
+    }
+    Ok(tokio::fs::File::open(path).await.map_err(|error| format!("{}: {error}", path.display()))?)
 }
 
 fn chunks(
@@ -221,9 +284,23 @@ fn chunks(
     read.boxed()
 }
 
-/// Stores the policy whose parameters are in a file.
+/// Stores the policy whose parameters are in a file. Its id follows from the parameters, so that a certificate that
+/// names it is the same every time.
 pub async fn store_policy(store: &Store, workspace: &Workspace, path: &Path) -> Result<PolicyId, Failure> {
-    Ok(store.create_policy(workspace, PolicyId::new(), &read_policy(path)?).await?.id)
+    let params = read_policy(path)?;
+    let id = id_of(&params)?;
+    match store.create_policy(workspace, id, &params).await {
+        // Another name has the same parameters.
+        Ok(_) | Err(StoreError::Exists(..)) => Ok(id),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// An id that is the beginning of the policy's digest.
+fn id_of(params: &PolicyParams) -> Result<PolicyId, Failure> {
+    let digest = hex::decode(params.digest()?.trim_start_matches("sha256:"))?;
+    let start = digest.first_chunk::<16>().ok_or("the digest of a policy is too short")?;
+    Ok(PolicyId::from(uuid::Builder::from_custom_bytes(*start).into_uuid()))
 }
 
 /// Reads the parameters of a policy from a file and checks them.

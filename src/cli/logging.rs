@@ -1,5 +1,7 @@
 //! Structured logs on standard error. Standard output is for results.
 
+use std::io::IsTerminal;
+
 use guarantor::config::{Config, ConfigError, LogFormat};
 use tracing_subscriber::EnvFilter;
 
@@ -10,7 +12,10 @@ use tracing_subscriber::EnvFilter;
 pub fn start(config: &Config) -> Result<(), ConfigError> {
     let filter = EnvFilter::try_new(&config.log_filter)
         .map_err(|error| ConfigError(format!("log_filter {:?} is not valid: {error}", config.log_filter)))?;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(super::colors(std::io::stderr().is_terminal()))
+        .with_writer(std::io::stderr);
     match config.log_format {
         LogFormat::Json => subscriber.json().flatten_event(true).with_span_list(false).init(),
         LogFormat::Pretty => subscriber.with_target(false).init(),

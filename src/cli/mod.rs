@@ -8,6 +8,7 @@ mod inspect;
 mod keys;
 mod log_file;
 mod logging;
+mod rejections;
 mod report;
 mod serve;
 mod simulate;
@@ -98,6 +99,11 @@ fn print_text(text: &str) -> Result<(), Failure> {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Whether to write colors: only to a terminal, and not if `NO_COLOR` is set (https://no-color.org).
+fn colors(terminal: bool) -> bool {
+    terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {

@@ -127,7 +127,7 @@ pub fn decimal(value: f64) -> String {
         return "0".into();
     }
     let magnitude = value.abs().log10().floor();
-    if magnitude >= 4.0 {
+    if magnitude >= 3.0 {
         return amount(value);
     }
     if magnitude < -6.0 {
@@ -175,6 +175,7 @@ mod tests {
             (0.0217391, "0.02174"),
             (1e-6, "0.000001"),
             (1.25e-9, "1.250e-9"),
+            (4190.3, "4,190"),
             (12345.6, "12,346"),
             (-3.25, "-3.25"),
         ];

@@ -116,7 +116,18 @@ fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failur
         let text = serde_json::to_vec(&world.policy())?;
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
-    eprint!("toy world: {}\n{}", counts(rows, contexts, &layout), file.upload_command());
+    eprintln!("toy world: {}", counts(rows, contexts, &layout));
+    let upload = file.upload_command();
+    if !upload.is_empty() {
+        eprint!("To look at it:\n  guarantor inspect {}", args.out.display());
+        if let Some(format) = args.format {
+            eprint!(" --format {}", format.name());
+        }
+        if format.format.hashes_features() {
+            eprint!(" --hash-dims {}", format.for_dim(layout.dim).hash_dims);
+        }
+        eprint!(" --outcome {}\nTo upload it:\n  {upload}", layout.outcome_name());
+    }
     Ok(())
 }
 

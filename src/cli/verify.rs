@@ -10,12 +10,13 @@ use guarantor_engine::certificate::{
     Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, check_signature, extra_field,
 };
 use guarantor_engine::control::unattended;
+use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::verify::{Wording, verify_unsupported};
-use guarantor_ingest::{FileFormat, Format};
+use guarantor_ingest::Format;
 use serde_json::Value;
 
 use super::client::{Client, expect};
-use super::log_file::{InputFile, StatedArgs, format_parser, read_policy};
+use super::log_file::{InputLog, StatedArgs, format_parser, read_policy, with_formats};
 use super::{Failure, Verdict, runtime};
 
 /// The arguments of `guarantor verify`.
@@ -27,10 +28,11 @@ pub struct VerifyArgs {
     /// GET /v1/certificates/key.
     #[arg(long, value_name = "KEY_OR_FILE")]
     public_key: Option<String>,
-    /// Recompute the certificate from this log, and compare the numbers.
+    /// Recompute the certificate from this log, and compare the numbers. Repeat it for a log of several files, in their
+    /// order. - is standard input, which needs --format.
     #[arg(long, value_name = "FILE")]
-    log: Option<PathBuf>,
-    /// The format of the log, if its file name does not imply it.
+    log: Vec<PathBuf>,
+    /// The format of the log, if its file names do not imply it.
     #[arg(long, value_parser = format_parser(), requires = "log")]
     format: Option<Format>,
     /// Parameters of the logging policy, if the dataset named one.
@@ -38,12 +40,16 @@ pub struct VerifyArgs {
     logging_policy: Option<PathBuf>,
     #[command(flatten)]
     stated: StatedArgs,
-    /// Parameters of a policy that the spec names. Can be repeated.
-    #[arg(long, value_name = "ID=FILE", requires = "log")]
+    /// Parameters of a policy that the spec names. The id can be left out for a candidate, which the certificate
+    /// recognizes by its digest. Can be repeated.
+    #[arg(long, value_name = "[ID=]FILE", requires = "log")]
     policy: Vec<String>,
     /// The server that has the log. Not used with --public-key or --log.
     #[arg(long, env = "GUARANTOR_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
+    /// Trust the certificate authorities in this PEM file instead of those of the system, for --url https://…
+    #[arg(long, env = "GUARANTOR_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
     /// API key of the server.
     #[arg(long, env = "GUARANTOR_API_KEY", hide_env_values = true, value_name = "KEY")]
     api_key: Option<String>,
@@ -53,12 +59,15 @@ pub struct VerifyArgs {
 pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
     let path = args.certificate.display();
     let document = std::fs::read(&args.certificate).map_err(|error| format!("{path}: {error}"))?;
-    let verification = match (&args.public_key, &args.log) {
-        (None, None) => by_server(&args, &document)?,
+    let (verification, unchecked) = match (&args.public_key, args.log.is_empty()) {
+        (None, true) => (by_server(&args, &document)?, Vec::new()),
         _ => here(&args, &document)?,
     };
     for check in &verification.checks {
         println!("{}  {:<24}  {}", if check.ok { "ok  " } else { "FAIL" }, check.name, check.detail);
+    }
+    for part in unchecked {
+        println!("--    {part:<24}  not checked: a log does not determine it; --public-key checks it");
     }
     println!("{}", if verification.valid { "valid" } else { "NOT VALID" });
     Ok(if verification.valid { Verdict::Yes } else { Verdict::No })
@@ -66,37 +75,44 @@ pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
 
 /// Has the server recompute the certificate.
 fn by_server(args: &VerifyArgs, document: &[u8]) -> Result<Verification, Failure> {
-    let client = Client::new(&args.url, args.api_key.clone());
+    let client = Client::new(&args.url, args.api_key.clone(), args.ca_file.as_deref())?;
     let answer = expect(200, client.post("/v1/certificates/verify", "application/json", document)?)?;
     Ok(serde_json::from_value(answer)?)
 }
 
-/// Checks the signature and the numbers without a server, as far as the arguments allow.
-fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<Verification, Failure> {
+/// The members of a document that only its signature covers.
+const ONLY_SIGNED: [&str; 3] = ["issued", "ledger", "signature"];
+
+/// Checks the signature and the numbers without a server, as far as the arguments allow. Also returns the members of
+/// the document that were not checked: without a key nothing vouches for what the log does not determine.
+fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<(Verification, Vec<&'static str>), Failure> {
     let path = args.certificate.display();
     let read = serde_json::from_slice(bytes);
     let StrictJson(document) = read.map_err(|error| format!("{path}: {error}"))?;
     let mut checks = Vec::new();
     let mut wording = Wording::Compared;
+    let mut unchecked = Vec::new();
     if let Some(key) = &args.public_key {
         let signature = signature(&document, &public_keys(key)?);
         if signature.ok {
             wording = Wording::Vouched;
         }
         checks.push(signature);
+    } else {
+        unchecked.extend(ONLY_SIGNED.into_iter().filter(|name| document.get(name).is_some()));
     }
-    if let Some(log) = &args.log {
+    if !args.log.is_empty() {
         let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
         let recomputed = match verify_unsupported(&certificate) {
             Some(verification) => verification,
             None => {
                 let directory = tempfile::tempdir()?;
-                runtime()?.block_on(recompute(args, log, certificate, wording, directory.path()))?
+                runtime()?.block_on(recompute(args, certificate, wording, directory.path()))?
             }
         };
         checks.extend(recomputed.checks);
     }
-    Ok(Verification::of(checks))
+    Ok((Verification::of(checks), unchecked))
 }
 
 /// Checks the signature.
@@ -130,7 +146,7 @@ fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
 /// The certificate of a document. The document must have no other member, because no check would cover it.
 fn certificate_of(mut document: Value) -> Result<Certificate, Failure> {
     if let Value::Object(fields) = &mut document {
-        fields.retain(|name, _| !["issued", "ledger", "signature"].contains(&name.as_str()));
+        fields.retain(|name, _| !ONLY_SIGNED.contains(&name.as_str()));
     }
     let certificate: Certificate = serde_json::from_value(document.clone())?;
     match extra_field(&document, &serde_json::to_value(&certificate)?) {
@@ -139,25 +155,44 @@ fn certificate_of(mut document: Value) -> Result<Certificate, Failure> {
     }
 }
 
+/// The id and the parameters of a policy that is given as `ID=FILE`, or as `FILE` if it is a candidate.
+fn named_policy(named: &str, certificate: &Certificate) -> Result<(PolicyId, PolicyParams), Failure> {
+    if let Some((id, path)) = named.split_once('=')
+        && let Ok(id) = id.parse()
+    {
+        return Ok((id, read_policy(Path::new(path))?));
+    }
+    let params = read_policy(Path::new(named)).map_err(|error| match named.split_once('=') {
+        Some((id, _)) => format!("--policy {named}: {id:?} is not the id of a policy").into(),
+        None => error,
+    })?;
+    let digest = params.digest()?;
+    let found = certificate.candidates.iter().find(|result| result.policy_digest.as_ref() == Some(&digest));
+    let id = found.and_then(|result| result.candidate.strip_prefix("policy:")?.parse().ok());
+    match id {
+        Some(id) => Ok((id, params)),
+        None => {
+            let advice = "give the policy of a prior as ID=FILE";
+            Err(format!("--policy {named}: no candidate of the certificate has its digest; {advice}").into())
+        }
+    }
+}
+
 /// Runs the whole job again. The learned policy is not in the certificate, but learning again gives the same one.
 async fn recompute(
     args: &VerifyArgs,
-    log: &Path,
     certificate: Certificate,
     wording: Wording,
     directory: &Path,
 ) -> Result<Verification, Failure> {
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
     for named in &args.policy {
-        let (id, path) =
-            named.split_once('=').ok_or_else(|| format!("--policy {named}: expected ID=FILE"))?;
-        let id: PolicyId =
-            id.parse().map_err(|_| format!("--policy {named}: {id:?} is not the id of a policy"))?;
-        store.create_policy(&workspace, id, &read_policy(Path::new(path))?).await?;
+        let (id, params) = named_policy(named, &certificate)?;
+        store.create_policy(&workspace, id, &params).await?;
     }
-    let log = InputFile {
-        file: log,
-        format: FileFormat::of_file(log, args.format)?.for_dim(certificate.dataset.dim),
+    let files = with_formats(&args.log, args.format)?.into_iter();
+    let log = InputLog {
+        files: files.map(|(path, format)| (path, format.for_dim(certificate.dataset.dim))).collect(),
         outcome: certificate.user_units.outcome,
         // A number that was read off the rows is read off them again.
         n_actions: (certificate.dataset.actions_declared != Some(false))

@@ -45,7 +45,9 @@ pub use records::*;
 pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
 pub use signing::{make_signing_key, new_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
-pub use uploads::{Append, BodyError, Upload, UploadError, add_candidates, append, upload};
+pub use uploads::{
+    Append, BodyError, FileFailed, Upload, UploadError, add_candidates, append, upload, upload_files,
+};
 
 /// Rows and files. Cheap to clone; all clones are one store.
 #[derive(Clone)]
@@ -197,11 +199,15 @@ impl Store {
     /// The certificate as callers receive it: with its job, its ledger entry and its signature.
     ///
     /// # Errors
-    /// `Damaged` if the certificate and the ledger do not agree.
+    /// `Damaged` if the certificate, the job and the ledger do not agree.
     pub async fn document(&self, job: &Job) -> Result<Option<Document>> {
         let Some(certificate) = self.certificate(job).await? else { return Ok(None) };
         let look = self.repository.look_of_job(&job.workspace, job.id).await?;
         let damaged = |why: &str| Err(StoreError::damaged("its certificate", why).of(Owner::Job(job.id)));
+        // The digest does not cover the ids of policies and the dataset's version, but the job has them too.
+        if certificate.spec != job.spec || certificate.dataset.version != job.dataset_version {
+            return damaged("it is of another job");
+        }
         let (ledger, signature) = match look {
             Some(look) if look.digest.is_none() => (None, None),
             Some(look) if look.digest.as_ref() != Some(&certificate.digest) => {

@@ -12,4 +12,5 @@ mod fuzz;
 mod malformed;
 mod properties;
 mod reallogs;
+mod several;
 mod uploads;

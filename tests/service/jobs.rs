@@ -48,6 +48,26 @@ fn a_log_becomes_a_certificate_that_opens_the_gate_and_verifies() {
     assert!(policy["base"]["mean"].is_array() && policy["with"]["kind"] == "uniform", "{policy}");
 }
 
+/// The last report of the engine is older than the end of its job.
+#[test]
+fn progress_is_complete_once_a_job_has_succeeded() {
+    let server = Server::start();
+    let client = server.client();
+    let (job, done) = learned(&client, 2000);
+    let listed = client.get("/v1/jobs").expect(200)["data"][0].clone();
+    for job in [done, client.get(&format!("/v1/jobs/{job}")).expect(200), listed] {
+        let progress = &job["progress"];
+        assert_eq!((&progress["fraction"], &progress["phase"]), (&json!(1.0), &json!("done")), "{job}");
+        assert!(progress["elapsed_seconds"].as_f64().unwrap() > 0.0, "{job}");
+    }
+    // One that was canceled shows how far it came.
+    let canceled = client.submit_endless(&client.dataset(500));
+    client.send("POST", &format!("/v1/jobs/{canceled}/cancel"), &[], None).expect(200);
+    let ended = client.finish(&canceled);
+    assert_eq!(ended["status"], "cancelled");
+    assert!(ended["progress"]["fraction"].as_f64().unwrap() < 1.0, "{ended}");
+}
+
 /// The digest of a changed document can be recomputed, but the document still differs from what the job issued.
 #[test]
 fn a_consistent_document_that_the_job_did_not_issue_is_caught() {

@@ -249,7 +249,11 @@ fn another_event_is_another_look() {
         let place = place(with(evaluation(&first), more.clone()));
         assert_eq!(place.get("shares"), None, "{more}: {place}");
     }
-    assert_eq!(place(evaluation(&second)).get("shares"), None);
+    // The same policy under another id is the same policy.
+    assert_eq!(place(evaluation(&second))["shares"], json!({"look": 1, "why": "repeat"}));
+    let mean = json!([[0.0, 39.0, -40.0], [0.0, 0.0, 0.0]]);
+    let other = client.post("/v1/policies", &json!({"kind": "softmax", "mean": mean})).expect(201);
+    assert_eq!(place(evaluation(&other["id"])).get("shares"), None);
 }
 
 #[test]

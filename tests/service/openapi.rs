@@ -34,6 +34,31 @@ fn it_is_openapi_3_1_and_every_operation_documents_its_errors() {
     assert!(operations >= 22, "{operations}");
 }
 
+/// Files that are not text are bytes, and not arrays of numbers.
+#[test]
+fn binary_bodies_are_binary_strings() {
+    let document: Value = serde_json::from_str(&guarantor::http::document()).unwrap();
+    let mut found = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let content = &item["post"]["requestBody"]["content"];
+        for (kind, body) in content.as_object().into_iter().flatten() {
+            let schema = &body["schema"];
+            if kind.starts_with("application/vnd.apache.") {
+                found += 1;
+                assert_eq!(
+                    (&schema["type"], &schema["format"]),
+                    (&"string".into(), &"binary".into()),
+                    "{path} {kind}"
+                );
+            }
+            assert_ne!(schema["type"], "array", "{path} {kind}");
+        }
+    }
+    assert_eq!(found, 6, "Parquet and Arrow, in uploads, appends and candidates");
+    let data = &document["components"]["schemas"]["UploadForm"]["properties"]["data"];
+    assert_eq!((&data["type"], &data["format"]), (&"string".into(), &"binary".into()));
+}
+
 #[test]
 fn the_document_and_its_page_are_served_from_the_binary() {
     let server = common::Server::start();

@@ -6,16 +6,17 @@ use std::io::Read;
 use guarantor_engine::error::RowError;
 use guarantor_engine::log::{OutcomeKind, check_distribution};
 
+use crate::IngestLimits;
 use crate::batch::{LogLayout, LogRows};
 use crate::decompress::Decoded;
 use crate::errors::{IngestError, RowErrors, shortened};
+use crate::files::end_of;
 use crate::format::FileFormat;
 use crate::hashing::Hashing;
 use crate::layout::{MAX_CANDIDATES, check_names, names};
 use crate::marks::{Marks, mark};
 use crate::row::{FormatError, NumberList, RawRow, ReadContext, RowFault};
 use crate::rules::{MAX_ID_BYTES, check_candidate, wrong_id};
-use crate::{IngestLimits, end_of};
 
 /// The memory for the id of a row and its number in the file.
 const ROW_BYTES: u64 = 48;

@@ -15,11 +15,11 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
+use crate::arrow_actions::Actions;
 use crate::arrow_texts::{Texts, TooLong};
 use crate::arrow_times::Times;
-use crate::row::{
-    CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FIELDS, FormatError, NumberList, RawRow, RowFault, Visit,
-};
+use crate::extra::extra_columns;
+use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FormatError, NumberList, RawRow, RowFault, Visit};
 use crate::rules::wrong_id;
 
 /// The number of rows that are converted at once.
@@ -31,19 +31,20 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, FormatError> {
         .map_err(|_| FormatError::Unreadable("the file is damaged: its columns contradict each other".into()))
 }
 
-/// Checks that these are the columns of a log. The error names the column and says what it must be.
-pub fn check_schema(schema: &Schema, candidates_only: bool) -> Result<(), String> {
+/// Checks that these are the columns of a log, and returns the names of those that are ignored. The error names the
+/// column and says what it must be.
+pub fn check_schema(schema: &Schema, candidates_only: bool) -> Result<Vec<String>, String> {
     let mut names = HashSet::new();
     for field in schema.fields() {
         if !names.insert(field.name().as_str()) {
             return Err(format!("duplicate column {:?}", field.name()));
         }
     }
-    if !candidates_only && !names.contains("action") {
-        return Err(format!("the column action is missing; the columns are {FIELDS} and candidate.NAME"));
-    }
+    let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let ignored = extra_columns(&names, candidates_only)?;
     // An empty batch passes through the type checks and nothing else.
-    columns_of(&RecordBatch::new_empty(schema.clone().into())).map(drop)
+    columns_of(&RecordBatch::new_empty(schema.clone().into()))?;
+    Ok(ignored)
 }
 
 /// Visits the rows of a batch. `number` is the number of the previous row.
@@ -63,7 +64,7 @@ pub fn each_row(batch: &RecordBatch, number: &mut u64, visit: &mut Visit) -> Res
 #[derive(Default)]
 struct BatchColumns {
     x: Option<Lists>,
-    action: Option<Integers>,
+    action: Option<Actions>,
     propensity: Option<Numbers>,
     propensities: Option<Lists>,
     cost: Option<Numbers>,
@@ -96,7 +97,7 @@ impl BatchColumns {
         };
         Ok(RawRow {
             x: list(&self.x, "x", i)?,
-            action: self.action.as_ref().and_then(|c| c.integer(i)),
+            action: self.action.as_ref().map_or(Ok(None), |column| column.action(i))?,
             propensity: number(&self.propensity),
             propensities: list(&self.propensities, "propensities", i)?,
             cost: number(&self.cost),
@@ -121,11 +122,11 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
         let name = field.name().as_str();
         match name {
             "x" => columns.x = Some(Lists::of(name, array)?),
-            "action" => columns.action = Some(Integers::of(name, array)?),
+            "action" => columns.action = Some(Actions::of(name, array)?),
             "propensity" => columns.propensity = Some(Numbers::of(name, array)?),
             "propensities" => columns.propensities = Some(Lists::of(name, array)?),
-            "cost" => columns.cost = Some(Numbers::of(name, array)?),
-            "reward" => columns.reward = Some(Numbers::of(name, array)?),
+            "cost" => columns.cost = Some(Numbers::or_booleans(name, array)?),
+            "reward" => columns.reward = Some(Numbers::or_booleans(name, array)?),
             "context_id" => columns.context_id = Some(Texts::of(name, array)?),
             "event_id" => columns.event_id = Some(Texts::of(name, array)?),
             "candidates" => columns.candidates.extend(members(name, array)?),
@@ -139,12 +140,8 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
                 (_, Some(candidate)) => {
                     columns.candidate_propensities.push((candidate.into(), Lists::of(name, array)?));
                 }
-                (None, None) => {
-                    return Err(format!(
-                        "the column {name} is unknown; the columns are {FIELDS}, candidate.NAME and \
-                         candidate_propensities.NAME"
-                    ));
-                }
+                // `check_schema` has reported it.
+                (None, None) => {}
             },
         }
     }
@@ -190,14 +187,25 @@ pub fn wrong(name: &str, array: &ArrayRef, wanted: &str) -> String {
 
 /// A column of floats or integers.
 pub struct Numbers {
-    values: Vec<f64>,
-    nulls: Option<NullBuffer>,
+    pub values: Vec<f64>,
+    pub nulls: Option<NullBuffer>,
 }
 
 impl Numbers {
     pub fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
         let values = numbers(array).ok_or_else(|| wrong(name, array, "a float or an integer"))?;
         Ok(Numbers { values, nulls: array.nulls().cloned() })
+    }
+
+    /// The same, or booleans: true is 1 and false is 0.
+    fn or_booleans(name: &str, array: &ArrayRef) -> Result<Self, String> {
+        match booleans(array) {
+            Some(values) => Ok(Numbers { values, nulls: array.nulls().cloned() }),
+            None => {
+                let wrong = || wrong(name, array, "a float, an integer or a boolean");
+                Ok(Numbers { values: numbers(array).ok_or_else(wrong)?, nulls: array.nulls().cloned() })
+            }
+        }
     }
 
     pub fn number(&self, i: usize) -> Option<f64> {
@@ -211,11 +219,6 @@ pub struct Integers {
 }
 
 impl Integers {
-    fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
-        let values = integers(array).ok_or_else(|| wrong(name, array, "an integer"))?;
-        Ok(Integers { values, nulls: array.nulls().cloned() })
-    }
-
     pub fn integer(&self, i: usize) -> Option<i64> {
         self.values.get(i).copied().filter(|_| is_there(&self.nulls, i))
     }
@@ -267,7 +270,9 @@ impl Lists {
             DataType::Float64 => Values::Double(values.as_primitive().clone()),
             _ => {
                 let nulls = values.nulls().cloned();
-                Values::Other(Numbers { values: numbers(&values).ok_or_else(wrong)?, nulls })
+                // A feature can be a boolean. A probability cannot.
+                let ones = if name == "x" { booleans(&values) } else { None };
+                Values::Other(Numbers { values: ones.or_else(|| numbers(&values)).ok_or_else(wrong)?, nulls })
             }
         };
         let offsets = offsets.into_iter().map(|offset| offset - first).collect();
@@ -318,7 +323,12 @@ pub fn integers(array: &dyn Array) -> Option<Vec<i64>> {
     })
 }
 
-fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
+fn booleans(array: &dyn Array) -> Option<Vec<f64>> {
+    let values = array.as_boolean_opt()?.values();
+    Some(values.iter().map(|value| f64::from(u8::from(value))).collect())
+}
+
+pub fn numbers(array: &dyn Array) -> Option<Vec<f64>> {
     Some(match array.data_type() {
         DataType::Float16 => primitive::<Float16Type, _>(array, |v| v.to_f64()),
         DataType::Float32 => primitive::<Float32Type, _>(array, f64::from),

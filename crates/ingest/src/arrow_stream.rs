@@ -12,6 +12,7 @@ use arrow_schema::ArrowError;
 
 use crate::arrow::{check_schema, each_row, guarded};
 use crate::decompress::Decoded;
+use crate::extra::warning_of;
 use crate::row::{FormatError, Notes, ReadContext, Visit};
 
 const CONTINUATION: [u8; 4] = [0xff; 4];
@@ -21,8 +22,9 @@ const MAX_METADATA: usize = 16 << 20;
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut decoder = StreamDecoder::new();
-    let (mut first, mut number, mut dictionaries) = (true, 0, 0);
-    while let Some(bytes) = next_message(source, context, first, &mut dictionaries)? {
+    let (mut first, mut number) = (true, 0);
+    let mut seen = Seen::default();
+    while let Some(bytes) = next_message(source, context, first, &mut seen)? {
         first = false;
         for batch in decode(&mut decoder, bytes)? {
             each_row(&batch, &mut number, visit)?;
@@ -35,7 +37,16 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     for batch in decode(&mut decoder, END.to_vec())? {
         each_row(&batch, &mut number, visit)?;
     }
-    Ok(Notes::default())
+    Ok(Notes { warnings: warning_of(&seen.ignored).into_iter().collect(), ..Notes::default() })
+}
+
+/// What the messages of a stream have said so far.
+#[derive(Default)]
+struct Seen {
+    /// The bytes of all dictionaries.
+    dictionaries: u64,
+    /// The names of the columns that are ignored.
+    ignored: Vec<String>,
 }
 
 fn decode(decoder: &mut StreamDecoder, bytes: Vec<u8>) -> Result<Vec<RecordBatch>, FormatError> {
@@ -60,7 +71,7 @@ fn next_message(
     source: &mut impl Read,
     context: &ReadContext,
     first: bool,
-    dictionaries: &mut u64,
+    seen: &mut Seen,
 ) -> Result<Option<Vec<u8>>, FormatError> {
     let mut word = [0; 4];
     fill(source, &mut word)?;
@@ -82,7 +93,7 @@ fn next_message(
     }
     let mut bytes = [CONTINUATION, word].concat();
     append(source, &mut bytes, size)?;
-    let body = check_message(&bytes[8..], context, first, dictionaries)?;
+    let body = check_message(&bytes[8..], context, first, seen)?;
     append(source, &mut bytes, body)?;
     Ok(Some(bytes))
 }
@@ -92,7 +103,7 @@ fn check_message(
     bytes: &[u8],
     context: &ReadContext,
     first: bool,
-    dictionaries: &mut u64,
+    seen: &mut Seen,
 ) -> Result<usize, FormatError> {
     let message =
         root_as_message(bytes).map_err(|error| unreadable(format!("not an Arrow stream: {error}")))?;
@@ -105,19 +116,19 @@ fn check_message(
         ))
     })?;
     match message.header_type() {
-        MessageHeader::Schema => check_columns(message, context.candidates_only)?,
+        MessageHeader::Schema => seen.ignored = check_columns(message, context.candidates_only)?,
         _ if first => return Err(unreadable("not an Arrow stream: it does not begin with a schema")),
-        MessageHeader::DictionaryBatch => *dictionaries += body as u64,
+        MessageHeader::DictionaryBatch => seen.dictionaries += body as u64,
         _ => {}
     }
-    if *dictionaries > most as u64 {
+    if seen.dictionaries > most as u64 {
         return Err(unreadable(format!("the stream's dictionaries exceed the maximum of {most} bytes")));
     }
     check_buffers(message, body)?;
     Ok(body)
 }
 
-fn check_columns(message: Message, candidates_only: bool) -> Result<(), FormatError> {
+fn check_columns(message: Message, candidates_only: bool) -> Result<Vec<String>, FormatError> {
     let schema = message.header_as_schema().ok_or_else(|| unreadable("the stream's schema is missing"))?;
     if schema.endianness() != Endianness::Little {
         return Err(unreadable("the stream is big-endian; write it little-endian"));

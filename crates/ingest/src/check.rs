@@ -238,6 +238,11 @@ impl Checker {
         if self.numbers.len() >= self.batch_rows.max(1) { self.flush(sink) } else { Ok(()) }
     }
 
+    /// Whether a row was rejected.
+    pub(crate) fn has_errors(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// Completes the sink and returns the summary, or all errors.
     pub(crate) fn finish(mut self, sink: &mut dyn Sink, notes: Notes) -> Result<LogSummary, IngestError> {
         self.flush(sink)?;

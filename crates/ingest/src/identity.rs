@@ -3,6 +3,7 @@
 
 use guarantor_engine::log::agree;
 
+use crate::files::place_of;
 use crate::marks::{Mark, Marks, mark};
 use crate::row::RowFault;
 
@@ -11,7 +12,7 @@ const EVENT_BYTES: u64 = 32;
 const CONTEXT_BYTES: u64 = 48;
 const FIRST_BYTES: u64 = 16;
 
-/// Where something was first seen: in a row of the file, or in an earlier version.
+/// Where something was first seen: in the row with this number (`files.rs`), or in an earlier version.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Place {
     Row(u64),
@@ -19,9 +20,15 @@ pub enum Place {
 }
 
 impl Place {
-    fn describe(self) -> String {
+    /// The place, as seen from a row at `here`.
+    fn describe(self, here: Place) -> String {
+        let file_of = |place| match place {
+            Place::Row(number) => place_of(number).0,
+            Place::Stored => 0,
+        };
         match self {
-            Place::Row(row) => format!("row {row}"),
+            Place::Row(number) if file_of(self) == file_of(here) => format!("row {}", place_of(number).1),
+            Place::Row(number) => format!("row {} of file {}", place_of(number).1, file_of(self) + 1),
             Place::Stored => "an earlier version of the dataset".into(),
         }
     }
@@ -90,7 +97,7 @@ impl Identities {
             self.event_places.push(place);
             return Ok(());
         }
-        let first = self.event_places.get(number).describe();
+        let first = self.event_places.get(number).describe(place);
         Err(RowFault::new("event_id", format!("duplicate event_id {id:?} (first seen in {first})")))
     }
 
@@ -121,7 +128,7 @@ impl Identities {
             return Ok(first);
         }
         let differs = |field: &str| {
-            let first = self.context_places.get(number).describe();
+            let first = self.context_places.get(number).describe(place);
             let message = format!(
                 "differs from {first}, which has the same context_id; rows of one context must agree"
             );

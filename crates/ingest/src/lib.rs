@@ -24,6 +24,7 @@
 mod added;
 mod arrival;
 mod arrow;
+mod arrow_actions;
 mod arrow_stream;
 mod arrow_texts;
 mod arrow_times;
@@ -37,6 +38,8 @@ mod dsjson;
 mod dsjson_context;
 mod encoding;
 mod errors;
+mod extra;
+mod files;
 mod fingerprint;
 mod format;
 mod hashing;
@@ -78,6 +81,7 @@ pub use columns::{ColumnsBuilder, LogFacts};
 pub use digest::LogDigest;
 pub use encoding::Encoding;
 pub use errors::{IngestError, RowErrors};
+pub use files::{FileError, read_files};
 pub use format::{FileFormat, Format};
 pub use health::{ActionFit, Fit, Health};
 pub use marks::{Mark, Marks, mark};
@@ -86,10 +90,6 @@ pub use rules::{LogOptions, Rules};
 pub use sink::{Sink, SinkFailed};
 pub use sketch::RowSketch;
 pub use warning::{Warning, WarningCode};
-
-use decompress::Decoded;
-use errors::shortened;
-use row::{FormatError, Visit};
 
 /// The limits of an upload.
 #[derive(Debug, Clone)]
@@ -139,30 +139,8 @@ impl Default for IngestLimits {
 pub fn read(
     file: FileFormat,
     reader: impl Read + Send + 'static,
-    mut checker: Checker,
+    checker: Checker,
     sink: &mut dyn Sink,
 ) -> Result<LogSummary, IngestError> {
-    let context = checker.context(file.hash_dims);
-    file.check(&context.limits)?;
-    let visit: &mut Visit = &mut |number, row| checker.accept(number, row, sink);
-    let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
-    let rejection = source.rejection();
-    let read = file.format.read(&mut source, &context, visit);
-    let read = read.and_then(|notes| end_of(&mut source).map(|()| notes));
-    rejection.check()?;
-    let notes = match read {
-        Ok(notes) => notes,
-        Err(FormatError::Unreadable(message)) => return Err(IngestError::Unreadable(shortened(message))),
-        Err(FormatError::Stopped(error)) => return Err(error),
-    };
-    checker.finish(sink, notes).map_err(|error| file.format.name_fields(error))
-}
-
-/// Checks that the reader has read everything: unread bytes are not part of a log.
-fn end_of(source: &mut impl Read) -> Result<(), FormatError> {
-    match source.read(&mut [0]) {
-        Ok(0) => Ok(()),
-        Ok(_) => Err(FormatError::Unreadable("there are bytes after the end of the log".into())),
-        Err(error) => Err(FormatError::Unreadable(error.to_string())),
-    }
+    read_files(vec![(file, reader)], checker, sink).map_err(|error| error.error)
 }

@@ -2,6 +2,7 @@
 //! recurses as the file says, and a malicious file must not crash the process. The index and the headers of
 //! the pages are walked with limits (`thrift.rs`).
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -78,14 +79,26 @@ fn is_tree(children: &[i64]) -> bool {
     open.is_empty() && !children.is_empty()
 }
 
-/// Checks what the headers of the pages claim, against the limits and each other.
-pub fn check_pages(file: &File, index: &ParquetMetaData, limits: &IngestLimits) -> Result<(), FormatError> {
+/// Checks what the headers of the pages claim, against the limits and each other. The columns in `ignored` are not
+/// decoded, so nothing depends on what they claim.
+pub fn check_pages(
+    file: &File,
+    index: &ParquetMetaData,
+    ignored: &[String],
+    limits: &IngestLimits,
+) -> Result<(), FormatError> {
     let length = file.metadata().map_err(|error| FormatError::Unreadable(error.to_string()))?.len();
     let growth = Growth { length, limits };
-    let declared = index.row_groups().iter().map(|group| group.total_byte_size());
+    let ignored: HashSet<&String> = ignored.iter().collect();
+    let is_used = |column: &&ColumnChunkMetaData| {
+        let root = column.column_path().parts().first();
+        root.is_none_or(|root| !ignored.contains(root))
+    };
+    let columns = || index.row_groups().iter().flat_map(|group| group.columns()).filter(is_used);
+    let declared = columns().map(|column| column.uncompressed_size());
     growth.check(declared.fold(0u64, |sum, n| sum.saturating_add(u64::try_from(n).unwrap_or(0))))?;
     let mut held = 0u64;
-    for column in index.row_groups().iter().flat_map(|group| group.columns()) {
+    for column in columns() {
         let chunk = walk(file, &growth, held, column)?;
         if column.column_descr().max_rep_level() > 0 && chunk.values > MAX_LISTED {
             return Err(FormatError::Unreadable(format!(
@@ -274,7 +287,7 @@ mod tests {
             decoded_ratio,
             ..IngestLimits::default()
         };
-        let expands = |limits: &IngestLimits| match check_pages(&file, &many, limits) {
+        let expands = |limits: &IngestLimits| match check_pages(&file, &many, &[], limits) {
             Err(FormatError::Stopped(IngestError::Expands(_))) => true,
             Err(FormatError::Unreadable(_)) => false,
             _ => panic!("the file was accepted"),
@@ -282,6 +295,6 @@ mod tests {
         assert!(expands(&limits(64 << 30, 500)));
         assert!(expands(&limits(100 << 20, u64::MAX)));
         assert!(!expands(&limits(64 << 30, u64::MAX)));
-        assert!(check_pages(&file, &index, &limits(64 << 30, 1 << 20)).is_ok());
+        assert!(check_pages(&file, &index, &[], &limits(64 << 30, 1 << 20)).is_ok());
     }
 }

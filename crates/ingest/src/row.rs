@@ -133,12 +133,40 @@ pub struct Notes {
     pub pdrop: Option<f64>,
 }
 
+impl Notes {
+    /// Adds what the reader of the next file learned.
+    pub fn add(&mut self, next: Notes) {
+        self.actions = next.actions.or(self.actions);
+        self.pdrop = next.pdrop.or(self.pdrop);
+        for warning in next.warnings {
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+}
+
 /// Receives rows as they are read, each with its 1-based number in the file.
 pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
 
 /// The fields of a row, for messages.
 pub const FIELDS: &str = "x, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
      candidate_propensities";
+/// The same, one by one.
+pub const FIELD_NAMES: [&str; 12] = [
+    "x",
+    "action",
+    "propensity",
+    "propensities",
+    "cost",
+    "reward",
+    "timestamp",
+    "policy_version",
+    "context_id",
+    "event_id",
+    "candidates",
+    "candidate_propensities",
+];
 /// Precedes a candidate's name in the name of its column.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
 /// Precedes a candidate's name in the name of the column with its probabilities of all actions.

@@ -49,14 +49,16 @@ pub enum WarningCode {
     ActionFeaturesNotUsed,
     /// DSJSON: decisions were dropped before they were logged.
     RowsDroppedUpstream,
+    /// Parquet and Arrow: columns that are no fields of a row are ignored.
+    ColumnsIgnored,
 }
 
 impl WarningCode {
     /// Whether the warning comes from the file and not from the rows, which `HealthBuilder` sees again at
     /// every version.
     pub(crate) fn is_of_file(self) -> bool {
-        use WarningCode::{ActionFeaturesNotUsed, DanglingRewards, RowsDroppedUpstream};
-        matches!(self, DanglingRewards | ActionFeaturesNotUsed | RowsDroppedUpstream)
+        use WarningCode::{ActionFeaturesNotUsed, ColumnsIgnored, DanglingRewards, RowsDroppedUpstream};
+        matches!(self, DanglingRewards | ActionFeaturesNotUsed | RowsDroppedUpstream | ColumnsIgnored)
     }
 }
 

@@ -45,6 +45,13 @@ struct UploadForm {
     data: Vec<u8>,
 }
 
+/// A file of a format that is not text, as it is sent. For the OpenAPI document only: bytes would be described as an
+/// array of integers.
+#[derive(utoipa::ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code)]
+struct FileBytes(Vec<u8>);
+
 /// Upload a log: either as the body, with options in the query, or as a form.
 #[utoipa::path(post, path = "/v1/datasets", tag = "Datasets", operation_id = "create_dataset",
     params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response"),
@@ -55,8 +62,8 @@ struct UploadForm {
         (String = "application/x-ndjson", example = json!(
             "{\"x\":[0.1,0.7],\"action\":1,\"propensity\":0.3,\"cost\":-1}\n{\"x\":[0.9,0.2],\"action\":0,\"propensity\":0.7,\"cost\":0}\n")),
         (String = "text/csv", example = json!("x0,x1,action,propensity,cost\n0.1,0.7,1,0.3,-1\n0.9,0.2,0,0.7,0\n")),
-        (Vec<u8> = "application/vnd.apache.parquet"),
-        (Vec<u8> = "application/vnd.apache.arrow.stream"),
+        (inline(FileBytes) = "application/vnd.apache.parquet"),
+        (inline(FileBytes) = "application/vnd.apache.arrow.stream"),
         (UploadForm = "multipart/form-data"))),
     responses((status = 201, description = "Created", body = DatasetView,
                headers(("location" = String, description = "The path of the dataset"))),
@@ -117,8 +124,8 @@ pub async fn create(
     request_body(content(
         (String = "application/x-ndjson", example = json!("{\"x\":[0.5,0.5],\"action\":1,\"propensity\":0.3,\"cost\":0}\n")),
         (String = "text/csv", example = json!("x0,x1,action,propensity,cost\n0.5,0.5,1,0.3,0\n")),
-        (Vec<u8> = "application/vnd.apache.parquet"),
-        (Vec<u8> = "application/vnd.apache.arrow.stream"))),
+        (inline(FileBytes) = "application/vnd.apache.parquet"),
+        (inline(FileBytes) = "application/vnd.apache.arrow.stream"))),
     responses((status = 201, description = "The dataset at its new version", body = DatasetView),
               (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
@@ -146,8 +153,8 @@ pub async fn append(
     request_body(content(
         (String = "application/x-ndjson", example = json!("{\"candidates\":{\"new\":0.25}}\n{\"candidates\":{\"new\":0.5}}\n")),
         (String = "text/csv", example = json!("candidate.new\n0.25\n0.5\n")),
-        (Vec<u8> = "application/vnd.apache.parquet"),
-        (Vec<u8> = "application/vnd.apache.arrow.stream"))),
+        (inline(FileBytes) = "application/vnd.apache.parquet"),
+        (inline(FileBytes) = "application/vnd.apache.arrow.stream"))),
     responses((status = 201, description = "The dataset at its new version", body = DatasetView),
               (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),

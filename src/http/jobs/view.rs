@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::store::{DatasetId, Job, JobFailure, JobId, JobProgress, JobResult, JobStatus, Timestamp};
+use guarantor_engine::control::Progress;
 use guarantor_engine::spec::{JobKind, JobSpec};
 
 /// A job.
@@ -66,9 +67,20 @@ pub fn certificate_url(id: JobId) -> String {
     format!("/v1/jobs/{id}/certificate")
 }
 
+/// How far the job has come. The engine's last report is older than the end of the job, so a job that succeeded
+/// is done whatever that report says. A job that failed or was canceled keeps the report: it shows how far it came.
+fn progress(job: &Job) -> Option<JobProgress> {
+    if job.status != JobStatus::Succeeded {
+        return job.progress.clone();
+    }
+    let elapsed = job.finished_at.zip(job.started_at).map(|(end, start)| end.seconds_since(start));
+    Some(JobProgress { progress: Progress::phase("done", 1.0), elapsed_seconds: elapsed.unwrap_or_default() })
+}
+
 impl From<Job> for JobView {
     fn from(job: Job) -> Self {
         let certificate_url = certificate_url(job.id);
+        let progress = progress(&job);
         JobView {
             id: job.id,
             kind: job.spec.kind,
@@ -84,7 +96,7 @@ impl From<Job> for JobView {
                 spec: job.spec,
                 metadata: job.metadata,
             },
-            progress: job.progress,
+            progress,
             result: job.result.map(|result| ResultView { result, certificate_url }),
             error: job.failure,
         }

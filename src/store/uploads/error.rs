@@ -60,3 +60,19 @@ impl From<IngestError> for UploadError {
         }
     }
 }
+
+/// Why a log of several files was not stored.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct FileFailed {
+    /// The position of the file that is at fault; `None` if it is the log as a whole, or something else.
+    pub file: Option<usize>,
+    /// What is wrong.
+    pub error: UploadError,
+}
+
+impl<E: Into<UploadError>> From<E> for FileFailed {
+    fn from(error: E) -> Self {
+        FileFailed { file: None, error: error.into() }
+    }
+}

@@ -11,7 +11,7 @@ use futures_util::Stream;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
-    Checker, FileFormat, Health, IngestError, IngestLimits, LogOptions, LogSummary, Rules,
+    Checker, FileError, FileFormat, Health, IngestError, IngestLimits, LogOptions, LogSummary, Rules,
 };
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ use super::{
 use part::UploadPart;
 
 pub use candidates::add_candidates;
-pub use error::{BodyError, UploadError};
+pub use error::{BodyError, FileFailed, UploadError};
 
 /// A log to be stored as a new dataset.
 pub struct Upload {
@@ -70,14 +70,33 @@ pub async fn upload<S>(store: &Store, upload: Upload, body: S) -> Result<Dataset
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
+    let files = vec![(upload.format, body)];
+    upload_files(store, upload, files).await.map_err(|failed| failed.error)
+}
+
+/// The same for a log of several files, each with its format, which are read in this order. The format of `upload`
+/// is not used.
+///
+/// # Errors
+/// The same, with the position of the file that is at fault.
+pub async fn upload_files<S>(
+    store: &Store,
+    upload: Upload,
+    files: Vec<(FileFormat, S)>,
+) -> Result<Dataset, FileFailed>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
     let checker = Checker::new(rules.with_options(upload.options));
     let part = dataset_part_key(upload.id, upload.id.into());
-    let received = match receive(store, part, upload.format, checker, Vec::new(), body).await {
+    let received = match receive(store, part, files, checker, Vec::new()).await {
         // The first attempt stored a body that was accepted, so this is a different one.
-        Err(error) if error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? => {
-            return Err(UploadError::AnotherBody);
+        Err(failed)
+            if failed.error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? =>
+        {
+            return Err(UploadError::AnotherBody.into());
         }
         received => received?,
     };
@@ -94,13 +113,14 @@ where
         content,
         sketch: rows.all,
     };
-    match store.repository().create_dataset(new).await {
+    let stored = match store.repository().create_dataset(new).await {
         Err(StoreError::Exists(Resource::Dataset, _)) => {
             store.blobs().delete(&parts).await;
             the_same(store.repository().dataset_version(&workspace, id, 1).await?, &digest)
         }
         stored => keep_or_delete(store, &parts, stored).await,
-    }
+    };
+    Ok(stored?)
 }
 
 /// Whether the dataset exists already.
@@ -135,8 +155,8 @@ where
     let health = serde_json::from_value(before.content.health.clone()).ok();
     let checker = on_blocking_thread(move || after(stored, checker, health)).await??;
     let (part, kept) = (dataset_part_key(before.id, request), before.content.parts.clone());
-    let received = receive(store, part, format, checker, kept, body).await;
-    let Received { content, rows } = target.unless_repeated(received)?;
+    let received = receive(store, part, vec![(format, body)], checker, kept).await;
+    let Received { content, rows } = target.unless_repeated(received.map_err(|failed| failed.error))?;
     let seen_version = content.capabilities.timestamps.then_some(seen.version);
     target.store(store, content, Some(rows), seen_version).await
 }
@@ -234,48 +254,58 @@ struct Received {
     rows: AddedRows,
 }
 
-/// Decodes the body through the checker into a new part, after those in `kept`.
+/// Decodes the files through the checker into a new part, after those in `kept`.
 async fn receive<S>(
     store: &Store,
     part: String,
-    format: FileFormat,
+    files: Vec<(FileFormat, S)>,
     checker: Checker,
     kept: Vec<BlobRef>,
-    body: S,
-) -> Result<Received, UploadError>
+) -> Result<Received, FileFailed>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
-    let (sender, reader) = pipe::pipe();
+    let (mut readers, mut bodies) = (Vec::new(), Vec::new());
+    for (format, body) in files {
+        let (sender, reader) = pipe::pipe();
+        readers.push((format, reader));
+        bodies.push((body, sender));
+    }
     let part = UploadPart::new(store.blobs().clone(), part);
-    let decoding = tokio::task::spawn_blocking(move || decode(format, reader, checker, part, kept));
-    let fed = pipe::feed(body, sender).await;
+    let decoding = tokio::task::spawn_blocking(move || decode(readers, checker, part, kept));
+    let mut broken = None;
+    for (i, (body, sender)) in bodies.into_iter().enumerate() {
+        if let Err(error) = pipe::feed(body, sender).await {
+            broken = Some(FileFailed { file: Some(i), error: error.into() });
+            break;
+        }
+    }
     let decoded = decoding.await.map_err(|_| UploadError::Crashed)?;
-    match (fed, decoded) {
-        (Ok(()), decoded) => decoded,
+    match broken {
+        None => decoded,
         // The body ended early, which explains any error of the decoder.
-        (Err(error), decoded) => {
+        Some(failed) => {
             if let Some(part) = decoded.ok().and_then(|mut received| received.content.parts.pop()) {
                 store.blobs().delete(&[part.key]).await;
             }
-            Err(error.into())
+            Err(failed)
         }
     }
 }
 
 fn decode(
-    format: FileFormat,
-    reader: pipe::PipeReader,
+    files: Vec<(FileFormat, pipe::PipeReader)>,
     checker: Checker,
     mut part: UploadPart,
     mut parts: Vec<BlobRef>,
-) -> Result<Received, UploadError> {
-    let summary = match guarantor_ingest::read(format, reader, checker, &mut part) {
-        Err(IngestError::Sink) => return Err(part.take_error()),
-        summary => summary?,
+) -> Result<Received, FileFailed> {
+    let summary = match guarantor_ingest::read_files(files, checker, &mut part) {
+        Err(FileError { error: IngestError::Sink, .. }) => return Err(part.take_error().into()),
+        Err(FileError { file, error }) => return Err(FileFailed { file, error: error.into() }),
+        Ok(summary) => summary,
     };
     parts.push(part.into_blob().ok_or(UploadError::Crashed)?);
-    content(summary, parts)
+    Ok(content(summary, parts)?)
 }
 
 fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<Received, UploadError> {

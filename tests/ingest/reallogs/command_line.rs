@@ -173,7 +173,7 @@ FILE  NDJSON, 287.0 kB
   outcome                 reward in [0, 1]
   logging                 adaptive: policies and traffic may have changed
   propensities            of all actions
-  digits                  double precision
+  propensity digits       double precision
   order of arrival        by row
   sha256:ca007e15c1d56324727dee235c2934c089af309db68520b75080aa877d49bec6
 
@@ -192,8 +192,8 @@ Whether the log meets the assumptions
   action_counts action 2  evidence 0.5494 against it, the limit is 500: fits
 
 How the log changes over time
-  mean cost        -0.305 -0.406 -0.328 -0.312 -0.305 -0.375 -0.344 -0.344
-                   -0.297 -0.281 -0.328 -0.383 -0.266 -0.398 -0.320 -0.400
+  mean reward      0.305 0.406 0.328 0.312 0.305 0.375 0.344 0.344 0.297 0.281
+                   0.328 0.383 0.266 0.398 0.320 0.400
   mean propensity  0.333 0.333 0.333 0.333 0.333 0.333 0.333 0.333 0.333 0.333
                    0.333 0.333 0.333 0.333 0.333 0.333
   change                  none that cannot be chance

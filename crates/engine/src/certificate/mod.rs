@@ -2,6 +2,7 @@
 //! the document. The numbers come from `certify`.
 
 mod check;
+mod content;
 mod document;
 mod evidence;
 mod signature;

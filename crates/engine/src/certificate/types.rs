@@ -5,8 +5,6 @@ use serde::{Deserialize, Serialize};
 use super::evidence::AutoPolicy;
 use crate::checks::{CheckName, CheckResult};
 use crate::control::TerminationReason;
-use crate::digest::digest_of;
-use crate::error::Result;
 use crate::log::{Logging, Outcome, Span};
 use crate::policy::PolicyKind;
 use crate::spec::{BaselineKind, Explore, JobSpec};
@@ -460,16 +458,7 @@ pub struct Certificate {
     pub seed: u64,
     /// The job's spec, with every default filled in.
     pub spec: JobSpec,
-    /// SHA-256 of the canonical form of all other fields.
+    /// SHA-256 of the canonical form of all other fields, with stored policies named by their digests instead of
+    /// their ids, and without the dataset's version: the same log, spec and seed have the same digest everywhere.
     pub digest: String,
-}
-
-impl Certificate {
-    /// The digest of everything but the digest itself.
-    ///
-    /// # Errors
-    /// If a number of the certificate is not finite.
-    pub fn content_digest(&self) -> Result<String> {
-        digest_of(&Certificate { digest: String::new(), ..self.clone() })
-    }
 }

@@ -257,6 +257,84 @@ fn a_changed_digit_is_caught() {
     assert!(!verified(&moved, &finished.evidence));
 }
 
+/// What was certified does not change with the ids of policies and the number of parts of a log.
+#[test]
+fn the_digest_does_not_cover_ids() {
+    let log = log(400);
+    let certify = |ids: [&str; 2], version: u64, prior: Option<&str>| {
+        let known = policies();
+        let policies: BTreeMap<String, PolicyParams> = ids
+            .into_iter()
+            .zip(["lig", "softmax"])
+            .map(|(id, own)| (id.into(), known[own].clone()))
+            .collect();
+        let named = |id: &str| Candidate::Policy { policy_id: id.into() };
+        let request = match prior {
+            Some(id) => SpecRequest {
+                bound: Some(BoundKind::Betting),
+                prior: Some(PriorRequest {
+                    kind: Some(PriorKind::Policy),
+                    policy_id: Some(id.into()),
+                    ..PriorRequest::default()
+                }),
+                ..SpecRequest::default()
+            },
+            None => SpecRequest {
+                candidates: Some(vec![
+                    named(ids[0]),
+                    named(ids[1]),
+                    Candidate::Logged { name: "oracle".into() },
+                ]),
+                independent_of_log: Some(true),
+                ..SpecRequest::default()
+            },
+        };
+        let shape_of = |id: &str| {
+            policies.get(id).map(|p| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() })
+        };
+        let context = SpecContext {
+            shape: log.shape(),
+            logging_policy: None,
+            policy: &shape_of,
+            seen_rows: 0,
+            caller: "nobody",
+        };
+        let spec = request.resolve(&context).unwrap();
+        let inputs = Inputs {
+            log: &log,
+            logging_policy: None,
+            policies: &policies,
+            dataset_version: version,
+            dataset_digest: "sha256:test",
+            log_checks: None,
+        };
+        run(&spec, &inputs, &unattended()).unwrap().certificate
+    };
+    // One id is the beginning of the other, and the same id stands for different policies.
+    let (one, other) = (certify(["ab", "abc"], 1, None), certify(["abc", "ab"], 2, None));
+    assert_ne!(one, other);
+    assert_eq!(one.digest, other.digest);
+    assert_eq!(check_digest(&other).detail, "the document is as it was issued");
+    // It does cover which of them is which.
+    let mut swapped = one.clone();
+    let digest = swapped.candidates[0].policy_digest.take();
+    swapped.candidates[0].policy_digest = swapped.candidates[1].policy_digest.replace(digest.unwrap());
+    assert!(!check_digest(&swapped).ok);
+    let mut renamed = one.clone();
+    renamed.candidates[0].candidate = "policy:x".into();
+    assert!(!check_digest(&renamed).ok, "a name must be the same everywhere");
+    let (one, other) = (certify(["ab", "abc"], 1, Some("ab")), certify(["x", "y"], 1, Some("x")));
+    assert_ne!(one.spec, other.spec);
+    assert_eq!(one.digest, other.digest);
+    // Earlier methods covered everything.
+    let [old, older] = [1, 2].map(|version| {
+        let mut certificate = one.clone();
+        (certificate.method, certificate.dataset.version) = (2, version);
+        certificate.content_digest().unwrap()
+    });
+    assert_ne!(old, older);
+}
+
 #[test]
 fn a_certificate_of_another_release_with_the_same_method_verifies() {
     let log = log(500);

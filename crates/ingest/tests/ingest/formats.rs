@@ -94,10 +94,10 @@ fn parquet_that_is_not_a_log_is_rejected() {
     reject(b"PAR1 but not really PAR1", "its index is longer than the file");
     let ints = |n: i64| Arc::new(Int64Array::from_iter_values(0..n)) as ArrayRef;
     let unknown = RecordBatch::try_from_iter([("action", ints(3)), ("ip", ints(3))]).unwrap();
-    reject(&parquet_of(&unknown), "the column ip");
-    let typed = RecordBatch::try_from_iter([("action", ints(3)), ("x", ints(3))]).unwrap();
+    reject(&parquet_of(&unknown), "the column cost or reward is missing");
+    let typed = RecordBatch::try_from_iter([("action", ints(3)), ("cost", ints(3)), ("x", ints(3))]).unwrap();
     reject(&parquet_of(&typed), "the column x has the type Int64");
-    let empty = RecordBatch::try_from_iter([("action", ints(0))]).unwrap();
+    let empty = RecordBatch::try_from_iter([("action", ints(0)), ("cost", ints(0))]).unwrap();
     reject(&parquet_of(&empty), "no rows");
     let nulls = Arc::new(Float64Array::from(vec![Some(0.5), None])) as ArrayRef;
     let cost = Arc::new(Float64Array::from(vec![0.0, 0.0])) as ArrayRef;

@@ -5,7 +5,9 @@ mod logs;
 
 mod added;
 mod checks;
+mod columns;
 mod damage;
+mod files;
 mod formats;
 mod honest;
 mod malformed;

@@ -67,6 +67,8 @@ pub fn both() -> Vec<Case> {
     row("action", ints([0, -1, 2]), 2, "action");
     row("action", ints([0, 1, i64::MAX]), 3, "action");
     row("action", Arc::new(Int64Array::from(vec![Some(0), None, Some(1)])), 2, "action");
+    row("action", floats([0.0, 1.0, 2.5]), 3, "action");
+    row("cost", Arc::new(BooleanArray::from(vec![false, true, true])), 2, "cost");
     row("propensity", floats([0.5, 0.25, 0.0]), 3, "propensity");
     row("propensity", floats([0.5, -0.25, 0.5]), 2, "propensity");
     row("propensity", floats([1.5, 0.25, 0.5]), 1, "propensity");
@@ -100,12 +102,18 @@ pub fn both() -> Vec<Case> {
     row("candidate.new", floats([0.5, 0.5, 1.5]), 3, "candidates.new");
     row("candidate.new", Arc::new(Float64Array::from(vec![Some(0.5), None, Some(0.5)])), 2, "candidates");
     let mut file = |name: &str, columns: Columns| cases.extend(twice(name, columns, bad_file));
-    file("with an unknown column", three("ip", ints([1, 2, 3])));
+    file("with a misspelled column", three("Event-ID", ints([1, 2, 3])));
     file("whose x are integers", three("x", ints([1, 2, 3])));
-    file("whose actions are floats", three("action", floats([0.0, 1.0, 2.0])));
+    file(
+        "whose actions are booleans",
+        three("action", Arc::new(BooleanArray::from(vec![true, false, true]))),
+    );
     file("whose actions are strings", three("action", texts(["0", "1", "2"])));
     file("whose costs are strings", three("cost", texts(["0", "-1", "0"])));
-    file("whose costs are booleans", three("cost", Arc::new(BooleanArray::from(vec![true, false, true]))));
+    file(
+        "whose propensities are booleans",
+        three("propensity", Arc::new(BooleanArray::from(vec![true, false, true]))),
+    );
     file("whose event ids are floats", three("event_id", floats([1.0, 2.0, 3.0])));
     file("whose x are strings", three("x", text_lists()));
     file("whose candidates are floats", three("candidates", floats([0.5, 0.5, 0.5])));

@@ -1,0 +1,115 @@
+//! Several files that are one log: they are read one after the other, as if they were one file.
+
+use std::io::Read;
+
+use crate::check::{Checker, LogSummary};
+use crate::decompress::Decoded;
+use crate::errors::{IngestError, shortened};
+use crate::format::FileFormat;
+use crate::row::{FormatError, Notes, Visit};
+use crate::sink::Sink;
+
+/// The bits of a row's number that are its number in its file. Those above are the position of the file, so that
+/// the numbers of the only file of a log are what they are in the file.
+const ROW_BITS: u32 = 40;
+const ROWS: u64 = (1 << ROW_BITS) - 1;
+
+/// Why a log of several files was rejected.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct FileError {
+    /// The position of the file that is at fault; `None` if it is the log as a whole.
+    pub file: Option<usize>,
+    /// What is wrong. Row numbers are those of the file.
+    pub error: IngestError,
+}
+
+/// The number of a row of the file at this position.
+pub fn number_in(file: usize, row: u64) -> u64 {
+    (file as u64) << ROW_BITS | row.min(ROWS)
+}
+
+/// The position of the file and the row in it.
+pub fn place_of(number: u64) -> (usize, u64) {
+    ((number >> ROW_BITS) as usize, number & ROWS)
+}
+
+/// Reads all files to their ends, in this order, through `checker` into `sink`. The digest, the health and the
+/// certificates are those of one file with the same rows.
+///
+/// # Errors
+/// All errors of the rows of one file, or the first error of a file as a whole. After an error, the sink has kept
+/// nothing or must be dropped.
+pub fn read_files<R: Read + Send + 'static>(
+    files: Vec<(FileFormat, R)>,
+    mut checker: Checker,
+    sink: &mut dyn Sink,
+) -> Result<LogSummary, FileError> {
+    let formats: Vec<FileFormat> = files.iter().map(|(format, _)| *format).collect();
+    let mut notes = Notes::default();
+    for (i, (format, reader)) in files.into_iter().enumerate() {
+        let read = read_rows(i, format, reader, &mut checker, &notes, sink);
+        notes.add(read.map_err(|error| FileError { file: Some(i), error })?);
+        if checker.has_errors() {
+            break;
+        }
+    }
+    checker.finish(sink, notes).map_err(|error| of_file(error, &formats))
+}
+
+/// Reads the rows of one file. `earlier` is what the files before it said.
+fn read_rows(
+    position: usize,
+    file: FileFormat,
+    reader: impl Read + Send + 'static,
+    checker: &mut Checker,
+    earlier: &Notes,
+    sink: &mut dyn Sink,
+) -> Result<Notes, IngestError> {
+    let mut context = checker.context(file.hash_dims);
+    context.actions = context.actions.or(earlier.actions);
+    context.pdrop = context.pdrop.or(earlier.pdrop);
+    file.check(&context.limits)?;
+    let visit: &mut Visit = &mut |row, fields| checker.accept(number_in(position, row), fields, sink);
+    let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
+    let rejection = source.rejection();
+    let read = file.format.read(&mut source, &context, visit);
+    let read = read.and_then(|notes| end_of(&mut source).map(|()| notes));
+    rejection.check()?;
+    match read {
+        Ok(notes) => Ok(notes),
+        Err(FormatError::Unreadable(message)) => Err(IngestError::Unreadable(shortened(message))),
+        Err(FormatError::Stopped(error)) => Err(error),
+    }
+}
+
+/// Attributes an error to the file that its first row is in, with the row numbers and the field names of that file.
+fn of_file(error: IngestError, formats: &[FileFormat]) -> FileError {
+    let (file, error) = match error {
+        IngestError::Rows(mut rows) => {
+            let file = rows.first.first().map(|row| place_of(row.row).0);
+            rows.first.retain(|row| Some(place_of(row.row).0) == file);
+            rows.first.iter_mut().for_each(|row| row.row = place_of(row.row).1);
+            (file, IngestError::Rows(rows))
+        }
+        IngestError::RepeatedRows { row, run, first } => {
+            let (file, row) = place_of(row);
+            (Some(file), IngestError::RepeatedRows { row, run, first })
+        }
+        other => (None, other),
+    };
+    let error = match file.and_then(|file| formats.get(file)) {
+        Some(file) => file.format.name_fields(error),
+        None => error,
+    };
+    FileError { file, error }
+}
+
+/// Checks that the reader has read everything: unread bytes are not part of a log.
+pub fn end_of(source: &mut impl Read) -> Result<(), FormatError> {
+    match source.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(FormatError::Unreadable("there are bytes after the end of the log".into())),
+        Err(error) => Err(FormatError::Unreadable(error.to_string())),
+    }
+}
