@@ -44,8 +44,10 @@ fn limits_are_enforced_and_nothing_is_left_behind() {
     let client = server.client();
     let dataset = id_of(&client.upload("?outcome=reward", &log_of(41, 20)).expect(201));
     add(&client, &dataset, &[NDJSON], column(20, &json!({"old": 0.5})).as_bytes()).expect(201);
-    let before =
-        (common::files(&server.path().join("blobs")), client.get(&format!("/v1/datasets/{dataset}")).json);
+    let before = (
+        common::files(&server.data.path().join("blobs")),
+        client.get(&format!("/v1/datasets/{dataset}")).json,
+    );
     let many = |n: usize| -> Value {
         (0..n).map(|i| (format!("c{i}"), json!(0.5))).collect::<serde_json::Map<_, _>>().into()
     };
@@ -67,8 +69,10 @@ fn limits_are_enforced_and_nothing_is_left_behind() {
         let body = column(rows, &json!({"c": 0.5}));
         add(&client, &dataset, &[NDJSON], body.as_bytes()).problem(422, "invalid_file");
     }
-    let after =
-        (common::files(&server.path().join("blobs")), client.get(&format!("/v1/datasets/{dataset}")).json);
+    let after = (
+        common::files(&server.data.path().join("blobs")),
+        client.get(&format!("/v1/datasets/{dataset}")).json,
+    );
     assert_eq!(after, before);
     add(&client, &dataset, &[NDJSON], column(20, &many(999)).as_bytes()).expect(201);
 }

@@ -294,3 +294,41 @@ fn inspect_prints_json_for_programs() {
         text(&missing.stderr)
     );
 }
+
+/// What a certificate rests on, and every failed check once.
+#[test]
+fn the_summary_of_a_certificate_shows_what_it_rests_on() {
+    let files = Files::new();
+    let file = files.write("log.ndjson", log(2_000));
+    let summary = guarantor("certify", &file, &["--outcome", "reward"]);
+    let shown = text(&summary.stdout);
+    for line in
+        ["logging                 adaptive", "certified rows          ", "exploration             2%,"]
+    {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(shown.contains("checks passed           propensities (all rows), action_counts"), "{shown}");
+    // Without n_actions, and with propensities that are too small.
+    let bad: String = log(2_000)
+        .lines()
+        .map(|line| {
+            let mut row: Value = serde_json::from_str(line).unwrap();
+            row.as_object_mut().unwrap().remove("propensities");
+            row["propensity"] = json!(0.12);
+            format!("{row}\n")
+        })
+        .collect();
+    let file = files.write("bad.ndjson", bad);
+    let output = guarantor("certify", &file, &["--outcome", "reward"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let shown = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("check skipped propensities (all rows): not checked, because"), "{shown}");
+    let found = |scope: &str| shown.matches(&format!("action_counts of action {scope}")).count();
+    assert_eq!(found("1 (all rows)") + found("0 (all rows)") + found("2 (all rows)"), 1, "{shown}");
+    let inspected = guarantor("inspect", &file, &["--outcome", "reward"]);
+    let shown = text(&inspected.stdout);
+    assert!(
+        shown.contains("mean of 1/propensity    8.333, expected 3") && shown.contains(": not tested"),
+        "{shown}"
+    );
+}

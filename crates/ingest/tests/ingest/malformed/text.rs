@@ -38,7 +38,7 @@ pub fn ndjson() -> Vec<Case> {
         third(&with("}", ",\"policy_version\":\"v1\"}"), "policy_version"),
         third(&with("}", ",\"candidate_propensities\":{\"n\":[0.5,0.5]}}"), "candidates"),
         third(&with("}", ",\"candidate_propensities\":[0.5,0.5]}"), "candidate_propensities"),
-        third(&with("}", ",\"candidate_propensities\":{\"n\":0.5}}"), "candidate_propensities.n"),
+        third(&with("}", ",\"candidate_propensities\":{\"n\":0.5}}"), "candidate_propensities"),
         third(&with("}", ",\"cost\":-1}"), "cost"),
         third(&with("\"action\":1,", ""), "action"),
         third(&with("\"action\":1", "\"action\":null"), "action"),
