@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use guarantor::store::{KeyId, Role, Store, Workspace, new_api_key, new_signing_key};
+use guarantor::store::{ApiKey, KeyId, Role, Store, Workspace, new_api_key, new_signing_key};
 
 use super::{Failure, runtime};
 
@@ -67,18 +67,7 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
                 println!("{secret}");
             }
             KeysCommand::New { .. } => {}
-            KeysCommand::List => {
-                println!(
-                    "{:<36}  {:<24}  {:<24}  {:<6}  {:<16}  name",
-                    "id", "created", "revoked", "role", "workspace"
-                );
-                for key in store.repository().keys().await? {
-                    let revoked = key.revoked_at.map_or("-".into(), |time| time.to_string());
-                    let (id, created) = (key.id.to_string(), key.created_at.to_string());
-                    let (role, workspace) = (key.role.name(), key.workspace.as_str());
-                    println!("{id}  {created:<24}  {revoked:<24}  {role:<6}  {workspace:<16}  {}", key.name);
-                }
-            }
+            KeysCommand::List => super::print_text(&table(&store.repository().keys().await?))?,
             KeysCommand::Revoke { id } => {
                 let id: KeyId = id.parse().map_err(|_| format!("{id:?} is not the id of a key"))?;
                 let key = store.repository().revoke_key(id).await?;
@@ -87,4 +76,18 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// One line per key, below a line with the names of the columns.
+fn table(keys: &[ApiKey]) -> String {
+    let line = |[id, created, revoked, role, workspace, name]: [&str; 6]| {
+        format!("{id:<36}  {created:<24}  {revoked:<24}  {role:<6}  {workspace:<16}  {name}\n")
+    };
+    let head = line(["id", "created", "revoked", "role", "workspace", "name"]);
+    let rows = keys.iter().map(|key| {
+        let revoked = key.revoked_at.map_or("-".into(), |time| time.to_string());
+        let (id, created) = (key.id.to_string(), key.created_at.to_string());
+        line([&id, &created, &revoked, key.role.name(), key.workspace.as_str(), &key.name])
+    });
+    std::iter::once(head).chain(rows).collect()
 }
