@@ -46,7 +46,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::config::Config;
-use crate::queue::Queue;
+use crate::queue::{JobMemory, Queue};
 use crate::store::Store;
 use problem::Problem;
 
@@ -65,6 +65,8 @@ pub struct App(Arc<Shared>);
 /// The contents of [`App`].
 pub struct Shared {
     config: Config,
+    /// The most memory that a job may take.
+    job_memory: JobMemory,
     store: Store,
     queue: Queue,
     auth: auth::Auth,

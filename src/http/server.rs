@@ -18,7 +18,7 @@ use super::envelope::{Access, enclose};
 use super::problem::Problem;
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
-use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
+use crate::queue::{EngineRunner, JobMemory, Queue, QueueSettings, Workers};
 use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 
 /// How often old data is removed. Files that no row names are removed once they are older than the
@@ -79,6 +79,9 @@ impl Server {
         let listener = TcpListener::bind(config.listen).await;
         let listener = listener.map_err(|error| ServerError::Listen(config.listen, error))?;
         let queue = Queue::new(store.clone(), queue_settings(&config));
+        let memory = config.job_memory();
+        let JobMemory { max_bytes, threads } = memory;
+        tracing::info!(max_job_memory_bytes = max_bytes, threads, "the most memory that a job may take");
         let (drain, draining) = watch::channel(false);
         let app = App(Arc::new(Shared {
             auth: auth::Auth::new(keys_exist),
@@ -86,6 +89,7 @@ impl Server {
             uploads: Arc::new(Semaphore::new(config.max_concurrent_uploads as usize)),
             computations: Arc::new(Semaphore::new(computations())),
             verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
+            job_memory: memory,
             config,
             queue: queue.clone(),
             answers: jobs::Answers::default(),
@@ -93,7 +97,7 @@ impl Server {
             store: store.clone(),
         }));
         app.count_ended_jobs();
-        let workers = queue.start(Arc::new(EngineRunner::new(store)))?;
+        let workers = queue.start(Arc::new(EngineRunner::new(store).within(memory)))?;
         Ok(Server { app, listener, tls, workers, drain, _lock: lock })
     }
 

@@ -89,8 +89,10 @@ impl Queue {
                 self.later(JobFailure::new(FailureCode::DatasetUnreadable, why)).await
             }
             End::Computed(Computed::Panicked(panic)) => {
+                // The text may contain anything that the computation held, so it is only in the log.
                 tracing::error!(job_id = %claim.job.id, panic, "the engine panicked");
-                let message = format!("the computation stopped because of an internal error: {panic}");
+                let message = "the computation stopped because of an internal error; the server's log has the \
+                               cause under the id of the job";
                 Finish::Failed(JobFailure::new(FailureCode::Panicked, message))
             }
             End::Computed(Computed::Returned(Err(EngineError::Cancelled))) => {

@@ -11,6 +11,7 @@
 mod attempt;
 mod compute;
 mod ending;
+mod fit;
 mod resolve;
 mod runner;
 mod signals;
@@ -28,7 +29,8 @@ use tokio::time::Instant;
 
 use crate::store::{Job, JobId, LeaseTerms, LeaseToken, NewJob, QueueLimits, Result, Store, Workspace};
 
-pub use resolve::{ResolveError, resolve};
+pub use fit::{JobMemory, TooLarge, check_fit};
+pub use resolve::{ResolveError, require_fit, resolve};
 pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
 pub use signals::Subscription;
 pub use worker::Workers;
