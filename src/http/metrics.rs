@@ -132,6 +132,8 @@ pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     gauge!("guarantor_queue_oldest_seconds").set(depth.oldest_seconds);
     let uploads = app.config.max_concurrent_uploads as usize - app.uploads.available_permits();
     gauge!("guarantor_uploads_running").set(uploads as f64);
+    gauge!("guarantor_appends_running").set(app.turns.running() as f64);
+    gauge!("guarantor_appends_waiting").set(app.turns.waiting() as f64);
     if let Some(free) = app.store.free_bytes() {
         gauge!("guarantor_data_free_bytes").set(free as f64);
     }

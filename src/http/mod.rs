@@ -35,6 +35,7 @@ mod policies;
 mod problem;
 mod server;
 mod tls;
+mod turns;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -74,6 +75,8 @@ pub struct Shared {
     answers: jobs::Answers,
     /// Permits for uploads.
     uploads: Arc<Semaphore>,
+    /// Turns of requests that add to a dataset.
+    turns: turns::Turns,
     /// Permits for what is computed while a request waits.
     computations: Arc<Semaphore>,
     /// Permits for recomputing certificates.

@@ -87,6 +87,7 @@ impl Server {
             auth: auth::Auth::new(keys_exist),
             metrics: metrics::install(),
             uploads: Arc::new(Semaphore::new(config.max_concurrent_uploads as usize)),
+            turns: Default::default(),
             computations: Arc::new(Semaphore::new(computations())),
             verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
             job_memory: memory,

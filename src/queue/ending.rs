@@ -164,6 +164,7 @@ impl Queue {
             return Ok(());
         }
         self.store().check_ready().await?;
+        self.store().keep_reserve().await;
         while let Some((&id, &token)) = unwritten.iter().next() {
             let finish = Finish::Postponed("the disk could not be written".into());
             let terms = self.settings().terms();

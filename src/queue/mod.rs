@@ -148,7 +148,9 @@ impl Queue {
     /// # Errors
     /// If the job does not exist or has already succeeded or failed, or the store fails.
     pub async fn cancel(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
-        let (job, changed) = self.store().repository().cancel_job(workspace, id).await?;
+        // A canceled job frees its dataset for deletion, so this works on a full disk too.
+        let cancel = || self.store().repository().cancel_job(workspace, id);
+        let (job, changed) = self.store().freeing(cancel).await?;
         if job.status.is_finished() {
             // Only the first of several cancellations ends the job.
             if changed {

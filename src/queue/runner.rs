@@ -63,7 +63,10 @@ impl EngineRunner {
             let fit = check_fit(&self.store, &job.workspace, &dataset, &job.spec, memory).await;
             let too_large = fit.map_err(|error| unreadable(FailureCode::PolicyUnreadable, error))?.err();
             if let Some(too_large) = too_large {
-                return Err(RunError::Failed(JobFailure::new(FailureCode::JobTooLarge, too_large.to_string())));
+                return Err(RunError::Failed(JobFailure::new(
+                    FailureCode::JobTooLarge,
+                    too_large.to_string(),
+                )));
             }
         }
         StoredInputs::fetch(&self.store, &job.workspace, dataset, &job.spec).await

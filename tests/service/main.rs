@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod appends;
 mod certificates;
 mod compression;
 mod connections;
@@ -10,8 +11,10 @@ mod docs;
 mod honest;
 mod jobs;
 mod ledger;
+mod limits;
 mod malformed;
 mod openapi;
+mod private;
 mod security;
 mod sharing;
 mod simulate;

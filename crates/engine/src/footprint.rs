@@ -93,7 +93,9 @@ pub fn footprint(spec: &JobSpec, shape: &LogShape, resources: &Resources) -> Foo
         log: bytes(job.log()),
         policies: bytes(job.policies()),
         learning: bytes(learned.iter().map(|learned| job.learning(learned)).fold(0.0, f64::max)),
-        certifying: bytes(learned.iter().map(|learned| job.certifying(Some(learned))).fold(job.certifying(None), f64::max)),
+        certifying: bytes(
+            learned.iter().map(|learned| job.certifying(Some(learned))).fold(job.certifying(None), f64::max),
+        ),
     }
 }
 
@@ -268,9 +270,12 @@ impl Job<'_> {
             (None, None) => self.rows(),
         };
         let capabilities = &self.shape.capabilities;
-        let lists =
-            f64::from(u8::from(capabilities.full_propensities)) + capabilities.candidate_propensities.len() as f64;
-        rows * (F32 * learned.width + F64 * self.k() * lists + F64 * capabilities.candidates.len() as f64 + 96.0)
+        let lists = f64::from(u8::from(capabilities.full_propensities))
+            + capabilities.candidate_propensities.len() as f64;
+        rows * (F32 * learned.width
+            + F64 * self.k() * lists
+            + F64 * capabilities.candidates.len() as f64
+            + 96.0)
     }
 
     /// Computing the certificate of a learned policy, or of candidates if there is none, and writing the result.

@@ -152,7 +152,8 @@ impl SpecRequest {
                 in_range("family.delta", delta)?;
                 let each = delta / looks as f64;
                 if !ranges::DELTA.contains(each) {
-                    let message = format!("each of the {looks} looks gets {each}, which is not in {}", ranges::DELTA);
+                    let message =
+                        format!("each of the {looks} looks gets {each}, which is not in {}", ranges::DELTA);
                     return invalid("family.delta", message);
                 }
                 Ok(each)

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use super::blob_keys::Owner;
 use super::error::Result;
-use super::records::{Dataset, DatasetContent};
+use super::records::Dataset;
 use super::{Store, StoreError};
 
 use guarantor_engine::control::Control;

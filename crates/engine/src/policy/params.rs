@@ -309,7 +309,8 @@ impl PolicyParams {
             PolicyParams::Exploring { base, with, .. } => base.work().saturating_add(with.work()),
             PolicyParams::Uniform { .. } => 0,
             _ => {
-                let inputs = if let FeatureMap::Hidden { center, .. } = self.features() { center.len() } else { 0 };
+                let inputs =
+                    if let FeatureMap::Hidden { center, .. } = self.features() { center.len() } else { 0 };
                 self.width().saturating_mul(inputs.saturating_add(self.n_actions()))
             }
         }
