@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 
 use super::open::{blob_directory, database_file};
 
-/// What a data directory contains besides its blobs. SQLite gives its other files the mode of the database.
-const FILES: [&str; 7] = [
+/// What a data directory contains besides its blobs and the signing key. SQLite gives its other files the mode of the
+/// database.
+const FILES: [&str; 6] = [
     "guarantor.sqlite",
     "guarantor.sqlite-wal",
     "guarantor.sqlite-shm",
     "guarantor.sqlite-journal",
     "lock",
     "reserve",
-    "signing-key.json",
 ];
+
+/// A signing key that others could read is refused and not fixed, because it may have been read.
+const KEY: &str = "signing-key.json";
 
 /// Files that this process creates from now on are readable by its user only. Called once, by commands that write to
 /// a data directory, before there are other threads.
@@ -64,7 +67,7 @@ pub fn make_private(directory: &Path) -> io::Result<()> {
 }
 
 fn has_only_ours(directory: &Path) -> io::Result<bool> {
-    let ours = |name: &str| FILES.contains(&name) || matches!(name, "blobs" | "lost+found");
+    let ours = |name: &str| FILES.contains(&name) || matches!(name, KEY | "blobs" | "lost+found");
     for entry in std::fs::read_dir(directory)? {
         // Jobs have temporary files here, whose names begin with a dot.
         let name = entry?.file_name();

@@ -134,8 +134,7 @@ fn the_default_limit_is_logged_at_the_start() {
     let _server = Server::start_logging(&environment, log.path());
     let text = std::fs::read_to_string(log.path()).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let limits: Vec<u64> =
-        lines.filter_map(|line| line.pointer("/fields/max_job_memory_bytes")?.as_u64()).collect();
+    let limits: Vec<u64> = lines.filter_map(|line| line["max_job_memory_bytes"].as_u64()).collect();
     assert!(limits.len() == 1 && limits[0] > 64 << 20, "{text}");
 }
 
@@ -186,6 +185,8 @@ fn every_number_of_a_spec_has_a_range() {
         ("xi", json!({"bound": "cbb", "xi": -1.0000001})),
         ("xi", json!({"bound": "cbb", "xi": tiny})),
         ("xi", json!({"bound": "betting", "xi": -huge})),
+        ("xi", json!({"bound": "betting", "xi": -tiny})),
+        ("xi", json!({"bound": "cbb", "xi": -9e-7})),
         ("min_improvement", json!({"min_improvement": -tiny})),
         ("min_improvement", json!({"min_improvement": 1.0000001})),
         ("baseline.risk", json!({"baseline": {"kind": "known", "risk": tiny}})),
@@ -237,7 +238,8 @@ fn jobs_at_the_ends_of_the_ranges_succeed() {
         json!({"tau": 1e-9, "bound": "catoni"}),
         json!({"tau": 1.0, "bound": "london_sandler"}),
         json!({"bound": "betting", "xi": -1, "tau": 1e-9}),
-        json!({"bound": "betting", "xi": -tiny}),
+        json!({"bound": "betting", "xi": -1e-6}),
+        json!({"bound": "cbb", "xi": -1e-6, "tau": 1}),
         json!({"min_improvement": tiny, "explore": tiny}),
         json!({"min_improvement": 1, "explore": 0.5}),
         json!({"baseline": {"kind": "known", "risk": -1}}),

@@ -55,7 +55,10 @@ fn log(shape: &Shape) -> String {
     for _ in 0..shape.rows {
         let x: Vec<f64> = (0..shape.features).map(|_| (random() * 1000.0).round() / 1000.0).collect();
         let action = ((random() * shape.actions as f64) as usize).min(shape.actions - 1);
-        let mut row = json!({"x": x, "action": action, "cost": -f64::from(u8::from(random() < 0.3))});
+        // Which half of the actions is better depends on the first feature, so that there is something to learn.
+        let good = (x[0] > 0.5) == (action % 2 == 0);
+        let cost = -f64::from(u8::from(random() < if good { 0.9 } else { 0.1 }));
+        let mut row = json!({"x": x, "action": action, "cost": cost});
         match shape.full {
             true => row["propensities"] = json!(list),
             false => row["propensity"] = json!(list[action]),
@@ -80,7 +83,7 @@ fn the_estimate_covers_the_peak() {
     for shape in shapes() {
         let data = tempfile::tempdir().unwrap();
         let mut environment = shape.environment.to_vec();
-        environment.push(("GUARANTOR_MAX_JOB_MEMORY_BYTES", "1"));
+        environment.push(("GUARANTOR_MAX_JOB_MEMORY_BYTES", "1000000"));
         let mut first = Server::start_on(data.path(), &environment);
         let client = first.client();
         let query = format!("?logging=fixed&n_actions={}", shape.actions);

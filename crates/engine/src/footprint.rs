@@ -233,7 +233,8 @@ impl Job<'_> {
         let (p, k, rows) = (self.p(), self.k(), self.rows());
         let linear = (p + 1.0) * k;
         let deep = p * hidden + hidden + (hidden + 1.0) * k;
-        let batch = 2.0 * 256.0 * F32 * (2.0 * p + 4.0 * k + 2.0 * hidden);
+        let contexts = (rows / 16.0).clamp(16.0, 256.0);
+        let batch = contexts * F32 * (3.0 * p + 4.0 * k + 4.0 * hidden);
         let training = |weights: f64| count * (6.0 * F32 * weights + batch);
         let kept = count * F32 * (linear + deep);
         let merged = learned.width * k * F64 + learned.phi * F32;

@@ -177,6 +177,10 @@ impl SpecRequest {
             return Ok((bound == BoundKind::Cbb).then_some(-0.5));
         };
         let xi = within("xi", xi, ranges::XI)?;
+        if xi < 0.0 && xi > ranges::NEAREST_XI {
+            let message = format!("{xi} is too close to 0; use 0, or at most {:e}", ranges::NEAREST_XI);
+            return invalid("xi", message);
+        }
         if !matches!(bound, BoundKind::Cbb | BoundKind::Betting) {
             let message = format!("the bound {} has no control variate; remove xi", bound.name());
             return Err(SpecError::new(SpecCode::NotForThisKind, "xi", message));

@@ -42,6 +42,8 @@ pub const FAMILY_LOOKS: Range = Range::new(1.0, 10_000.0);
 pub const TAU: Range = Range::new(1e-9, 1.0);
 /// The control variate.
 pub const XI: Range = Range::new(-1.0, 0.0);
+/// The largest control variate below 0. The bets of a smaller one would be so large that they overflow.
+pub const NEAREST_XI: f64 = -1e-6;
 /// The required improvement, in the paper's units.
 pub const MIN_IMPROVEMENT: Range = Range::new(0.0, 1.0);
 /// A known risk.
