@@ -1,6 +1,8 @@
 //! Settings: the defaults in `config/default.toml`, overridden by a file, the environment and flags, and then
 //! checked against each other. A server starts only with a `Config` that passed the checks.
 
+mod memory;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use config::{Environment, File, FileFormat, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
 
+use crate::queue::JobMemory;
 use crate::store::Workspace;
 
 /// The defaults, with their documentation.
@@ -100,6 +103,8 @@ pub struct Config {
     pub max_features: usize,
     /// The most memory for the log of a job; a larger log is read from a temporary file.
     pub max_log_memory_bytes: u64,
+    /// The most memory that a job may take by its estimate; 0 means a share of the machine's memory.
+    pub max_job_memory_bytes: u64,
     /// The time limit of a request.
     pub request_seconds: u64,
     /// The time limit of an upload.
@@ -262,6 +267,16 @@ impl Config {
         (self.retention_days > 0).then(|| Duration::from_secs(self.retention_days.saturating_mul(86_400)))
     }
 
+    /// The most memory that a job may take: the setting, or three quarters of the machine's memory divided by the
+    /// number of workers. The rest is for requests and for the operating system.
+    pub fn job_memory(&self) -> JobMemory {
+        let max_bytes = match self.max_job_memory_bytes {
+            0 => default_job_memory(self.workers),
+            bytes => bytes,
+        };
+        JobMemory { max_bytes, threads: self.threads().div_ceil(self.workers.max(1)) }
+    }
+
     /// The number of compute threads.
     pub fn threads(&self) -> usize {
         match self.compute_threads {
@@ -282,6 +297,11 @@ fn address_or_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
             ))
         }),
     }
+}
+
+/// The default of `max_job_memory_bytes` for this many workers.
+pub fn default_job_memory(workers: usize) -> u64 {
+    memory::available() / 4 * 3 / workers.max(1) as u64
 }
 
 fn reject<T>(sentence: String) -> Result<T, ConfigError> {
@@ -307,6 +327,10 @@ mod tests {
         let config = load(&[], &[]).unwrap();
         assert_eq!(config.listen.to_string(), "127.0.0.1:8080");
         assert_eq!(config.retention(), None);
+        let two = load(&[("GUARANTOR_WORKERS", "2"), ("GUARANTOR_COMPUTE_THREADS", "3")], &[]).unwrap();
+        assert_eq!(two.job_memory(), JobMemory { max_bytes: default_job_memory(2), threads: 2 });
+        let set = load(&[("GUARANTOR_MAX_JOB_MEMORY_BYTES", "77")], &[]).unwrap();
+        assert_eq!(set.job_memory().max_bytes, 77);
         assert!(config.threads() >= 1);
     }
 

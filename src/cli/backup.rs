@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use guarantor::store::back_up;
+use guarantor::store::{back_up, create_private_files};
 
 use super::{Failure, runtime};
 
@@ -20,6 +20,7 @@ pub struct BackupArgs {
 
 /// Copies the database and every file that it names.
 pub fn backup(args: BackupArgs) -> Result<(), Failure> {
+    create_private_files();
     let done = runtime()?.block_on(back_up(&args.data_dir, &args.to))?;
     println!("Copied the database and {} files ({} bytes) to {}", done.files, done.bytes, args.to.display());
     Ok(())

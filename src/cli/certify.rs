@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use guarantor::queue::{RunError, StoredInputs, resolve};
-use guarantor::store::{Store, Workspace, make_signing_key, read_signing_key};
+use guarantor::config::default_job_memory;
+use guarantor::queue::{JobMemory, RunError, StoredInputs, check_fit, resolve};
+use guarantor::store::{Dataset, Store, Workspace, make_signing_key, read_signing_key};
 use guarantor_engine::certificate::{Certificate, Decision, Document, SigningKey};
 use guarantor_engine::control::unattended;
-use guarantor_engine::spec::SpecRequest;
+use guarantor_engine::spec::{JobSpec, SpecRequest};
 use serde_json::Value;
 
 use super::log_file::{LogArgs, read_json, store_policy};
@@ -36,6 +37,10 @@ pub struct CertifyArgs {
     /// that only you can read.
     #[arg(long, value_name = "FILE", requires = "json")]
     signing_key: Option<PathBuf>,
+    /// The most memory that the job may take by its estimate, in bytes [default: three quarters of this machine's
+    /// memory].
+    #[arg(long, value_name = "BYTES")]
+    max_memory: Option<u64>,
 }
 
 /// Runs the job and prints its certificate. The verdict is the decision.
@@ -91,6 +96,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         serde_json::from_value(spec).map_err(|error| format!("invalid spec: {error}"))?;
     let dataset = args.log.log()?.dataset(&store, &workspace).await?;
     let (spec, _) = resolve(&store, &workspace, &dataset, &request, CALLER).await?;
+    check_memory(args, &store, &workspace, &dataset, &spec).await?;
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &spec).await {
         Ok(inputs) => inputs,
         Err(RunError::Failed(failure) | RunError::Retry(failure)) => return Err(failure.message.into()),
@@ -100,6 +106,25 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control))
     };
     Ok(tokio::task::spawn_blocking(compute).await??.certificate)
+}
+
+/// Checks that the job fits into memory.
+async fn check_memory(
+    args: &CertifyArgs,
+    store: &Store,
+    workspace: &Workspace,
+    dataset: &Dataset,
+    spec: &JobSpec,
+) -> Result<(), Failure> {
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let max_bytes = args.max_memory.unwrap_or_else(|| default_job_memory(1));
+    match check_fit(store, workspace, dataset, spec, &JobMemory { max_bytes, threads }).await? {
+        Ok(()) => Ok(()),
+        Err(too_large) => {
+            let needed = too_large.footprint.total();
+            Err(format!("{too_large}; to run it anyway, set --max-memory {needed}").into())
+        }
+    }
 }
 
 /// Replaces the name that the caller gave a policy with its stored id, throughout the spec. Returns whether the spec

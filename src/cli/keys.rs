@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use guarantor::store::{ApiKey, KeyId, Role, Store, Workspace, new_api_key, new_signing_key};
+use guarantor::store::{
+    ApiKey, KeyId, Role, Store, Workspace, create_private_files, new_api_key, new_signing_key,
+};
 
 use super::{Failure, runtime};
 
@@ -54,6 +56,7 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
         let key = if signing { String::from_utf8(new_signing_key()?.1)? } else { new_api_key()? };
         return super::print_text(&format!("{key}\n"));
     }
+    create_private_files();
     runtime()?.block_on(async {
         let store = Store::open(&args.data_dir).await?;
         match args.command {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use guarantor::config::{Config, ConfigError, DEFAULTS, Overrides};
 use guarantor::http::{Server, ServerError};
-use guarantor::store::{Bootstrap, Store};
+use guarantor::store::{Bootstrap, Store, create_private_files};
 
 use super::{Failure, logging, runtime};
 
@@ -72,6 +72,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         super::print_text(DEFAULTS)?;
         return Ok(());
     }
+    create_private_files();
     let config = Config::load(args.config.as_deref(), &args.overrides())?;
     logging::start(&config)?;
     let runtime = runtime()?;

@@ -69,6 +69,7 @@ codes! {
     InvalidPolicy 422 "invalid_policy" "The policy's parameters are invalid";
     InvalidContexts 422 "invalid_contexts" "The contexts do not fit the policy";
     TooLarge 422 "too_large" "Too many actions, features or contexts";
+    JobTooLarge 422 "job_too_large" "The job would take more memory than is allowed";
     UnknownDataset 422 "unknown_dataset" "The dataset does not exist";
     UnknownPolicy 422 "unknown_policy" "The policy does not exist";
     UnknownJob 422 "unknown_job" "The job does not exist";

@@ -14,10 +14,17 @@ use super::extract::{Id, JsonBody, Nothing, Params};
 use super::problem::Problem;
 use crate::store::{PolicyId, Workspace};
 use guarantor_engine::EngineError;
-use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::policy::{DRAWS, PolicyParams};
 
 /// The maximum of contexts × K per request. A short request can ask for many pairs, and each takes memory.
 const MOST_PAIRS: usize = 1 << 21;
+
+/// The maximum of multiplications per request: a few seconds. A policy with a wide hidden layer reaches it with few
+/// contexts.
+const MOST_WORK: usize = 1 << 33;
+
+/// The maximum of bytes for the random draws of a mixed logit, which are needed even for one context.
+const MOST_DRAWN: usize = 256 << 20;
 
 /// The routes of decisions.
 pub fn routes() -> OpenApiRouter<App> {
@@ -71,7 +78,7 @@ pub struct Actions {
     params(("id" = String, Path, format = "uuid")),
     request_body(content = ContextsRequest, example = json!({"contexts": [[0.2, 1.0], [0.7, 0.1]]})),
     responses((status = 200, description = "K propensities per context", body = Propensities),
-              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152")))]
+              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152, or the policy is too wide for so many contexts")))]
 async fn propensities(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -90,7 +97,7 @@ async fn propensities(
     params(("id" = String, Path, format = "uuid")),
     request_body(content = ActionsRequest, example = json!({"contexts": [[0.2, 1.0]], "seed": 7})),
     responses((status = 200, description = "An action and its propensity per context", body = Actions),
-              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152")))]
+              (status = 422, description = "`invalid_contexts`; `too_large`: contexts × K exceeds 2097152, or the policy is too wide for so many contexts")))]
 async fn actions(
     State(app): State<App>,
     Caller(workspace): Caller,
@@ -131,10 +138,37 @@ async fn prepare(
             return Err(Problem::field(Code::InvalidContexts, format!("contexts[{i}][{j}]"), message));
         }
     }
+    let params = app.store.policy_params(&policy).await?;
+    check_work(&params, contexts.len())?;
     let shape = (contexts.len(), policy.dim);
     let x = ndarray::Array2::from_shape_vec(shape, contexts.iter().flatten().map(|v| *v as f32).collect())
         .map_err(Problem::internal)?;
-    Ok((app.store.policy_params(&policy).await?, x))
+    Ok((params, x))
+}
+
+/// Rejects requests that would take too long or too much memory, before anything is computed.
+fn check_work(params: &PolicyParams, contexts: usize) -> Result<(), Problem> {
+    let each = params.work();
+    if contexts.saturating_mul(each) > MOST_WORK {
+        let most = MOST_WORK / each.max(1);
+        let message = format!(
+            "{contexts} contexts; the maximum for this policy is {most} per request, because each takes {each} \
+             multiplications"
+        );
+        return Err(Problem::field(Code::TooLarge, "contexts", message));
+    }
+    // The draws, a copy while they are made, and the softmax of each.
+    let drawn = params.n_actions().saturating_mul(3 * std::mem::size_of::<f64>() * DRAWS);
+    if params.mixes_logits() && drawn > MOST_DRAWN {
+        let most = MOST_DRAWN / (3 * std::mem::size_of::<f64>() * DRAWS);
+        let detail = format!(
+            "The policy is a mixed logit with {} actions; the propensities of mixed logits are computed for at most \
+             {most} actions.",
+            params.n_actions()
+        );
+        return Err(Problem::new(Code::TooLarge, detail));
+    }
+    Ok(())
 }
 
 /// The policy was checked when it was stored, so if the arithmetic fails, the contexts are the cause.

@@ -133,6 +133,8 @@ pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     gauge!("guarantor_uploads_running").set(app.uploads.in_use() as f64);
     gauge!("guarantor_streams_open").set(app.streams.in_use() as f64);
     gauge!("guarantor_requests_in_progress").set(app.requests.in_use() as f64);
+    gauge!("guarantor_appends_running").set(app.turns.running() as f64);
+    gauge!("guarantor_appends_waiting").set(app.turns.waiting() as f64);
     if let Some(free) = app.store.free_bytes() {
         gauge!("guarantor_data_free_bytes").set(free as f64);
     }

@@ -40,6 +40,7 @@ mod seats;
 mod server;
 mod tally;
 mod tls;
+mod turns;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::config::Config;
-use crate::queue::Queue;
+use crate::queue::{JobMemory, Queue};
 use crate::store::{KeyId, Store, Workspace};
 use problem::Problem;
 use tally::Tally;
@@ -71,6 +72,8 @@ pub struct App(Arc<Shared>);
 /// The contents of [`App`].
 pub struct Shared {
     config: Config,
+    /// The most memory that a job may take.
+    job_memory: JobMemory,
     store: Store,
     queue: Queue,
     auth: auth::Auth,
@@ -83,6 +86,8 @@ pub struct Shared {
     /// The uploads, by workspace and by key.
     uploads: Arc<Tally<Workspace>>,
     uploads_of_keys: Arc<Tally<Option<KeyId>>>,
+    /// Turns of requests that add to a dataset.
+    turns: turns::Turns,
     /// Permits for what is computed while a request waits.
     computations: Arc<Semaphore>,
     /// Permits for recomputing certificates.

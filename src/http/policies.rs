@@ -127,7 +127,7 @@ async fn create(
 ) -> Result<Response, Problem> {
     let params = body.value;
     params.check()?;
-    check_size(&app, params.n_actions(), params.dim())?;
+    check_size(&app, &params)?;
     let creation =
         Creation::new(&workspace, &headers, &[b"POST /v1/policies", &body.bytes], app.json_patience())?;
     let id = match creation.start(&app).await? {
@@ -153,9 +153,26 @@ async fn store_policy(
     Created::json(StatusCode::CREATED, &location, &PolicyView::from(policy))
 }
 
+/// What a job takes per parameter of a policy, at least.
+const BYTES_PER_PARAMETER: u64 = 64;
+
 /// Rejects policies that are larger than this server accepts.
-pub fn check_size(app: &App, n_actions: usize, dim: usize) -> Result<(), Problem> {
-    let sizes = [("actions", n_actions, app.config.max_actions), ("features", dim, app.config.max_features)];
+fn check_size(app: &App, params: &PolicyParams) -> Result<(), Problem> {
+    if let PolicyParams::Exploring { base, with, .. } = params {
+        check_size(app, base)?;
+        return check_size(app, with);
+    }
+    let (actions, features) = (app.config.max_actions, app.config.max_features);
+    // φ ends in a constant, which is not a hidden unit.
+    let hidden = if params.features().is_identity() { 0 } else { params.width().saturating_sub(1) };
+    let parameters = params.width().saturating_mul(params.n_actions().saturating_add(params.dim()));
+    let most = usize::try_from(app.job_memory.max_bytes / BYTES_PER_PARAMETER).unwrap_or(usize::MAX);
+    let sizes = [
+        ("actions", params.n_actions(), actions),
+        ("features", params.dim(), features),
+        ("hidden units", hidden, features),
+        ("parameters", parameters, most),
+    ];
     match sizes.into_iter().find(|(_, size, limit)| size > limit) {
         Some((what, size, limit)) => Err(Problem::new(
             Code::TooLarge,

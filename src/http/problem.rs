@@ -172,6 +172,13 @@ impl From<ResolveError> for Problem {
     fn from(error: ResolveError) -> Self {
         match error {
             ResolveError::Spec(error) => error.into(),
+            ResolveError::TooLarge(too_large) => {
+                let message =
+                    format!("{too_large}. The limit is the setting max_job_memory_bytes of the server");
+                Problem::field(Code::JobTooLarge, "dataset_id", message)
+                    .member("estimated_memory_bytes", too_large.footprint.total())
+                    .member("max_job_memory_bytes", too_large.max_bytes)
+            }
             ResolveError::Store(error) => error.into(),
         }
     }

@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::tally::{Rule, Tally};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
-use crate::queue::{EngineRunner, Queue, QueueSettings, Workers};
+use crate::queue::{EngineRunner, JobMemory, Queue, QueueSettings, Workers};
 use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 
 /// How often old data is removed. Files that no row names are removed once they are older than the
@@ -88,6 +88,9 @@ impl Server {
             None => None,
         };
         let queue = Queue::new(store.clone(), queue_settings(&config));
+        let memory = config.job_memory();
+        let JobMemory { max_bytes, threads } = memory;
+        tracing::info!(max_job_memory_bytes = max_bytes, threads, "the most memory that a job may take");
         let (drain, draining) = watch::channel(false);
         let app = App(Arc::new(Shared {
             auth: auth::Auth::new(keys_exist),
@@ -96,8 +99,10 @@ impl Server {
             streams: Tally::new(Rule::Each(config.max_streams_per_key as usize)),
             uploads: Tally::new(Rule::Shared(config.max_concurrent_uploads as usize)),
             uploads_of_keys: Tally::new(Rule::Each(config.max_uploads_per_key as usize)),
+            turns: Default::default(),
             computations: Arc::new(Semaphore::new(computations())),
             verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
+            job_memory: memory,
             config,
             queue: queue.clone(),
             answers: jobs::Answers::default(),
@@ -105,7 +110,7 @@ impl Server {
             store: store.clone(),
         }));
         app.count_ended_jobs();
-        let workers = queue.start(Arc::new(EngineRunner::new(store)))?;
+        let workers = queue.start(Arc::new(EngineRunner::new(store).within(memory)))?;
         Ok(Server { app, listener, health, tls, workers, drain, _lock: lock })
     }
 

@@ -89,8 +89,10 @@ impl Queue {
                 self.later(JobFailure::new(FailureCode::DatasetUnreadable, why)).await
             }
             End::Computed(Computed::Panicked(panic)) => {
+                // The text may contain anything that the computation held, so it is only in the log.
                 tracing::error!(job_id = %claim.job.id, panic, "the engine panicked");
-                let message = format!("the computation stopped because of an internal error: {panic}");
+                let message = "the computation stopped because of an internal error; the server's log has the \
+                               cause under the id of the job";
                 Finish::Failed(JobFailure::new(FailureCode::Panicked, message))
             }
             End::Computed(Computed::Returned(Err(EngineError::Cancelled))) => {
@@ -162,6 +164,7 @@ impl Queue {
             return Ok(());
         }
         self.store().check_ready().await?;
+        self.store().keep_reserve().await;
         while let Some((&id, &token)) = unwritten.iter().next() {
             let finish = Finish::Postponed("the disk could not be written".into());
             let terms = self.settings().terms();

@@ -11,6 +11,7 @@
 mod attempt;
 mod compute;
 mod ending;
+mod fit;
 mod resolve;
 mod runner;
 mod signals;
@@ -28,7 +29,8 @@ use tokio::time::Instant;
 
 use crate::store::{Job, JobId, LeaseTerms, LeaseToken, NewJob, QueueLimits, Result, Store, Workspace};
 
-pub use resolve::{ResolveError, resolve};
+pub use fit::{JobMemory, TooLarge, check_fit};
+pub use resolve::{ResolveError, require_fit, resolve};
 pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
 pub use signals::Subscription;
 pub use worker::Workers;
@@ -146,7 +148,9 @@ impl Queue {
     /// # Errors
     /// If the job does not exist or has already succeeded or failed, or the store fails.
     pub async fn cancel(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
-        let (job, changed) = self.store().repository().cancel_job(workspace, id).await?;
+        // A canceled job frees its dataset for deletion, so this works on a full disk too.
+        let cancel = || self.store().repository().cancel_job(workspace, id);
+        let (job, changed) = self.store().freeing(cancel).await?;
         if job.status.is_finished() {
             // Only the first of several cancellations ends the job.
             if changed {

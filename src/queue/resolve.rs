@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::fit::{JobMemory, TooLarge, check_fit};
 use super::runner::policy_ids;
 use crate::store::{Dataset, PolicyId, Store, StoreError, StoredPolicy, Workspace};
 use guarantor_engine::error::{SpecCode, SpecError};
@@ -17,6 +18,9 @@ pub enum ResolveError {
     /// The request cannot run on this dataset.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The job would take more memory than it may.
+    #[error("{0}")]
+    TooLarge(TooLarge),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -60,6 +64,20 @@ pub async fn resolve(
     let named = policy_ids(&spec).into_iter().filter_map(|id| id.parse().ok());
     let ids: BTreeSet<PolicyId> = named.chain(dataset.logging_policy_id).collect();
     Ok((spec, ids.into_iter().collect()))
+}
+
+/// Checks that a job fits into memory.
+///
+/// # Errors
+/// `TooLarge` if it does not, and if the store fails.
+pub async fn require_fit(
+    store: &Store,
+    workspace: &Workspace,
+    dataset: &Dataset,
+    spec: &JobSpec,
+    memory: &JobMemory,
+) -> Result<(), ResolveError> {
+    check_fit(store, workspace, dataset, spec, memory).await?.map_err(ResolveError::TooLarge)
 }
 
 /// The policies that a request names, each with the field that names it.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
 
+use super::fit::{JobMemory, check_fit};
 use crate::store::{
     Dataset, FailureCode, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace,
 };
@@ -38,12 +39,19 @@ pub trait Runner: Send + Sync {
 /// Runs jobs with the engine on stored data.
 pub struct EngineRunner {
     store: Store,
+    memory: Option<JobMemory>,
 }
 
 impl EngineRunner {
     /// A runner on the data of `store`.
     pub fn new(store: Store) -> Self {
-        EngineRunner { store }
+        EngineRunner { store, memory: None }
+    }
+
+    /// Does not start jobs that take more memory than this. They are rejected when they are submitted, but the limit
+    /// may have been higher then, or there was none.
+    pub fn within(self, memory: JobMemory) -> Self {
+        EngineRunner { memory: Some(memory), ..self }
     }
 
     async fn inputs(&self, job: &Job) -> Result<StoredInputs, RunError> {
@@ -51,6 +59,16 @@ impl EngineRunner {
             .dataset_version(&job.workspace, job.dataset_id, job.dataset_version)
             .await
             .map_err(|error| unreadable(FailureCode::DatasetUnreadable, error))?;
+        if let Some(memory) = &self.memory {
+            let fit = check_fit(&self.store, &job.workspace, &dataset, &job.spec, memory).await;
+            let too_large = fit.map_err(|error| unreadable(FailureCode::PolicyUnreadable, error))?.err();
+            if let Some(too_large) = too_large {
+                return Err(RunError::Failed(JobFailure::new(
+                    FailureCode::JobTooLarge,
+                    too_large.to_string(),
+                )));
+            }
+        }
         StoredInputs::fetch(&self.store, &job.workspace, dataset, &job.spec).await
     }
 }

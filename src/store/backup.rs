@@ -7,12 +7,14 @@
 //! the directory that is copied.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::ErrorKind::NotFound;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::error::{Result, StoreError};
 use super::open::{blob_directory, database_file};
+use super::private::create_private;
 use super::sqlite::Snapshot;
 
 /// Files besides the database and the blobs that cannot be recreated: the signing key.
@@ -41,13 +43,13 @@ pub async fn back_up(from: &Path, to: &Path) -> Result<BackedUp> {
         let message = format!("{} is not a data directory: it has no guarantor.sqlite", from.display());
         return Err(StoreError::Refused(message));
     }
-    std::fs::create_dir_all(to)?;
+    create_private(to)?;
     if std::fs::read_dir(to)?.next().is_some() {
         let message = format!("{} is not empty; a backup needs an empty directory", to.display());
         return Err(StoreError::Refused(message));
     }
     let (blobs, copies) = (blob_directory(from), blob_directory(to));
-    std::fs::create_dir_all(&copies)?;
+    create_private(&copies)?;
     for file in ALONE {
         copy(&from.join(file), &to.join(file))?;
     }
@@ -103,10 +105,12 @@ fn prune(named: &HashMap<String, u64>, copies: &Path) -> Result<()> {
 /// Copies a file, which is on disk when this returns; false if there is no such file.
 fn copy(from: &Path, to: &Path) -> Result<bool> {
     if let Some(folder) = to.parent() {
-        std::fs::create_dir_all(folder)?;
+        create_private(folder)?;
     }
     match std::fs::copy(from, to) {
         Ok(_) => {
+            // A copy has the mode of its original, which may be older than the rule that only the owner reads it.
+            File::open(to)?.set_permissions(Permissions::from_mode(0o600))?;
             File::open(to)?.sync_all()?;
             Ok(true)
         }

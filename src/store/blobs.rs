@@ -14,6 +14,7 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOpt
 use tokio::task::JoinHandle;
 
 use super::error::{Resource, Result, StoreError};
+use super::private::create_private;
 use super::records::BlobRef;
 
 /// The blob store.
@@ -32,7 +33,7 @@ impl Blobs {
 
     /// Blobs as files under `root`, which is created if necessary.
     pub fn in_directory(root: &FsPath) -> Result<Self> {
-        std::fs::create_dir_all(root)?;
+        create_private(root)?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
         Ok(Blobs { objects: Arc::new(files), root: Some(root.into()) })
     }

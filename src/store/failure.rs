@@ -16,6 +16,8 @@ pub enum FailureCode {
     PolicyUnreadable,
     /// The job's own row in the database is damaged.
     JobUnreadable,
+    /// The job would take more memory than is allowed.
+    JobTooLarge,
     /// The computation stopped because of a bug.
     Panicked,
     /// The job was started `max_attempts` times without finishing.
@@ -30,6 +32,7 @@ impl FailureCode {
             FailureCode::DatasetUnreadable => "dataset_unreadable",
             FailureCode::PolicyUnreadable => "policy_unreadable",
             FailureCode::JobUnreadable => "job_unreadable",
+            FailureCode::JobTooLarge => "job_too_large",
             FailureCode::Panicked => "panicked",
             FailureCode::AttemptsExhausted => "attempts_exhausted",
         }
@@ -69,6 +72,7 @@ mod tests {
             FailureCode::DatasetUnreadable,
             FailureCode::PolicyUnreadable,
             FailureCode::JobUnreadable,
+            FailureCode::JobTooLarge,
             FailureCode::Panicked,
             FailureCode::AttemptsExhausted,
         ] {

@@ -15,6 +15,7 @@ mod keys;
 mod logs;
 mod open;
 mod page;
+mod private;
 mod records;
 mod repository;
 mod signing;
@@ -22,6 +23,7 @@ mod sqlite;
 mod uploads;
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,6 +43,7 @@ pub use keys::{Bootstrap, new_api_key};
 pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
+pub use private::create_private_files;
 pub use records::*;
 pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
 pub use signing::{make_signing_key, new_signing_key, read_signing_key};
@@ -109,6 +112,22 @@ impl Store {
         self.disk.as_ref().and_then(|disk| disk.free_bytes().ok())
     }
 
+    /// Does something that frees space, or lets others free it. On a full disk, it gets the space that is reserved
+    /// for this.
+    pub async fn freeing<T, W: Future<Output = Result<T>>>(&self, work: impl Fn() -> W) -> Result<T> {
+        match (work().await, &self.disk) {
+            (Err(StoreError::Full(_)), Some(disk)) => disk.with_reserve(work()).await,
+            (done, _) => done,
+        }
+    }
+
+    /// Reserves space for deletions again, if it was used. Only for the server that holds the directory's lock.
+    pub async fn keep_reserve(&self) {
+        if let Some(disk) = &self.disk {
+            disk.keep_reserve().await;
+        }
+    }
+
     /// Stores parameters that `PolicyParams::check` has accepted.
     pub async fn create_policy(
         &self,
@@ -144,15 +163,17 @@ impl Store {
 
     /// Deletes a policy and its parameters.
     pub async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<()> {
-        let blobs = self.repository.delete_policy(workspace, id).await?;
+        let blobs = self.freeing(|| self.repository.delete_policy(workspace, id)).await?;
         self.blobs.delete(&blobs).await;
+        self.keep_reserve().await;
         Ok(())
     }
 
     /// Deletes a dataset and its files.
     pub async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<()> {
-        let blobs = self.repository.delete_dataset(workspace, id).await?;
+        let blobs = self.freeing(|| self.repository.delete_dataset(workspace, id)).await?;
         self.blobs.delete(&blobs).await;
+        self.keep_reserve().await;
         Ok(())
     }
 
@@ -231,13 +252,14 @@ impl Store {
     /// files that no row named in any sweep of the last `orphan_age`, which must exceed the longest upload.
     pub async fn sweep(&self, retention: Option<Duration>, orphan_age: Duration) -> Result<()> {
         if let Some(age) = retention {
-            let blobs = self.repository.sweep_jobs(age).await?;
+            let blobs = self.freeing(|| self.repository.sweep_jobs(age)).await?;
             self.blobs.delete(&blobs).await;
         }
         self.repository.sweep_requests().await?;
         let keys = self.blobs.keys().await?;
         let orphans = self.repository.unnamed_blobs(&keys).await?;
         self.blobs.delete(&self.known_for(orphan_age, orphans)).await;
+        self.keep_reserve().await;
         Ok(())
     }
 

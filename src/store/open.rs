@@ -1,4 +1,4 @@
-//! A store in a directory: `guarantor.sqlite`, `blobs/` and `lock`.
+//! A store in a directory: `guarantor.sqlite`, `blobs/`, `lock` and `reserve`.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -8,20 +8,50 @@ use std::time::Duration;
 use super::blobs::{Blobs, remove_unfinished};
 use super::disk::Disk;
 use super::error::{Result, StoreError};
+use super::private::{create_private, make_private};
 use super::sqlite::Sqlite;
 use super::{LogMemory, Repository, Store};
 
 /// Held while a server owns the data directory. The operating system releases it when the process ends,
 /// even after a crash.
 pub struct DirectoryLock {
+    /// The file `lock`, which all releases lock.
     _file: File,
+    /// The directory itself: somebody may delete the file while the server runs.
+    _directory: File,
+}
+
+impl DirectoryLock {
+    fn take(directory: &Path) -> Result<Self> {
+        let lock = DirectoryLock {
+            _file: File::create(directory.join("lock"))?,
+            _directory: File::open(directory)?,
+        };
+        for file in [&lock._directory, &lock._file] {
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Refused(format!(
+                        "another server is using the data directory {}; stop it or choose another directory",
+                        directory.display()
+                    )));
+                }
+                // Some network file systems lock only files that are open for writing.
+                Err(TryLockError::Error(error)) if std::ptr::eq(file, &lock._directory) => {
+                    tracing::warn!(%error, "the data directory itself cannot be locked; do not delete its file `lock`");
+                }
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+        }
+        Ok(lock)
+    }
 }
 
 impl Store {
     /// Opens the store in a directory, or creates one. Any number of processes may do so: the command line
     /// creates keys while a server runs.
     pub async fn open(directory: &Path) -> Result<Store> {
-        std::fs::create_dir_all(directory).map_err(|error| {
+        create_private(directory).map_err(|error| {
             let message = format!("the data directory {} cannot be created: {error}", directory.display());
             StoreError::Refused(message)
         })?;
@@ -40,18 +70,8 @@ impl Store {
     /// # Errors
     /// `Refused` if another server runs on the directory, `Damaged` if the database is damaged.
     pub async fn take_over(&self, directory: &Path) -> Result<DirectoryLock> {
-        let path = directory.join("lock");
-        let file = File::create(&path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(StoreError::Refused(format!(
-                    "another server is using the data directory {}; stop it or choose another directory",
-                    directory.display()
-                )));
-            }
-            Err(TryLockError::Error(error)) => return Err(error.into()),
-        }
+        let lock = DirectoryLock::take(directory)?;
+        make_private(directory)?;
         let repository: &dyn Repository = self.repository();
         repository.check_integrity().await?;
         remove_unfinished(&blob_directory(directory))?;
@@ -59,7 +79,7 @@ impl Store {
         repository.release_requests().await?;
         // Nothing is being uploaded yet, so a file that no row names was left behind by a crash.
         self.sweep(None, Duration::ZERO).await?;
-        Ok(DirectoryLock { _file: file })
+        Ok(lock)
     }
 }
 

@@ -4,6 +4,7 @@
 mod common;
 
 mod abuse;
+mod appends;
 mod candidates;
 mod certificates;
 mod checks;
@@ -15,8 +16,10 @@ mod docs;
 mod honest;
 mod jobs;
 mod ledger;
+mod limits;
 mod malformed;
 mod openapi;
+mod private;
 mod roles;
 mod round_two;
 mod security;

@@ -168,6 +168,44 @@ fn a_full_disk_is_507_and_recovers_when_there_is_space() {
     assert_eq!(done["status"], "succeeded", "{done}");
 }
 
+/// A deletion needs a little space before it frees any.
+#[test]
+fn deleting_works_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let server = Server::start_on(&disk.data(), &[]);
+    let client = server.client();
+    let large = id_of(&client.upload("?outcome=reward", &log(20_000)).expect(201));
+    let dataset = client.dataset_of(2, 200);
+    let policy =
+        id_of(&client.post("/v1/policies", &json!({"kind": "softmax", "mean": [[0.0, 1.0]]})).expect(201));
+    disk.fill(0);
+    let mut accepted = Vec::new();
+    let refused = loop {
+        let answer = client.post("/v1/jobs", &quick(&dataset));
+        match answer.status {
+            202 => accepted.push(id_of(&answer.json)),
+            _ => break answer,
+        }
+        assert!(accepted.len() < 5_000, "jobs are accepted without space for them");
+    };
+    refused.problem(507, "insufficient_storage");
+    assert_eq!(client.delete(&format!("/v1/policies/{policy}")).status, 204);
+    client.get(&format!("/v1/policies/{policy}")).problem(404, "not_found");
+    for job in &accepted {
+        assert_eq!(client.post(&format!("/v1/jobs/{job}/cancel"), &json!({})).status, 200);
+        assert_eq!(client.finish(job)["status"], "cancelled");
+    }
+    assert_eq!(client.delete(&format!("/v1/datasets/{dataset}")).status, 204);
+    assert_eq!(client.delete(&format!("/v1/datasets/{large}")).status, 204);
+    client.get(&format!("/v1/datasets/{large}")).problem(404, "not_found");
+    assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));
+    // The files are gone too. The filler is still there, and the deleted files left space for small ones.
+    until("the files are deleted", || files(&disk.data().join("blobs")).is_empty());
+    until("an upload is accepted", || client.upload("?outcome=reward", &log(50)).status == 201);
+    // Space is reserved for the next time.
+    assert!(disk.data().join("reserve").exists());
+}
+
 /// A runner whose first job computes and reports until it is stopped, and whose later jobs end at once.
 struct Restless(Arc<Runs>);
 

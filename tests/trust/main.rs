@@ -11,6 +11,7 @@ mod common;
 mod corruption;
 mod crash;
 mod disk;
+mod footprint;
 mod load;
 mod observability;
 mod recovery;

@@ -18,6 +18,7 @@ pub mod cost_model;
 pub mod digest;
 pub mod error;
 pub mod estimate;
+pub mod footprint;
 pub mod inputs;
 pub mod job;
 pub mod learn;

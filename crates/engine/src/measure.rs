@@ -85,9 +85,12 @@ impl Statistics for GivenBetting {
     }
 }
 
-/// Ranges of chunks that are summed separately: at most 64, whatever the number of threads.
+/// The most ranges of chunks that are summed separately, whatever the number of threads.
+pub const BLOCKS: usize = 64;
+
+/// Ranges of chunks that are summed separately.
 pub fn blocks(chunks: usize) -> Vec<Range<usize>> {
-    let size = chunks.div_ceil(64).max(1);
+    let size = chunks.div_ceil(BLOCKS).max(1);
     (0..chunks.div_ceil(size)).map(|b| b * size..((b + 1) * size).min(chunks)).collect()
 }
 

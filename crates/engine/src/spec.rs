@@ -1,6 +1,7 @@
 //! The spec of a job: the request as sent is checked against the log's capabilities, and its defaults are
 //! filled in. The result is a `JobSpec`.
 
+mod ranges;
 mod types;
 
 use super::bound::{self, Needs};
@@ -9,6 +10,7 @@ use super::error::{SpecCode, SpecError};
 use super::log::{LogShape, Logging};
 use super::policy::PolicyKind;
 
+use ranges::Range;
 pub use types::*;
 
 /// What [`SpecRequest::resolve`] must know about a stored policy.
@@ -54,8 +56,9 @@ fn invalid<T>(field: &str, message: impl Into<String>) -> Checked<T> {
     Err(SpecError::new(SpecCode::InvalidValue, field, message))
 }
 
-fn within(field: &str, value: f64, ok: bool, range: &str) -> Checked<f64> {
-    if ok { Ok(value) } else { invalid(field, format!("{value} is not in {range}")) }
+/// The value, if it is in its range. The sum turns −0 into 0, so that equal specs have equal digests.
+fn within(field: &str, value: f64, range: Range) -> Checked<f64> {
+    if range.contains(value) { Ok(value + 0.0) } else { invalid(field, format!("{value} is not in {range}")) }
 }
 
 impl SpecRequest {
@@ -72,9 +75,9 @@ impl SpecRequest {
         let k = context.shape.n_actions as f64;
         let delta = self.resolve_delta()?;
         let tau = self.tau.unwrap_or(1.0 / k);
-        within("tau", tau, tau > 0.0 && tau <= 1.0, "(0, 1]")?;
-        let min_improvement = self.min_improvement.unwrap_or(0.0);
-        within("min_improvement", min_improvement, (0.0..=1.0).contains(&min_improvement), "[0, 1]")?;
+        within("tau", tau, ranges::TAU)?;
+        let min_improvement =
+            within("min_improvement", self.min_improvement.unwrap_or(0.0), ranges::MIN_IMPROVEMENT)?;
         check_bound(bound, context)?;
         let logging = context.shape.logging;
         let looks = self.looks.unwrap_or(Looks::Once);
@@ -127,8 +130,7 @@ impl SpecRequest {
             Some(ExploreRequest::Share(share)) => (Some(share), None),
             Some(ExploreRequest::Policy(ExplorePolicy { share, with })) => (share, with),
         };
-        let share = share.unwrap_or(DEFAULT_EXPLORATION);
-        within("explore", share, (0.0..=0.5).contains(&share), "[0, 0.5]")?;
+        let share = within("explore", share.unwrap_or(DEFAULT_EXPLORATION), ranges::EXPLORE)?;
         let with = with.unwrap_or(ExploreWith::Uniform);
         if with == ExploreWith::LoggingPolicy && context.logging_policy.is_none() {
             let message = "the dataset has no stored logging policy; use `uniform`, or set `logging_policy_id` \
@@ -139,16 +141,22 @@ impl SpecRequest {
     }
 
     fn resolve_delta(&self) -> Checked<f64> {
-        let in_range = |field: &str, delta: f64| within(field, delta, delta > 0.0 && delta < 1.0, "(0, 1)");
+        let in_range = |field: &str, delta: f64| within(field, delta, ranges::DELTA);
         match (self.delta, self.family) {
             (Some(_), Some(_)) => {
                 let message = "`delta` and `family` are mutually exclusive; each look of a family gets family.delta/family.looks";
                 Err(SpecError::new(SpecCode::FamilyDeltaConflict, "delta", message))
             }
             (None, Some(Family { delta, looks })) => {
-                within("family.looks", looks as f64, (1..=10_000).contains(&looks), "[1, 10000]")?;
+                within("family.looks", looks as f64, ranges::FAMILY_LOOKS)?;
                 in_range("family.delta", delta)?;
-                in_range("family.delta", delta / looks as f64)
+                let each = delta / looks as f64;
+                if !ranges::DELTA.contains(each) {
+                    let message =
+                        format!("each of the {looks} looks gets {each}, which is not in {}", ranges::DELTA);
+                    return invalid("family.delta", message);
+                }
+                Ok(each)
             }
             (delta, None) => in_range("delta", delta.unwrap_or(0.05)),
         }
@@ -168,7 +176,11 @@ impl SpecRequest {
         let Some(xi) = self.xi else {
             return Ok((bound == BoundKind::Cbb).then_some(-0.5));
         };
-        within("xi", xi, (-1.0..=0.0).contains(&xi), "[-1, 0]")?;
+        let xi = within("xi", xi, ranges::XI)?;
+        if xi < 0.0 && xi > ranges::NEAREST_XI {
+            let message = format!("{xi} is too close to 0; use 0, or at most {:e}", ranges::NEAREST_XI);
+            return invalid("xi", message);
+        }
         if !matches!(bound, BoundKind::Cbb | BoundKind::Betting) {
             let message = format!("the bound {} has no control variate; remove xi", bound.name());
             return Err(SpecError::new(SpecCode::NotForThisKind, "xi", message));
@@ -178,16 +190,16 @@ impl SpecRequest {
                            xi = 0 with betting, or log `propensities` with all of their digits";
             return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "xi", message));
         }
-        Ok(Some(xi + 0.0))
+        Ok(Some(xi))
     }
 
     fn resolve_baseline(&self) -> Checked<Baseline> {
-        let baseline =
+        let mut baseline =
             self.baseline.clone().unwrap_or(Baseline { kind: BaselineKind::Certified, risk: None });
         match (baseline.kind, baseline.risk) {
             (BaselineKind::Known, None) => invalid("baseline.risk", "is required for the kind `known`"),
             (BaselineKind::Known, Some(risk)) => {
-                within("baseline.risk", risk, (-1.0..=0.0).contains(&risk), "[-1, 0], the paper's units")?;
+                baseline.risk = Some(within("baseline.risk", risk, ranges::RISK)?);
                 Ok(baseline)
             }
             (_, Some(_)) => invalid("baseline.risk", "is allowed for the kind `known` only"),
@@ -232,7 +244,7 @@ impl SpecRequest {
             _ => PriorKind::Split,
         });
         let scale = sent.scale.unwrap_or(1.0);
-        within("prior.scale", scale, (1e-6..=1e6).contains(&scale), "[1e-6, 1e6]")?;
+        within("prior.scale", scale, ranges::PRIOR_SCALE)?;
         match (kind, &sent.policy_id) {
             (PriorKind::Policy, None) => {
                 return Err(SpecError::new(
@@ -257,7 +269,7 @@ impl SpecRequest {
         let fraction = match (kind, sent.fraction) {
             (PriorKind::Split, f) => {
                 let f = f.unwrap_or(default_fraction(context.shape.contexts));
-                Some(within("prior.fraction", f, (0.01..=0.99).contains(&f), "[0.01, 0.99]")?)
+                Some(within("prior.fraction", f, ranges::PRIOR_FRACTION)?)
             }
             (_, Some(_)) => return invalid("prior.fraction", "is allowed for the kind `split` only"),
             (_, None) => None,
@@ -271,24 +283,20 @@ impl SpecRequest {
 
     fn resolve_optimizer(&self) -> Checked<Optimizer> {
         let sent = self.optimizer.clone().unwrap_or_default();
-        if let Some(epochs) = sent.epochs {
-            within("optimizer.epochs", epochs as f64, (1..=100_000).contains(&epochs), "[1, 100000]")?;
-        }
-        if let Some(rate) = sent.learning_rate {
-            within("optimizer.learning_rate", rate, rate > 0.0 && rate <= 10.0, "(0, 10]")?;
-        }
-        if let Some(size) = sent.batch_size {
-            within("optimizer.batch_size", size as f64, size >= 1, "[1, ∞)")?;
-        }
-        if let Some(seconds) = sent.max_seconds {
-            within("optimizer.max_seconds", seconds, (0.0..=86_400.0).contains(&seconds), "[0, 86400]")?;
-        }
+        let checked = |field: &str, value: Option<f64>, range: Range| -> Checked<Option<f64>> {
+            value.map(|value| within(field, value, range)).transpose()
+        };
+        // Counts beyond 2^53 lose digits here, but are far out of range.
+        checked("optimizer.epochs", sent.epochs.map(|epochs| epochs as f64), ranges::EPOCHS)?;
+        checked("optimizer.batch_size", sent.batch_size.map(|size| size as f64), ranges::BATCH_SIZE)?;
+        let learning_rate = checked("optimizer.learning_rate", sent.learning_rate, ranges::LEARNING_RATE)?;
+        let max_seconds = checked("optimizer.max_seconds", sent.max_seconds, ranges::MAX_SECONDS)?;
         Ok(Optimizer {
             preset: sent.preset.unwrap_or(Preset::Fast),
             epochs: sent.epochs,
-            learning_rate: sent.learning_rate,
+            learning_rate,
             batch_size: sent.batch_size,
-            max_seconds: sent.max_seconds,
+            max_seconds,
         })
     }
 

@@ -78,6 +78,26 @@ pub fn metered(
     })
 }
 
+/// Reads the beginning of `body`, up to about `bytes`, and returns a body that starts with it. A small body is then
+/// received entirely.
+///
+/// # Errors
+/// If the body cannot be read.
+pub async fn read_ahead(
+    mut body: impl Stream<Item = Result<Bytes, BodyError>> + Unpin,
+    bytes: usize,
+) -> Result<impl Stream<Item = Result<Bytes, BodyError>> + Unpin, BodyError> {
+    let (mut beginning, mut read) = (Vec::new(), 0);
+    while read < bytes
+        && let Some(chunk) = body.next().await
+    {
+        let chunk = chunk?;
+        read += chunk.len();
+        beginning.push(Ok(chunk));
+    }
+    Ok(futures_util::stream::iter(beginning).chain(body))
+}
+
 /// Reads `body` to its end and discards it.
 pub async fn drain(mut body: impl Stream<Item = Result<Bytes, BodyError>> + Unpin) -> Result<(), BodyError> {
     while let Some(chunk) = body.next().await {

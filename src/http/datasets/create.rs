@@ -7,7 +7,7 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::DatasetView;
-use super::body::{Chunks, Passed, chunks, drain, limited, metered};
+use super::body::{Chunks, Passed, chunks, drain, limited, metered, read_ahead};
 use super::content::encoding_of;
 use super::digest::{Expected, verified};
 use super::form::{Form, FormPart};
@@ -19,11 +19,19 @@ use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
 use crate::http::layers::uploads::UploadPermit;
 use crate::http::problem::{FieldError, Problem};
+use crate::http::turns::{LineFull, Turn};
 use crate::store::{self, Append, BodyError, Dataset, DatasetId, Upload, UploadError, Workspace};
 use guarantor_ingest::{Encoding, FileFormat, IngestError};
 
 /// The most bytes of boundaries and headers in a form.
 const AROUND_PARTS: u64 = 64 << 10;
+
+/// How much of a body is read before its request waits for its turn. The turn of a small body then does not depend on
+/// how fast it is sent, and its client is seen to disconnect.
+const AHEAD: usize = 1 << 20;
+
+/// How long a client should wait if too many others add to its dataset.
+const RETRY_AFTER: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// A log that is being uploaded, as a raw body or as a form.
 struct Incoming {
@@ -127,7 +135,7 @@ pub async fn create(
         (inline(FileBytes) = "application/vnd.apache.parquet"),
         (inline(FileBytes) = "application/vnd.apache.arrow.stream"))),
     responses((status = 201, description = "The dataset at its new version", body = DatasetView),
-              (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
+              (status = 409, description = "`in_use`: a job was submitted while the rows arrived; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
               (status = 413, description = "`body_too_large`, as sent or after decompression"),
               (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `repeated_rows`: they repeat earlier ones; `invalid_file` says what is wrong with the file. Nothing is stored")))]
@@ -156,7 +164,7 @@ pub async fn append(
         (inline(FileBytes) = "application/vnd.apache.parquet"),
         (inline(FileBytes) = "application/vnd.apache.arrow.stream"))),
     responses((status = 201, description = "The dataset at its new version", body = DatasetView),
-              (status = 409, description = "`in_use`: another append finished first; `idempotency_in_progress`"),
+              (status = 409, description = "`in_use`: a job was submitted while the rows arrived; `idempotency_in_progress`"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
               (status = 413, description = "`body_too_large`, as sent or after decompression"),
               (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `invalid_file` says what is wrong with the file. Nothing is stored")))]
@@ -210,6 +218,10 @@ async fn add(
     let passed = Passed::new(creation.has_key());
     let body = verified(chunks(request.into_body()), expected);
     let data = metered(body, app.config.max_upload_bytes, passed.clone());
+    let data = read_ahead(data, AHEAD).await.map_err(body_problem)?;
+    let turn = turn(&app, id).await?;
+    // Another request may have added to the dataset in the meantime.
+    let dataset = app.store.repository().dataset(&workspace, id).await?;
     let request = match creation.start(&app).await? {
         Start::Work(request) => request,
         Start::Replay(answer) => {
@@ -219,7 +231,8 @@ async fn add(
     };
     let worker = app.clone();
     let work = async move {
-        let _permit = permit;
+        // Until the end, even if the client disconnects.
+        let (_permit, _turn) = (permit, turn);
         let rows_before = dataset.content.rows;
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
         let append = Append { dataset, request, format, logging_policy, limits: limits(&worker) };
@@ -232,6 +245,16 @@ async fn add(
         answer(stored, new_rows, &passed)
     };
     creation.finish(&app, work).await
+}
+
+/// Waits until no other request adds to the dataset. One place for an upload stays free for other datasets.
+async fn turn(app: &App, dataset: DatasetId) -> Result<Turn, Problem> {
+    let most = (app.config.max_concurrent_uploads as usize).saturating_sub(1).max(1);
+    app.turns.wait(dataset, most).await.map_err(|LineFull| {
+        let detail =
+            format!("{most} requests that add to this dataset are in progress or waiting; try again.");
+        Problem::new(Code::TooManyUploads, detail).retry_after(RETRY_AFTER)
+    })
 }
 
 async fn logging_policy(

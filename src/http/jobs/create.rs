@@ -12,7 +12,7 @@ use crate::http::codes::Code;
 use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
 use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::Problem;
-use crate::queue::resolve;
+use crate::queue::{require_fit, resolve};
 use crate::store::{Dataset, DatasetId, JobId, NewJob, Resource, StoreError, Workspace};
 use guarantor_engine::spec::SpecRequest;
 
@@ -24,6 +24,7 @@ use guarantor_engine::spec::SpecRequest;
     responses((status = 202, description = "Queued", body = JobView,
                headers(("location" = String, description = "The path of the job"))),
               (status = 409, description = "`idempotency_in_progress`"),
+              (status = 422, description = "`job_too_large`: by its estimate, the job would take more memory than the server allows; other codes say which field is wrong"),
               (status = 429, description = "`queue_full`: too many queued jobs",
                headers(("retry-after" = u32, description = "Seconds")))))]
 pub async fn create(
@@ -50,6 +51,7 @@ pub async fn create(
     let work = async move {
         let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
         let (spec, policy_ids) = resolve(&worker.store, &workspace, &dataset, &request, &caller).await?;
+        require_fit(&worker.store, &workspace, &dataset, &spec, &worker.job_memory).await?;
         let new = NewJob {
             id,
             workspace,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::{BoxFuture, Either};
 use http_body_util::BodyExt;
@@ -119,7 +119,10 @@ impl Lingering {
             let detail = format!("No bytes of the body arrived for {seconds} seconds; send it again.");
             return Problem::new(Code::RequestTimeout, detail).into_response();
         }
-        if response.status().is_client_error() {
+        // A full disk rejects a body in the middle, like a body that is not valid.
+        let rejected =
+            response.status().is_client_error() || response.status() == StatusCode::INSUFFICIENT_STORAGE;
+        if rejected {
             self.drain().await;
         }
         response

@@ -12,10 +12,11 @@ use std::path::PathBuf;
 
 use super::blob_keys::Owner;
 use super::error::Result;
-use super::records::{Dataset, DatasetContent};
+use super::records::Dataset;
 use super::{Store, StoreError};
 
 use guarantor_engine::control::Control;
+use guarantor_engine::footprint::log_bytes;
 use guarantor_engine::log::{Columns, PrecisionFinder};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{ColumnsBuilder, LogDigest, LogFacts, LogLayout, LogRows};
@@ -59,7 +60,7 @@ pub enum Piece<'a> {
 impl StoredLog {
     /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
-        decoded_bytes(&self.dataset.content) <= self.memory.max_bytes
+        log_bytes(&self.dataset.shape()) <= self.memory.max_bytes
     }
 
     /// Finds out how precisely the probabilities of a log were written, if it was stored before uploads did so.
@@ -185,16 +186,6 @@ fn facts(dataset: &Dataset) -> LogFacts<'_> {
         options: dataset.options(),
         capabilities: &dataset.content.capabilities,
     }
-}
-
-/// About how many bytes the decoded log takes.
-fn decoded_bytes(content: &DatasetContent) -> u64 {
-    let capabilities = &content.capabilities;
-    // π0(·|x) of a uniform log is made up chunk by chunk.
-    let stored = capabilities.full_propensities && !capabilities.uniform;
-    let lists = usize::from(stored) + capabilities.candidate_propensities.len();
-    let row = 64 + 4 * content.dim + 8 * content.n_actions * lists + 8 * capabilities.candidates.len();
-    content.rows.saturating_mul(row as u64)
 }
 
 impl Store {

@@ -160,6 +160,13 @@ impl Write {
         .bind(self.now.0)
         .execute(self.connection())
         .await?;
+        match self.enter_damaged(id).await {
+            // What is damaged may be the name of the dataset. The jobs behind this one must not wait for that.
+            Err(error @ StoreError::Damaged(_)) => {
+                tracing::error!(job_id = id, %error, "the look of a damaged job was not entered into the ledger");
+            }
+            entered => entered?,
+        }
         match id.parse() {
             Ok(id) => self.append_event(id, "failed", &json!(failure)).await,
             Err(_) => Ok(()),

@@ -126,6 +126,40 @@ async fn summary(connection: &mut SqliteConnection, ledger: &str) -> Result<Ledg
     Ok(LedgerSummary { looks, spent })
 }
 
+/// The job of a look, as far as its entry names it.
+struct Looker<'a> {
+    job_id: JobId,
+    workspace: &'a Workspace,
+    dataset_id: DatasetId,
+    dataset_version: u64,
+    kind: JobKind,
+    bound: BoundKind,
+    candidates: usize,
+}
+
+impl<'a> From<&'a Job> for Looker<'a> {
+    fn from(job: &'a Job) -> Self {
+        Looker {
+            job_id: job.id,
+            workspace: &job.workspace,
+            dataset_id: job.dataset_id,
+            dataset_version: job.dataset_version,
+            kind: job.spec.kind,
+            bound: job.spec.bound,
+            candidates: job.spec.candidates.len(),
+        }
+    }
+}
+
+/// What is left of a job whose row is damaged.
+#[derive(FromRow)]
+struct Remains {
+    id: JobId,
+    workspace: Workspace,
+    dataset_id: DatasetId,
+    dataset_version: u64,
+}
+
 impl Write {
     /// Enters a job's certificate as the next look at its dataset, signed as it will be shown.
     pub async fn enter_look(
@@ -135,7 +169,7 @@ impl Write {
         key: Option<&SigningKey>,
     ) -> Result<()> {
         let look = NewLook::certified(&job.spec, job.dataset_version, certificate).map_err(unnamed)?;
-        let place = self.place(job, &look).await?;
+        let place = self.place(job.dataset_id, &look).await?;
         let signature = match key {
             Some(key) => {
                 let (issued, ledger) = (Some(job.issued()), Some(place.clone()));
@@ -146,7 +180,7 @@ impl Write {
             }
             None => None,
         };
-        self.insert_look(job, &look, Some(certificate.decision), &place, signature.as_ref()).await
+        self.insert_look(&job.into(), &look, Some(certificate.decision), &place, signature.as_ref()).await
     }
 
     /// Enters a look for a job that ended without a certificate, if it had shown a bound.
@@ -156,13 +190,47 @@ impl Write {
         }
         let rows = self.row_counts(job.dataset_id, job.dataset_version).await?;
         let look = NewLook::shown(&job.spec, job.dataset_version, rows).map_err(unnamed)?;
-        let place = self.place(job, &look).await?;
-        self.insert_look(job, &look, None, &place, None).await
+        let place = self.place(job.dataset_id, &look).await?;
+        self.insert_look(&job.into(), &look, None, &place, None).await
+    }
+
+    /// Enters a look for a job whose row is damaged, unless it is certain that it has shown nothing. If its δ cannot be
+    /// read either, the look costs everything: nothing is known about what was shown.
+    pub async fn enter_damaged(&mut self, id: &str) -> Result<()> {
+        let row =
+            sqlx::query("SELECT * FROM jobs WHERE id = $1").bind(id).fetch_one(self.connection()).await?;
+        if row.try_get::<i64, _>("shown").is_ok_and(|shown| shown == 0) {
+            return Ok(());
+        }
+        let Remains { id, workspace, dataset_id, dataset_version } = Remains::from_row(&row)?;
+        let text: String = row.try_get("spec").unwrap_or_default();
+        let (mut kind, mut bound, mut candidates) = (JobKind::Learn, BoundKind::Auto, 0);
+        let look = match serde_json::from_str::<JobSpec>(&text) {
+            Ok(spec) => {
+                (kind, bound, candidates) = (spec.kind, spec.bound, spec.candidates.len());
+                let rows = self.row_counts(dataset_id, dataset_version).await?;
+                NewLook::shown(&spec, dataset_version, rows).map_err(unnamed)?
+            }
+            Err(_) => NewLook {
+                dataset_version,
+                delta: 1.0,
+                family: None,
+                digest: None,
+                event: None,
+                asked: format!("damaged:{id}"),
+                every_n: false,
+                prior_is_fixed: false,
+            },
+        };
+        let place = self.place(dataset_id, &look).await?;
+        let workspace = &workspace;
+        let looker = Looker { job_id: id, workspace, dataset_id, dataset_version, kind, bound, candidates };
+        self.insert_look(&looker, &look, None, &place, None).await
     }
 
     async fn insert_look(
         &mut self,
-        job: &Job,
+        job: &Looker<'_>,
         look: &NewLook,
         decision: Option<Decision>,
         place: &LedgerPlace,
@@ -185,12 +253,12 @@ impl Write {
         .bind(job.dataset_id.to_string())
         .bind(place.look as i64)
         .bind(job.workspace.as_str())
-        .bind(job.id.to_string())
+        .bind(job.job_id.to_string())
         .bind(job.dataset_version as i64)
         .bind(self.now.0)
-        .bind(name_of(job.spec.kind)?)
-        .bind(name_of(job.spec.bound)?)
-        .bind(job.spec.candidates.len() as i64)
+        .bind(name_of(job.kind)?)
+        .bind(name_of(job.bound)?)
+        .bind(job.candidates as i64)
         .bind(decision.map(name_of).transpose()?)
         .bind(place.cost)
         .bind(place.spent)
@@ -208,16 +276,16 @@ impl Write {
         Ok(())
     }
 
-    async fn place(&mut self, job: &Job, look: &NewLook) -> Result<LedgerPlace> {
+    async fn place(&mut self, dataset: DatasetId, look: &NewLook) -> Result<LedgerPlace> {
         let names = Names {
             digest: look.digest.as_deref(),
             event: look.event.as_deref(),
             asked: &look.asked,
             family: look.family.as_ref(),
         };
-        let ledger = self.ledger_of(&job.dataset_id.to_string()).await?;
+        let ledger = self.ledger_of(&dataset.to_string()).await?;
         let before = summary(self.connection(), &ledger).await?;
-        let related = self.related_looks(job.dataset_id, &ledger, &names).await?;
+        let related = self.related_looks(dataset, &ledger, &names).await?;
         Ok(ledger::enter(look, before, &related))
     }
 

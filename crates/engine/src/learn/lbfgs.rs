@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use crate::error::{EngineError, Result};
 
-const MEMORY: usize = 20;
+/// How many pairs of vectors are kept.
+pub const MEMORY: usize = 20;
 const SUFFICIENT_DECREASE: f64 = 1e-4;
 const MAX_BACKTRACKS: usize = 12;
 

@@ -13,7 +13,7 @@ pub use features::{FeatureMap, rectified, standardize};
 pub use lig::Lig;
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
-pub use params::{PolicyKind, PolicyParams, mixed, pick};
+pub use params::{DRAWS, PolicyKind, PolicyParams, mixed, pick};
 pub use softmax::{Softmax, exponentials, softmax};
 
 /// Working memory of one thread, reused between contexts.

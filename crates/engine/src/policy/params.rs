@@ -1,6 +1,6 @@
 //! Policies as they are stored, exchanged and identified by digest.
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::{Array2, ArrayView2, Axis};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,10 @@ fn one() -> f64 {
 }
 
 /// The number of points over which a mixed-logit policy is averaged.
-const DRAWS: usize = 4096;
+pub const DRAWS: usize = 4096;
+
+/// φ of at most about this many numbers exists at a time: 16 MiB, however wide a hidden layer is.
+const PHI_BLOCK: usize = 1 << 22;
 
 impl PolicyParams {
     /// The policy's form.
@@ -278,8 +281,47 @@ impl PolicyParams {
             let k = self.n_actions();
             return Ok((Array2::zeros((x.nrows(), k)), vec![1.0; x.nrows()]));
         };
-        let phi = self.features().apply(x);
-        Ok((product::scores(phi.view(), mean.view()), product::norms(phi.view())))
+        let (features, width) = (self.features(), mean.nrows());
+        let block = if features.is_identity() { x.nrows() } else { PHI_BLOCK / width.max(1) }.max(1);
+        if x.nrows() <= block {
+            let phi = features.apply(x);
+            return Ok((product::scores(phi.view(), mean.view()), product::norms(phi.view())));
+        }
+        let mut scores = Vec::with_capacity(x.nrows() * mean.ncols());
+        let mut norms = Vec::with_capacity(x.nrows());
+        for rows in x.axis_chunks_iter(Axis(0), block) {
+            let phi = features.apply(rows);
+            scores.extend(product::scores(phi.view(), mean.view()));
+            norms.extend(product::norms(phi.view()));
+        }
+        let scores = Array2::from_shape_vec((x.nrows(), mean.ncols()), scores).expect("rows × K");
+        Ok((scores, norms))
+    }
+
+    /// The number of dimensions of φ.
+    pub fn width(&self) -> usize {
+        self.mean().map_or(0, <[_]>::len)
+    }
+
+    /// About how many multiplications the scores of one context take.
+    pub fn work(&self) -> usize {
+        match self {
+            PolicyParams::Exploring { base, with, .. } => base.work().saturating_add(with.work()),
+            PolicyParams::Uniform { .. } => 0,
+            _ => {
+                let inputs =
+                    if let FeatureMap::Hidden { center, .. } = self.features() { center.len() } else { 0 };
+                self.width().saturating_mul(inputs.saturating_add(self.n_actions()))
+            }
+        }
+    }
+
+    /// Whether the policy, or a part of it, is a mixed logit.
+    pub fn mixes_logits(&self) -> bool {
+        match self {
+            PolicyParams::Exploring { base, with, .. } => base.mixes_logits() || with.mixes_logits(),
+            policy => policy.kind() == PolicyKind::MixedLogit,
+        }
     }
 
     /// π(·|x) of each context, at the resolution of certificates.

@@ -85,8 +85,10 @@ pub struct PriorRequest {
     /// The stored policy (kind `policy`).
     pub policy_id: Option<String>,
     /// Share of the contexts on the learn side (kind `split`).
+    #[cfg_attr(feature = "schema", schema(minimum = 0.01, maximum = 0.99))]
     pub fraction: Option<f64>,
     /// σ0, the standard deviation of the prior's Gaussian.
+    #[cfg_attr(feature = "schema", schema(minimum = 1e-6, maximum = 1e6))]
     pub scale: Option<f64>,
 }
 
@@ -178,12 +180,16 @@ pub struct OptimizerRequest {
     /// How the policy is learned.
     pub preset: Option<Preset>,
     /// The maximum number of passes over all rows.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 100000))]
     pub epochs: Option<u64>,
     /// The step size of Adam (preset `paper`).
+    #[cfg_attr(feature = "schema", schema(minimum = 1e-9, maximum = 10))]
     pub learning_rate: Option<f64>,
     /// The number of contexts per minibatch, rounded up to whole chunks of the log (preset `paper`).
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000000000))]
     pub batch_size: Option<u64>,
     /// The time in seconds after which learning ends; the policy found so far is certified.
+    #[cfg_attr(feature = "schema", schema(minimum = 0, maximum = 86400))]
     pub max_seconds: Option<f64>,
 }
 
@@ -213,6 +219,7 @@ pub struct Optimizer {
 #[serde(deny_unknown_fields)]
 pub struct Family {
     /// δ of all looks together.
+    #[cfg_attr(feature = "schema", schema(minimum = 1e-12, maximum = 0.999))]
     pub delta: f64,
     /// The maximum number of looks; each gets `delta`/`looks`.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 10000))]
@@ -285,12 +292,15 @@ pub struct SpecRequest {
     /// The bound that the job certifies with.
     pub bound: Option<BoundKind>,
     /// The probability, at most, that the certificate is wrong.
+    #[cfg_attr(feature = "schema", schema(minimum = 1e-12, maximum = 0.999))]
     pub delta: Option<f64>,
     /// The family that this look belongs to; mutually exclusive with `delta`.
     pub family: Option<Family>,
     /// The clipping level: propensities below it are replaced by it in weights.
+    #[cfg_attr(feature = "schema", schema(minimum = 1e-9, maximum = 1))]
     pub tau: Option<f64>,
     /// The control variate of `cbb` and `betting`.
+    #[cfg_attr(feature = "schema", schema(minimum = -1, maximum = 0))]
     pub xi: Option<f64>,
     /// The form of the learned policy (kind `learn`).
     pub policy_class: Option<PolicyClass>,
@@ -303,6 +313,7 @@ pub struct SpecRequest {
     /// The caller's statement that no candidate was learned from these rows.
     pub independent_of_log: Option<bool>,
     /// The improvement, in the paper's units, that must be exceeded for `deploy`.
+    #[cfg_attr(feature = "schema", schema(minimum = 0, maximum = 1))]
     pub min_improvement: Option<f64>,
     /// Which rows a later look certifies. The default is `once`.
     pub looks: Option<Looks>,

@@ -54,8 +54,13 @@ pub struct Target {
 }
 
 /// From this number of contexts, one tenth is held out. Below it, there are four folds.
-const LARGE: usize = 20_000;
-const FOLDS: usize = 4;
+pub const LARGE: usize = 20_000;
+/// The number of folds of a small log.
+pub const FOLDS: usize = 4;
+/// The hidden units of a network that is trained on a small log.
+pub const NARROW: usize = 32;
+/// The same for a large log.
+pub const WIDE: usize = 128;
 /// λ never exceeds this. The best λ is far below it on every log on which a certificate can succeed.
 const LAMBDA_CAP: f64 = 0.5;
 /// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
@@ -126,7 +131,7 @@ struct Learner<'a> {
 
 impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
-        let wide: Width = if self.rows.len() >= LARGE { 128 } else { 32 };
+        let wide: Width = if self.rows.len() >= LARGE { WIDE } else { NARROW };
         let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
         // On a large log, the hidden layer of the separate family is trained only if its linear fit is
         // better.

@@ -1,0 +1,304 @@
+//! An estimate of the memory that a job takes at its peak, from its spec and the sizes of what it reads. A job
+//! that does not fit is rejected when it is submitted, because it would end the process in the middle of its
+//! work. `benches/footprint.rs` compares the estimate with measurements (docs/performance.md#memory-of-jobs).
+//!
+//! The estimate adds up what each phase of a job holds at the same time, with d = (dimensions of φ)·K parameters
+//! of a learned policy: the rows; the networks of the learn side with their optimizers; the optimizer of the bound,
+//! which keeps 20 pairs of vectors of length d; and the policies as they are certified and written.
+
+use crate::learn::lbfgs;
+use crate::log::{LogShape, chunk_contexts};
+use crate::measure::BLOCKS;
+use crate::policy::DRAWS;
+use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
+use crate::split::{FOLDS, LARGE, NARROW, WIDE};
+
+const F32: f64 = 4.0;
+const F64: f64 = 8.0;
+/// The bytes of a number in JSON, of which most have 16 to 18 digits.
+const JSON: f64 = 21.0;
+/// φ is computed in blocks of this many bytes per thread.
+const PHI: f64 = (1u64 << 24) as f64;
+/// What every job takes.
+const BASE: f64 = (16u64 << 20) as f64;
+/// Columns grow while they are decoded, and a log that is not in order of arrival is copied once.
+const DECODING: f64 = 2.5;
+/// The largest number of statistics that a bound sums per action: the grids of λ and ξ.
+const STATISTICS: f64 = 128.0;
+/// The nodes of a LIG policy's integral, at most.
+const NODES: f64 = 320.0;
+
+/// The size of a stored policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicySize {
+    /// How many parameters it has, at most.
+    pub numbers: u64,
+    /// The dimensions of φ.
+    pub width: usize,
+    /// Whether it may be a mixed logit, or contain one.
+    pub mixes_logits: bool,
+}
+
+/// What a job runs with, besides its spec and its log.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Resources<'a> {
+    /// The number of compute threads.
+    pub threads: usize,
+    /// The size up to which a log is held in memory.
+    pub max_log_bytes: u64,
+    /// The stored logging policy of the dataset.
+    pub logging_policy: Option<PolicySize>,
+    /// The stored policy that is the prior.
+    pub prior: Option<PolicySize>,
+    /// The stored policies that are candidates.
+    pub candidates: &'a [PolicySize],
+}
+
+/// The estimated memory of a job, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Footprint {
+    /// The rows.
+    pub log: u64,
+    /// The policies that the job reads.
+    pub policies: u64,
+    /// The largest phase of learning, or 0.
+    pub learning: u64,
+    /// Computing the certificate and writing the result.
+    pub certifying: u64,
+}
+
+impl Footprint {
+    /// The peak: learning and certifying follow one another.
+    pub fn total(&self) -> u64 {
+        let phase = self.learning.max(self.certifying);
+        (BASE as u64).saturating_add(self.log).saturating_add(self.policies).saturating_add(phase)
+    }
+}
+
+/// About how many bytes the decoded rows of a log take.
+pub fn log_bytes(shape: &LogShape) -> u64 {
+    let capabilities = &shape.capabilities;
+    // π0(·|x) of a uniform log is made up chunk by chunk.
+    let stored = capabilities.full_propensities && !capabilities.uniform;
+    let lists = usize::from(stored) + capabilities.candidate_propensities.len();
+    let row = 64 + 4 * shape.dim + 8 * shape.n_actions * lists + 8 * capabilities.candidates.len();
+    shape.rows.saturating_mul(row as u64)
+}
+
+/// The estimated memory of a job with this spec on a log of this shape.
+pub fn footprint(spec: &JobSpec, shape: &LogShape, resources: &Resources) -> Footprint {
+    let job = Job { spec, shape, resources };
+    let learned = job.learned();
+    Footprint {
+        log: bytes(job.log()),
+        policies: bytes(job.policies()),
+        learning: bytes(learned.iter().map(|learned| job.learning(learned)).fold(0.0, f64::max)),
+        certifying: bytes(
+            learned.iter().map(|learned| job.certifying(Some(learned))).fold(job.certifying(None), f64::max),
+        ),
+    }
+}
+
+/// Rounds up; what is larger than any memory becomes the largest number.
+fn bytes(estimate: f64) -> u64 {
+    estimate.ceil() as u64
+}
+
+/// A policy that a job may learn.
+struct Learned {
+    /// The dimensions of φ, and the parameters of φ itself.
+    width: f64,
+    phi: f64,
+    /// The networks of the learn side, if there is one: how many of each width are trained at the same time.
+    networks: Option<Networks>,
+}
+
+struct Networks {
+    count: f64,
+    hidden: f64,
+}
+
+struct Job<'a> {
+    spec: &'a JobSpec,
+    shape: &'a LogShape,
+    resources: &'a Resources<'a>,
+}
+
+impl Job<'_> {
+    fn rows(&self) -> f64 {
+        self.shape.rows as f64
+    }
+
+    fn p(&self) -> f64 {
+        self.shape.dim as f64
+    }
+
+    fn k(&self) -> f64 {
+        self.shape.n_actions as f64
+    }
+
+    fn threads(&self) -> f64 {
+        self.resources.threads.max(1) as f64
+    }
+
+    /// The contexts of the largest chunk.
+    fn chunk(&self) -> f64 {
+        self.rows().min(chunk_contexts(self.shape.dim) as f64)
+    }
+
+    /// Whether learning uses a learn side of its own.
+    fn splits(&self) -> bool {
+        self.spec.fraction().is_some()
+    }
+
+    fn log(&self) -> f64 {
+        let decoded = log_bytes(self.shape);
+        let chunk = self.chunk() * (F32 * self.p() + 2.0 * F64 * self.k() + 128.0);
+        let reading = 2.0 * self.threads() * chunk;
+        if decoded > self.resources.max_log_bytes {
+            // The log is in a file, but the learn side is held in memory.
+            return reading + if self.splits() { decoded as f64 + 8.0 * self.rows() } else { 0.0 };
+        }
+        // π0(·|x) of a stored logging policy is computed for all rows.
+        let computed = match self.resources.logging_policy {
+            Some(_) => 4.0 * F64 * self.rows() * self.k(),
+            None => 0.0,
+        };
+        reading + DECODING * decoded as f64 + 8.0 * self.rows() + computed
+    }
+
+    /// Stored policies as they are read: JSON, lists of numbers, and the matrices that are made of them.
+    fn policies(&self) -> f64 {
+        let resources = self.resources;
+        let all = resources.candidates.iter().chain(&resources.logging_policy).chain(&resources.prior);
+        let all: Vec<&PolicySize> = all.collect();
+        let numbers: f64 = all.iter().map(|policy| policy.numbers as f64).sum();
+        let largest = all.iter().map(|policy| policy.numbers as f64).fold(0.0, f64::max);
+        let mixes = all.iter().any(|policy| policy.mixes_logits)
+            || self.spec.policy_class == Some(PolicyClass::MixedLogit);
+        let draws = if mixes { DRAWS as f64 * self.k() * F64 * (2.0 + self.threads()) } else { 0.0 };
+        1.5 * F64 * numbers + (JSON + 2.0 * F64 * self.threads()) * largest + draws
+    }
+
+    /// The policies that learning may end with: which widths are compared depends on the number of rows of the
+    /// learn side, which is not known exactly before the rows are read.
+    fn learned(&self) -> Vec<Learned> {
+        let Some(prior) = self.spec.prior.as_ref().filter(|_| self.spec.kind == JobKind::Learn) else {
+            return Vec::new();
+        };
+        let fixed = |width: f64, phi: f64| vec![Learned { width, phi, networks: None }];
+        let stored = match prior.kind {
+            PriorKind::Split => return self.learned_on_a_side(prior.fraction.unwrap_or(0.5)),
+            PriorKind::Zero => return fixed(self.p(), 0.0),
+            PriorKind::LoggingPolicy => self.resources.logging_policy,
+            PriorKind::Policy => self.resources.prior,
+        };
+        match stored {
+            Some(size) => fixed(size.width as f64, size.numbers as f64),
+            None => fixed(self.p(), 0.0),
+        }
+    }
+
+    fn learned_on_a_side(&self, fraction: f64) -> Vec<Learned> {
+        // Rows are assigned to sides by a hash or by time, so their number varies a little around its mean.
+        let least = self.spec.seen_rows.map_or(0.9 * fraction * self.rows(), |seen| seen as f64);
+        let mut recipes = Vec::new();
+        if least < LARGE as f64 {
+            recipes.push((2 * FOLDS, NARROW));
+        }
+        if self.shape.rows >= LARGE as u64 {
+            recipes.push((2, WIDE));
+        }
+        let mut learned = Vec::new();
+        for (count, hidden) in recipes {
+            let (count, hidden) = (count as f64, hidden as f64);
+            let networks = || Some(Networks { count, hidden });
+            let units = count * hidden;
+            learned.push(Learned { width: self.p() + 1.0, phi: 2.0 * self.p(), networks: networks() });
+            learned.push(Learned { width: units + 1.0, phi: self.p() * units, networks: networks() });
+        }
+        learned
+    }
+
+    /// The largest phase of learning.
+    fn learning(&self, learned: &Learned) -> f64 {
+        let on_a_side = learned.networks.as_ref().map_or(0.0, |networks| self.networks(networks, learned));
+        on_a_side.max(self.minimizing(learned))
+    }
+
+    /// Training the networks of the learn side. A training holds its weights, three vectors of Adam and two
+    /// gradients; all of them may be under way at once, because a thread that waits for one starts another.
+    fn networks(&self, networks: &Networks, learned: &Learned) -> f64 {
+        let Networks { count, hidden } = *networks;
+        let (p, k, rows) = (self.p(), self.k(), self.rows());
+        let linear = (p + 1.0) * k;
+        let deep = p * hidden + hidden + (hidden + 1.0) * k;
+        let contexts = (rows / 16.0).clamp(16.0, 256.0);
+        let batch = contexts * F32 * (3.0 * p + 4.0 * k + 4.0 * hidden);
+        let training = |weights: f64| count * (6.0 * F32 * weights + batch);
+        let kept = count * F32 * (linear + deep);
+        let merged = learned.width * k * F64 + learned.phi * F32;
+        let combining = kept + count * F32 * linear.max(deep) + merged;
+        let scores = 8.0 * rows * k * F32 + 48.0 * rows;
+        let norms = rows.min(2000.0) * F32 * (2.0 * p + learned.width);
+        let phase = training(linear).max(count * F32 * linear + training(deep)).max(combining + norms);
+        phase + scores
+    }
+
+    /// Minimizing a bound over Gaussians.
+    fn minimizing(&self, learned: &Learned) -> f64 {
+        let (d, k) = (learned.width * self.k(), self.k());
+        let padded = learned.width * (self.shape.n_actions.next_multiple_of(8)) as f64;
+        let chunks = (self.rows() / chunk_contexts(self.shape.dim) as f64).ceil();
+        let blocks = chunks.min(BLOCKS as f64) * F32 * padded;
+        let vectors = match self.spec.optimizer.as_ref().map(|optimizer| optimizer.preset) {
+            Some(Preset::Paper) => 12.0,
+            _ => 2.0 * lbfgs::MEMORY as f64 + 10.0,
+        };
+        let point = d * (vectors * F64 + 3.0 * F64) + 3.0 * F32 * padded;
+        let thread = self.chunk() * k * (F32 + F64) + STATISTICS * k * F64 + NODES * k * F64 + padded * F32;
+        self.transformed(learned) + point + blocks + self.threads() * thread
+    }
+
+    /// The certified rows with φ in place of their features, if φ is not the identity.
+    fn transformed(&self, learned: &Learned) -> f64 {
+        if learned.phi == 0.0 {
+            return 0.0;
+        }
+        let rows = match (self.spec.seen_rows, self.spec.fraction()) {
+            (Some(seen), _) => self.rows() - (seen as f64).min(self.rows()),
+            (None, Some(fraction)) => (1.1 * (1.0 - fraction) * self.rows() + 64.0).min(self.rows()),
+            (None, None) => self.rows(),
+        };
+        let capabilities = &self.shape.capabilities;
+        let lists = f64::from(u8::from(capabilities.full_propensities))
+            + capabilities.candidate_propensities.len() as f64;
+        rows * (F32 * learned.width
+            + F64 * self.k() * lists
+            + F64 * capabilities.candidates.len() as f64
+            + 96.0)
+    }
+
+    /// Computing the certificate of a learned policy, or of candidates if there is none, and writing the result.
+    fn certifying(&self, learned: Option<&Learned>) -> f64 {
+        let k = self.k();
+        // The weights of all candidates are checked in one pass.
+        let candidates = self.resources.candidates.len() as f64;
+        let lists = 8.0 + candidates;
+        let thread = self.chunk() * k * F64 * lists + PHI + (STATISTICS + NODES) * k * F64;
+        let checks = 64.0 * (candidates + 1.0) * 4096.0;
+        let Some(learned) = learned else { return self.threads() * thread + checks };
+        let (d, phi) = (learned.width * k, learned.phi);
+        // The learn side's policy, its refinement and the prior; their digests and their JSON.
+        let explored = match self.spec.explore.map(|explore| explore.with) {
+            Some(ExploreWith::LoggingPolicy) => {
+                self.resources.logging_policy.map_or(0.0, |policy| policy.numbers as f64)
+            }
+            _ => 0.0,
+        };
+        let policies = 3.0 * F64 * d + 3.0 * F32 * phi + 2.0 * F64 * explored;
+        let written = JSON * (4.0 * d + 3.0 * phi + 3.0 * explored);
+        let copies = self.threads() * (2.0 * F64 * d + 2.0 * F32 * phi) + 2.0 * F64 * d;
+        policies + written.max(copies + self.threads() * thread) + checks + self.transformed(learned)
+    }
+}

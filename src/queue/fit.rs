@@ -1,0 +1,126 @@
+//! Whether a job fits into memory. A job that does not would end the process in the middle of its work, and
+//! again at each of its next attempts.
+
+use std::fmt;
+
+use super::runner::policy_ids;
+use crate::store::{Dataset, PolicyId, Result, Store, StoreError, StoredPolicy, Workspace};
+use guarantor_engine::footprint::{Footprint, PolicySize, Resources, footprint};
+use guarantor_engine::policy::PolicyKind;
+use guarantor_engine::spec::{Candidate, JobKind, JobSpec, PriorKind};
+
+/// What a job may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobMemory {
+    /// The most bytes of memory.
+    pub max_bytes: u64,
+    /// The number of compute threads: some of the memory is per thread.
+    pub threads: usize,
+}
+
+/// A job that would take more memory than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// What it would take.
+    pub footprint: Footprint,
+    /// The most bytes that it may take.
+    pub max_bytes: u64,
+    kind: JobKind,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Footprint { log, policies, learning, certifying } = self.footprint;
+        let text = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1u64 << 20) as f64);
+        write!(
+            f,
+            "the job would take about {} of memory, and {} is allowed: {} for the rows, {} for stored policies, {} for \
+             learning, {} for certifying; ",
+            text(self.footprint.total()),
+            text(self.max_bytes),
+            text(log),
+            text(policies),
+            text(learning),
+            text(certifying),
+        )?;
+        match self.kind {
+            JobKind::Learn => f.write_str(
+                "a learned policy has a parameter per feature and action, so use fewer features or group actions, or \
+                 learn elsewhere and use kind `evaluate`",
+            ),
+            JobKind::Evaluate => f.write_str("evaluate fewer or smaller policies in one job, or use fewer rows"),
+        }
+    }
+}
+
+/// Estimates the memory of a job, and compares it with what the job may use.
+///
+/// # Errors
+/// If the store fails. A job that does not fit is the inner error.
+pub async fn check_fit(
+    store: &Store,
+    workspace: &Workspace,
+    dataset: &Dataset,
+    spec: &JobSpec,
+    memory: &JobMemory,
+) -> Result<std::result::Result<(), TooLarge>> {
+    let prior = spec.prior.as_ref();
+    let logging_policy = match dataset.logging_policy_id {
+        Some(id) => {
+            let wide = prior.is_some_and(|prior| prior.kind == PriorKind::LoggingPolicy);
+            size_of(store, workspace, &id.to_string(), wide).await?
+        }
+        None => None,
+    };
+    let prior = match prior.and_then(|prior| prior.policy_id.as_deref()) {
+        Some(id) => size_of(store, workspace, id, true).await?,
+        None => None,
+    };
+    let is_candidate = |id: &String| {
+        spec.candidates.iter().any(|c| matches!(c, Candidate::Policy { policy_id } if policy_id == id))
+    };
+    let mut candidates = Vec::new();
+    for id in policy_ids(spec).iter().filter(|id| is_candidate(id)) {
+        candidates.extend(size_of(store, workspace, id, false).await?);
+    }
+    let resources = Resources {
+        threads: memory.threads,
+        max_log_bytes: store.log_memory().max_bytes,
+        logging_policy,
+        prior,
+        candidates: &candidates,
+    };
+    let footprint = footprint(spec, &dataset.shape(), &resources);
+    let (max_bytes, kind) = (memory.max_bytes, spec.kind);
+    Ok(if footprint.total() > max_bytes { Err(TooLarge { footprint, max_bytes, kind }) } else { Ok(()) })
+}
+
+/// The size of a stored policy, or `None` if it is gone. The dimensions of φ are in its parameters only, so these
+/// are read if `exactly`.
+async fn size_of(
+    store: &Store,
+    workspace: &Workspace,
+    id: &str,
+    exactly: bool,
+) -> Result<Option<PolicySize>> {
+    let Ok(id) = id.parse::<PolicyId>() else { return Ok(None) };
+    let policy = match store.repository().policy(workspace, id).await {
+        Err(StoreError::NotFound(..)) => return Ok(None),
+        policy => policy?,
+    };
+    let size = roughly(&policy);
+    if !exactly {
+        return Ok(Some(size));
+    }
+    let params = store.policy_params(&policy).await?;
+    Ok(Some(PolicySize { width: params.width(), mixes_logits: params.mixes_logits(), ..size }))
+}
+
+/// A number takes at least two bytes of JSON.
+fn roughly(policy: &StoredPolicy) -> PolicySize {
+    PolicySize {
+        numbers: policy.params.bytes / 2,
+        width: policy.dim,
+        mixes_logits: matches!(policy.kind, PolicyKind::MixedLogit | PolicyKind::Exploring),
+    }
+}
