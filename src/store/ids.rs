@@ -98,6 +98,14 @@ id_type!(
     KeyId
 );
 id_type!(
+    /// The id of a standing gate. Clients know a gate by its name; a token belongs to the id.
+    GateId
+);
+id_type!(
+    /// The id of a gate's token, which is not secret.
+    GateTokenId
+);
+id_type!(
     /// Proof that a worker holds a job: every write of the worker names it.
     LeaseToken
 );

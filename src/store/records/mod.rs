@@ -2,6 +2,7 @@
 //! so it can serve as an ETag.
 
 mod datasets;
+mod gates;
 mod jobs;
 mod keys;
 mod leases;
@@ -12,6 +13,10 @@ mod requests;
 use serde::{Deserialize, Serialize};
 
 pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
+pub use gates::{
+    Age, Allowance, BadGateName, GateDefinition, GateName, GateRequirements, GateToken, NewGate,
+    NewGateToken, RequiredBaseline, RequiredVersion, StandingGate,
+};
 pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };

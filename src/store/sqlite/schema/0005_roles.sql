@@ -1,0 +1,1 @@
+-- A placeholder: the migration of key roles takes this number.
