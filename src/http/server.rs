@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use super::codes::Code;
 use super::connections::Connections;
 use super::envelope::{Access, enclose};
+use super::layers::public_path;
 use super::problem::Problem;
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
@@ -182,7 +183,7 @@ fn router(app: App) -> Router {
 async fn no_such_route(request: Request) -> Problem {
     Problem::new(
         Code::NoSuchRoute,
-        format!("{} does not exist; /docs lists every path.", request.uri().path()),
+        format!("{} does not exist; /docs lists every path.", public_path(request.uri().path())),
     )
 }
 

@@ -39,7 +39,7 @@ pub use failure::{FailureCode, JobFailure};
 pub use ids::{
     BadWorkspace, DatasetId, GateId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace,
 };
-pub use keys::{Bootstrap, new_api_key, new_gate_token};
+pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token};
 pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};

@@ -7,6 +7,7 @@ mod certificates;
 mod compression;
 mod connections;
 mod docs;
+mod gates;
 mod honest;
 mod jobs;
 mod ledger;
