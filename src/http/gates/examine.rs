@@ -10,7 +10,8 @@ use crate::http::jobs::{certificate_url, require_success};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, GateName, Job, JobId, Owner, PolicyId, Resource, StoreError, Timestamp};
 use guarantor_engine::certificate::{
-    Certificate, Decision, Document, LedgerPlace, METHOD, Reason, SignatureState, check_signature, reasons,
+    BoundRecord, BoundedQuantity, Certificate, Decision, Document, LedgerPlace, METHOD, Reason,
+    SignatureState, check_signature, reasons,
 };
 use guarantor_engine::checks::{CheckName, CheckResult};
 use guarantor_engine::log::Logging;
@@ -248,8 +249,10 @@ impl Examined {
         if certificate.candidates.is_empty() {
             return self.learned(wanted);
         }
-        // The candidate whose claims the certificate's own results rest on.
-        let own = certificate.bounds.iter().find(|bound| bound.used)?.subject.clone();
+        // The certificate's own results rest on claims about one candidate, and on one about the baseline if it needs
+        // its own bound.
+        let of_own = |bound: &&BoundRecord| bound.used && bound.quantity != BoundedQuantity::BaselineRisk;
+        let own = certificate.bounds.iter().find(of_own)?.subject.clone();
         let name = match wanted {
             Some(wanted) => self.names().into_iter().find(|name| is_named(name, wanted))?,
             None => own.clone(),
