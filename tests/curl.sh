@@ -51,7 +51,7 @@ ROWS=(-H 'content-type: application/x-ndjson')
 NOBODY=01890a5d-ac96-774b-bcce-b302099a8057
 
 # A log of three actions chosen at random; which one is right depends on the sign of the feature.
-log_of() { awk -v seed="$1" -v rows="$2" 'BEGIN { srand(seed); for (i = 0; i < rows; i++) { x = 2 * rand() - 1; a = int(3 * rand());
+log_of() { awk -v seed="$1" -v rows="$2" 'BEGIN { srand(seed + 0); for (i = 0; i < rows + 0; i++) { x = 2 * rand() - 1; a = int(3 * rand());
   r = (x > 0 && a == 1) || (x <= 0 && a == 2);
   printf "{\"x\":[%.4f,1],\"action\":%d,\"propensities\":[0.3333333333333333,0.3333333333333333,0.3333333333333334],\"reward\":%d}\n", x, a, r } }'; }
 log_of 7 1500 >"$WORK/log"
