@@ -1,11 +1,10 @@
 //! `GET /v1/gates/{name}` and `/v1/gate/{token}`: asking a standing gate.
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 
 use super::check_query;
-use super::examine::{GateAnswer, examine};
+use super::examine::{GateAnswer, Opened, examine};
 use super::rules::{Facts, Unmet, first_unmet, first_unmet_of_gate};
 use crate::http::App;
 use crate::http::auth::Caller;
@@ -30,8 +29,10 @@ async fn decide(
 ) -> Result<GateAnswer, Problem> {
     let examined = examine(app, job).await?;
     let Some(answer) = examined.answer(app, candidate).await? else {
-        let unmet = Unmet::candidate(candidate.unwrap_or_default(), examined.names());
-        return Err(Problem::from(unmet).member("ok", false));
+        let Some(candidate) = candidate else {
+            return Err(Problem::internal("a certificate does not say which candidate it is about"));
+        };
+        return Err(Problem::from(Unmet::candidate(candidate, examined.names())).member("ok", false));
     };
     if answer.decision != Decision::Deploy {
         return Err(keep(answer));
@@ -117,9 +118,9 @@ pub async fn ask(
     Caller(workspace): Caller,
     Id(name): Id<GateName>,
     Params(asked): Params<GateRequirements>,
-) -> Result<Json<GateAnswer>, Problem> {
+) -> Result<Opened, Problem> {
     let gate = app.store.repository().gate(&workspace, &name).await?;
-    ask_gate(&app, gate, &asked).await.map(Json)
+    ask_gate(&app, gate, &asked).await.map(GateAnswer::opened)
 }
 
 /// Ask the standing gate of a token, without an API key.
@@ -134,13 +135,13 @@ pub async fn ask_by_token(
     State(app): State<App>,
     Id(token): Id<String>,
     Params(asked): Params<GateRequirements>,
-) -> Result<Json<GateAnswer>, Problem> {
+) -> Result<Opened, Problem> {
     let Some((gate, token_id)) = app.store.repository().gate_by_token(&KeyHash::of(&token)).await? else {
         let detail = "No gate has this token. It does not exist, or it was revoked, or its gate was deleted.";
         return Err(Problem::new(Code::NotFound, detail));
     };
     tracing::debug!(gate = %gate.name, %token_id, "asked by token");
-    ask_gate(&app, gate, &asked).await.map(Json)
+    ask_gate(&app, gate, &asked).await.map(GateAnswer::opened)
 }
 
 /// Ask the standing gate of a token, for tools whose webhooks only POST, such as Flagger. The body is ignored.
@@ -157,7 +158,7 @@ pub async fn post_by_token(
     token: Id<String>,
     asked: Params<GateRequirements>,
     body: Body,
-) -> Result<Json<GateAnswer>, Problem> {
+) -> Result<Opened, Problem> {
     read_body(body, MOST_IGNORED).await?;
     ask_by_token(state, token, asked).await
 }

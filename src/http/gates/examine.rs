@@ -1,6 +1,8 @@
 //! What a gate may approve: a job's certificate, checked anew at every request, and what it says about one
 //! candidate.
 
+use axum::Json;
+use axum::http::{HeaderName, HeaderValue, header};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -77,7 +79,15 @@ pub struct GateAnswer {
     pub signing_key_id: String,
 }
 
+/// The response of an open gate. No cache may keep it: the gate may close at any time.
+pub type Opened = ([(HeaderName, HeaderValue); 1], Json<GateAnswer>);
+
 impl GateAnswer {
+    /// The response of the open gate.
+    pub fn opened(self) -> Opened {
+        ([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(self))
+    }
+
     /// The problem with everything that the gate knows as members, and `ok: false`.
     pub fn closed(mut self, mut problem: Problem) -> Problem {
         self.ok = false;

@@ -22,7 +22,7 @@ use super::problem::Problem;
 use crate::store::GateRequirements;
 
 pub use ask::ask_about_job;
-pub use examine::GateAnswer;
+pub use examine::{GateAnswer, Opened};
 
 /// The most standing gates of a workspace.
 const MOST_GATES: u64 = 1000;

@@ -1,13 +1,12 @@
 //! `GET /v1/jobs/{id}/gate`: the gate of one job. 200 means deploy, and nothing else does: every other state of
 //! the job, every requirement that is not met, and every failure on the way has another status.
 
-use axum::Json;
 use axum::extract::State;
 
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::extract::{Id, Params};
-use crate::http::gates::{GateAnswer, ask_about_job};
+use crate::http::gates::{GateAnswer, Opened, ask_about_job};
 use crate::http::problem::Problem;
 use crate::store::{GateRequirements, JobId};
 
@@ -25,7 +24,7 @@ pub async fn gate(
     Caller(workspace): Caller,
     Id(id): Id<JobId>,
     Params(requirements): Params<GateRequirements>,
-) -> Result<Json<GateAnswer>, Problem> {
+) -> Result<Opened, Problem> {
     let job = app.store.repository().job(&workspace, id).await?;
-    ask_about_job(&app, job, &requirements).await.map(Json)
+    ask_about_job(&app, job, &requirements).await.map(GateAnswer::opened)
 }
