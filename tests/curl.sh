@@ -385,7 +385,7 @@ stop TERM
 echo "== every code was seen"
 # Except `internal`, which no known request causes; a full disk, which tests/trust/disk.rs tests; too many
 # verifications, which src/http/server.rs tests; a certificate of an earlier release, which
-# tests/trust/upgrade.rs tests; and one whose signature does not match, which tests/service/gates.rs tests.
+# tests/trust/upgrade.rs tests; and one whose signature does not match, which tests/service/gates tests.
 sort -u "$SEEN" | comm -13 - "$WORK/codes" | grep -vx -e certificate_outdated -e internal -e insufficient_storage -e signature_invalid -e too_many_verifications >"$WORK/unmet" || true
 [ ! -s "$WORK/unmet" ] || fail "no response had the code: $(tr '\n' ' ' <"$WORK/unmet")"
 echo "curl.sh: ok"

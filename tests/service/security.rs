@@ -120,7 +120,7 @@ fn no_route_shows_another_workspace() {
             "POST /v1/certificates/verify" => (422, "unknown_job"),
             // These name no resource.
             "POST /v1/policies" | "GET /v1/certificates/key" => continue,
-            // A token names its gate, and no workspace is asked; tests/service/gates.rs tests it.
+            // A token names its gate, and no workspace is asked; tests/service/gates tests it.
             "GET /v1/gate/{token}" | "POST /v1/gate/{token}" => continue,
             _ if !path.starts_with("/v1/") => continue,
             _ => panic!("{line} is new: add here what another workspace must get"),

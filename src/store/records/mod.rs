@@ -1,6 +1,7 @@
 //! The store's records: what callers pass in and get back. `revision` grows with every change of a record,
 //! so it can serve as an ETag.
 
+mod age;
 mod datasets;
 mod gates;
 mod jobs;
@@ -12,10 +13,11 @@ mod requests;
 
 use serde::{Deserialize, Serialize};
 
+pub use age::Age;
 pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
 pub use gates::{
-    Age, Allowance, BadGateName, GateDefinition, GateName, GateRequirements, GateToken, NewGate,
-    NewGateToken, RequiredBaseline, RequiredVersion, StandingGate,
+    Allowance, BadGateName, GateDefinition, GateName, GateRequirements, GateToken, NewGate, NewGateToken,
+    RequiredBaseline, RequiredVersion, StandingGate,
 };
 pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
