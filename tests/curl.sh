@@ -51,9 +51,11 @@ ROWS=(-H 'content-type: application/x-ndjson')
 NOBODY=01890a5d-ac96-774b-bcce-b302099a8057
 
 # A log of three actions chosen at random; which one is right depends on the sign of the feature.
-awk 'BEGIN { srand(7); for (i = 0; i < 1500; i++) { x = 2 * rand() - 1; a = int(3 * rand());
+log_of() { awk -v seed="$1" -v rows="$2" 'BEGIN { srand(seed + 0); for (i = 0; i < rows + 0; i++) { x = 2 * rand() - 1; a = int(3 * rand());
   r = (x > 0 && a == 1) || (x <= 0 && a == 2);
-  printf "{\"x\":[%.4f,1],\"action\":%d,\"propensities\":[0.3333333333333333,0.3333333333333333,0.3333333333333334],\"reward\":%d}\n", x, a, r } }' >"$WORK/log"
+  printf "{\"x\":[%.4f,1],\"action\":%d,\"propensities\":[0.3333333333333333,0.3333333333333333,0.3333333333333334],\"reward\":%d}\n", x, a, r } }'; }
+log_of 7 1500 >"$WORK/log"
+log_of 8 400 >"$WORK/other"
 head -n 20 "$WORK/log" >"$WORK/more"
 tail -n 1 "$WORK/log" >"$WORK/one"
 awk '{ print "{\"candidates\":{\"new\":0.5}}" }' "$WORK/more" >"$WORK/columns"
@@ -190,6 +192,55 @@ is .spec.delta 0.05
 # With another tau, because the same spec again would be a free look.
 call 422/family_exhausted POST /v1/jobs "${JSON[@]}" -d "${FAMILY%\}},\"tau\":0.25}"
 call 409/job_finished POST "/v1/jobs/$JOB/cancel"
+
+echo "== gates"
+call 200 GET "/v1/jobs/$JOB/gate?candidate=learned&baseline=certified&max_age=1d&version=newest&min_confidence=0.95&min_family_confidence=0.95"
+is .policy_id "$LEARNED"
+is .look 1
+call 403/requirement_failed GET "/v1/jobs/$JOB/gate?min_improvement=0.99"
+is .requirement min_improvement
+is .required 0.99
+call 400/invalid_query GET "/v1/jobs/$JOB/gate?max_age=soon"
+call 201 POST "/v1/datasets?outcome=reward&name=gates" "${ROWS[@]}" --data-binary "@$WORK/other"
+GATED=$(field .id)
+call 201 POST /v1/policies "${JSON[@]}" -d '{"kind":"softmax","mean":[[0,40,-40],[0,0,0]]}'
+GATED_POLICY=$(field .id)
+GATED_DIGEST=$(field .digest)
+call 201 POST /v1/gates "${JSON[@]}" -d "{\"name\":\"app\",\"dataset_id\":\"$GATED\",\"selector\":{\"app\":\"x\"}}"
+[ "$(header location)" = /v1/gates/app ] || fail "location"
+call 409/name_taken POST /v1/gates "${JSON[@]}" -d '{"name":"app","selector":{"app":"y"}}'
+call 409/no_matching_job GET /v1/gates/app
+call 202 POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$GATED\",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$GATED_POLICY\"}],\"independent_of_log\":true,\"metadata\":{\"app\":\"x\"}}"
+call 200 GET "/v1/jobs/$(field .id)?wait=60"
+is .result.decision deploy
+call 200 GET "/v1/gates/app?policy_digest=$GATED_DIGEST"
+is .policy_id "$GATED_POLICY"
+call 200 GET /v1/gates
+is '.data[0].name' app
+call 200 GET /v1/gates/app/definition
+is .delta 0.05
+call 200 PUT /v1/gates/app "${JSON[@]}" -d '{"selector":{"app":"x"},"delta":0.01}'
+call 403/requirement_failed GET /v1/gates/app
+is .requirement delta
+call 200 PUT /v1/gates/app "${JSON[@]}" -d '{"selector":{"app":"x"}}'
+call 201 POST /v1/gates/app/tokens
+TOKEN_URL=$(field .url)
+TOKEN_ID=$(field .id)
+call 200 GET "$TOKEN_URL"
+call 200 POST "$TOKEN_URL" "${JSON[@]}" -d '{"phase":"Progressing"}'
+is .gate app
+for _ in $(seq 99); do call 201 POST /v1/gates/app/tokens; done
+call 409/limit_reached POST /v1/gates/app/tokens
+call 204 DELETE "/v1/gates/app/tokens/$TOKEN_ID"
+call 200 GET /v1/gates/app/tokens
+is '.data | length' 99
+call 404/not_found GET "$TOKEN_URL"
+call 204 DELETE "/v1/policies/$GATED_POLICY"
+call 403/policy_gone GET /v1/gates/app
+call 204 DELETE "/v1/datasets/$GATED"
+call 403/dataset_gone GET /v1/gates/app
+call 204 DELETE /v1/gates/app
+call 404/not_found GET /v1/gates/app
 
 echo "== the command line agrees with the service"
 echo '{}' >"$WORK/spec.json"
@@ -377,8 +428,8 @@ stop TERM
 
 echo "== every code was seen"
 # Except `internal`, which no known request causes; a full disk, which tests/trust/disk.rs tests; too many
-# verifications, which src/http/server.rs tests; and a certificate of an earlier release, which
-# tests/trust/upgrade.rs tests.
-sort -u "$SEEN" | comm -13 - "$WORK/codes" | grep -vx -e certificate_outdated -e internal -e insufficient_storage -e too_many_verifications >"$WORK/unmet" || true
+# verifications, which src/http/server.rs tests; a certificate of an earlier release, which
+# tests/trust/upgrade.rs tests; and one whose signature does not match, which tests/service/gates tests.
+sort -u "$SEEN" | comm -13 - "$WORK/codes" | grep -vx -e certificate_outdated -e internal -e insufficient_storage -e signature_invalid -e too_many_verifications >"$WORK/unmet" || true
 [ ! -s "$WORK/unmet" ] || fail "no response had the code: $(tr '\n' ' ' <"$WORK/unmet")"
 echo "curl.sh: ok"

@@ -23,7 +23,8 @@ def map_path_parameters(ctx, path_parameters):
     if not path_parameters or operation is None or operation.method.upper() == "DELETE":
         return path_parameters
     known = [real for prefix, real in IDS.items() if operation.path.startswith(prefix)]
-    generated = str(path_parameters.get("id", ""))
-    if known and sum(generated.encode()) % 4:
-        path_parameters["id"] = known[0]
+    for name in ("id", "name", "token"):
+        generated = str(path_parameters.get(name, ""))
+        if known and name in path_parameters and sum(generated.encode()) % 4:
+            path_parameters[name] = known[0]
     return path_parameters

@@ -30,7 +30,11 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     }
 }
 
-fn check_json_headers(headers: &HeaderMap) -> Result<(), Problem> {
+/// Checks that a body is sent as JSON and without an encoding.
+///
+/// # Errors
+/// 415 if it is not.
+pub fn check_json_headers(headers: &HeaderMap) -> Result<(), Problem> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("");
     let essence = kind.split(';').next().unwrap_or("").trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -47,7 +51,11 @@ fn check_json_headers(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
+/// Reads a whole body of at most `limit` bytes.
+///
+/// # Errors
+/// If the body is larger, or ends early.
+pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
     axum::body::to_bytes(body, limit).await.map_err(|error| {
         let error = error.into_inner();
         if error.is::<http_body_util::LengthLimitError>() {

@@ -27,6 +27,7 @@ mod decisions;
 mod envelope;
 mod etag;
 mod extract;
+mod gates;
 mod health;
 mod idempotency;
 mod jobs;

@@ -16,7 +16,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::codes::Code;
 use super::problem::{FieldError, ProblemBody};
-use super::{App, certificates, datasets, decisions, health, jobs, metrics, policies};
+use super::{App, certificates, datasets, decisions, gates, health, jobs, metrics, policies};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -27,6 +27,7 @@ use super::{App, certificates, datasets, decisions, health, jobs, metrics, polic
     tags((name = "Datasets", description = "Logs of the deployed policy"),
          (name = "Policies", description = "Uploaded and learned policies, and their decisions"),
          (name = "Jobs", description = "Learn or evaluate policies, and decide about deployment"),
+         (name = "Gates", description = "Ask whether a policy may be rolled out"),
          (name = "Certificates", description = "What is guaranteed, and how to verify it"),
          (name = "Operations", description = "Health and metrics for operators"))
 )]
@@ -35,11 +36,13 @@ struct Document;
 /// The open routes, the guarded ones, and the document that describes both.
 pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
     let (open, guarded) = operations(metrics_need_key);
+    let open = open.merge(gates::open_routes());
     let guarded = guarded
         .merge(datasets::routes())
         .merge(policies::routes())
         .merge(decisions::routes())
         .merge(jobs::routes())
+        .merge(gates::routes())
         .merge(certificates::routes());
     let (open, open_api) = open.split_for_parts();
     let (guarded, guarded_api) = guarded.split_for_parts();
@@ -99,15 +102,23 @@ fn complete(api: &mut OpenApi) {
     let scheme = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     components.security_schemes.insert("api_key".into(), scheme.into());
     for (path, item) in &mut api.paths.paths {
-        let operations = [&mut item.get, &mut item.post, &mut item.delete];
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
         for operation in operations.into_iter().flatten() {
             complete_operation(path, operation);
         }
     }
 }
 
-/// Paths whose POST stores something, and can run out of storage space.
-const CREATING: [&str; 4] = ["/v1/datasets", "/v1/datasets/{id}/rows", "/v1/policies", "/v1/jobs"];
+/// Paths whose POST or PUT stores something, and can run out of storage space.
+const CREATING: [&str; 7] = [
+    "/v1/datasets",
+    "/v1/datasets/{id}/rows",
+    "/v1/policies",
+    "/v1/jobs",
+    "/v1/gates",
+    "/v1/gates/{name}",
+    "/v1/gates/{name}/tokens",
+];
 
 fn complete_operation(path: &str, operation: &mut Operation) {
     let mut problems = vec![Code::Internal];
@@ -115,16 +126,19 @@ fn complete_operation(path: &str, operation: &mut Operation) {
         problems.push(Code::TooManyUploads);
     }
     if path.starts_with("/v1/") {
-        // The empty requirement: without any keys, none is required.
-        let key = SecurityRequirement::new("api_key", Vec::<String>::new());
-        operation.security = Some(vec![key, SecurityRequirement::default()]);
-        problems.extend([Code::InvalidQuery, Code::Unauthorized, Code::RequestTimeout, Code::Unavailable]);
-        problems.extend([Code::RoleNotSufficient, Code::WrongHost, Code::TooManyRequests]);
+        problems.extend([Code::InvalidQuery, Code::RequestTimeout, Code::Unavailable, Code::WrongHost]);
+        // A token in the path stands for a key.
+        if !path.contains("{token}") {
+            // The empty requirement: without any keys, none is required.
+            let key = SecurityRequirement::new("api_key", Vec::<String>::new());
+            operation.security = Some(vec![key, SecurityRequirement::default()]);
+            problems.extend([Code::Unauthorized, Code::RoleNotSufficient, Code::TooManyRequests]);
+        }
     }
     if operation.request_body.is_some() && CREATING.contains(&path) {
         problems.push(Code::InsufficientStorage);
     }
-    if path.contains("{id}") {
+    if path.contains('{') {
         problems.push(Code::NotFound);
     }
     if operation.request_body.is_some() {

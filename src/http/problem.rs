@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::codes::Code;
 use crate::queue::ResolveError;
-use crate::store::{Damage, StoreError};
+use crate::store::{Damage, Resource, StoreError};
 use guarantor_engine::EngineError;
 use guarantor_engine::error::SpecError;
 
@@ -190,6 +190,9 @@ const UNWRITABLE: Duration = Duration::from_secs(60);
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
+            StoreError::NotFound(Resource::Gate, name) => {
+                Problem::new(Code::NotFound, format!("No gate has the name {name}."))
+            }
             StoreError::NotFound(resource, id) => {
                 Problem::new(Code::NotFound, format!("No {resource} has the id {id}."))
             }
@@ -197,6 +200,10 @@ impl From<StoreError> for Problem {
                 Code::InUse,
                 format!("The {resource} is in use by {by}; try again when that has finished."),
             ),
+            StoreError::LimitReached { resource, limit } => {
+                let detail = format!("There are {limit} {resource}s already, the maximum; delete one first.");
+                Problem::new(Code::LimitReached, detail)
+            }
             StoreError::QueueFull { queued, limit } => {
                 let detail = format!("{queued} of {limit} jobs queued; try again later.");
                 Problem::new(Code::QueueFull, detail).retry_after(Duration::from_secs(10))

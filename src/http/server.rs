@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 use super::codes::Code;
 use super::connections::Connections;
 use super::envelope::{Access, enclose};
+use super::layers::public_path;
 use super::problem::Problem;
 use super::tally::{Rule, Tally};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
@@ -223,7 +224,7 @@ fn health_router(app: App) -> Router {
 async fn no_such_route(request: Request) -> Problem {
     Problem::new(
         Code::NoSuchRoute,
-        format!("{} does not exist; /docs lists every path.", request.uri().path()),
+        format!("{} does not exist; /docs lists every path.", public_path(request.uri().path())),
     )
 }
 

@@ -14,8 +14,8 @@ use super::compute::Computed;
 use super::runner::RunError;
 use super::timeline::STORING;
 use crate::store::{
-    ClaimedJob, FailureCode, Finish, Job, JobFailure, JobId, JobResult, PolicyId, Result, Store, StoreError,
-    Success, describe_policy, job_key, json_bytes, policy_key,
+    ClaimedJob, FailureCode, Finish, Job, JobFailure, JobId, JobResult, JobStatus, PolicyId, Result, Store,
+    StoreError, Success, describe_policy, job_key, json_bytes, policy_key,
 };
 use guarantor_engine::certificate::Certificate;
 use guarantor_engine::{EngineError, Finished};
@@ -49,6 +49,9 @@ impl Queue {
         for wait in RETRIES.into_iter().map(Some).chain([None]) {
             match self.store().repository().finish_job(id, token, &terms, finish.clone()).await {
                 Ok(job) if job.status.is_finished() => {
+                    if job.status == JobStatus::Cancelled {
+                        self.store().blobs().delete(&files_of(&finish)).await;
+                    }
                     record_end(&job, &timeline.phases());
                     self.announce_end(&job);
                     return;

@@ -19,6 +19,10 @@ pub enum Resource {
     Job,
     /// An API key.
     Key,
+    /// A standing gate.
+    Gate,
+    /// A token of a standing gate.
+    GateToken,
     /// A stored file.
     Blob,
 }
@@ -31,6 +35,8 @@ impl fmt::Display for Resource {
             Resource::Policy => "policy",
             Resource::Job => "job",
             Resource::Key => "key",
+            Resource::Gate => "gate",
+            Resource::GateToken => "token",
             Resource::Blob => "blob",
         })
     }
@@ -74,6 +80,14 @@ pub enum StoreError {
         /// The number of queued jobs.
         queued: u64,
         /// The most that may be queued.
+        limit: u64,
+    },
+    /// There are as many of these resources as there may be.
+    #[error("there are already {limit} of the resource {resource}, which is the maximum")]
+    LimitReached {
+        /// The kind of resource.
+        resource: Resource,
+        /// The most that there may be.
         limit: u64,
     },
     /// Every look of the family is taken, or held by an unfinished job.

@@ -98,6 +98,14 @@ id_type!(
     KeyId
 );
 id_type!(
+    /// The id of a standing gate. Clients know a gate by its name; a token belongs to the id.
+    GateId
+);
+id_type!(
+    /// The id of a gate's token, which is not secret.
+    GateTokenId
+);
+id_type!(
     /// Proof that a worker holds a job: every write of the worker names it.
     LeaseToken
 );
@@ -153,6 +161,12 @@ impl fmt::Display for Workspace {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// The time by the clock of this process, which is also SQLite's.
+    pub fn now() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
     /// The seconds from `earlier` to this time; 0 if the clock went back.
     pub fn seconds_since(self, earlier: Timestamp) -> f64 {
         (self.0 - earlier.0).max(0) as f64 / 1e6

@@ -11,6 +11,9 @@ use super::signing::read_secret;
 
 const PREFIX: &str = "gk_";
 
+/// The prefix of a gate's token, by which paths that contain one are recognized and redacted.
+pub const TOKEN_PREFIX: &str = "gt_";
+
 /// The number of hex digits after the prefix.
 const DIGITS: usize = 64;
 
@@ -30,11 +33,23 @@ pub enum Bootstrap {
 /// # Errors
 /// `Refused` if there are no random bytes.
 pub fn new_api_key() -> Result<String> {
+    new_secret(PREFIX)
+}
+
+/// A new token of a gate, which is not stored anywhere.
+///
+/// # Errors
+/// `Refused` if there are no random bytes.
+pub fn new_gate_token() -> Result<String> {
+    new_secret(TOKEN_PREFIX)
+}
+
+fn new_secret(prefix: &str) -> Result<String> {
     let mut random = [0u8; DIGITS / 2];
     getrandom::fill(&mut random).map_err(|error| {
         StoreError::Refused(format!("the operating system provided no random bytes: {error}"))
     })?;
-    Ok(format!("{PREFIX}{}", hex::encode(random)))
+    Ok(format!("{prefix}{}", hex::encode(random)))
 }
 
 /// The API key in a file, without the white space around it.

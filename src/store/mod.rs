@@ -38,14 +38,18 @@ pub use blob_keys::{Owner, dataset_part_key, job_key, policy_key};
 pub use blobs::{BlobWriter, Blobs};
 pub use error::{Damage, Resource, Result, StoreError};
 pub use failure::{FailureCode, JobFailure};
-pub use ids::{BadWorkspace, DatasetId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace};
-pub use keys::{Bootstrap, new_api_key};
+pub use ids::{
+    BadWorkspace, DatasetId, GateId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace,
+};
+pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token};
 pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use private::create_private_files;
 pub use records::*;
-pub use repository::{Datasets, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep};
+pub use repository::{
+    Datasets, Gates, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep,
+};
 pub use signing::{make_signing_key, new_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
 pub use uploads::{

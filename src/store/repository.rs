@@ -12,15 +12,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::error::Result;
-use super::ids::{DatasetId, JobId, KeyId, LeaseToken, PolicyId, Workspace};
+use super::ids::{DatasetId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Workspace};
 use super::page::{Page, PageRequest};
 use super::records::*;
 use guarantor_engine::certificate::PublicKey;
 
 /// A database with everything that the store keeps as rows.
-pub trait Repository: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep {}
+pub trait Repository:
+    Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Idempotency + Upkeep
+{
+}
 
-impl<T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Idempotency + Upkeep> Repository for T {}
+impl<T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Idempotency + Upkeep> Repository for T {}
 
 /// API keys.
 #[async_trait]
@@ -125,7 +128,8 @@ pub trait Leases: Send + Sync {
     ) -> Result<bool>;
     /// Whether cancellation was requested. Writes nothing, so it is cheaper than a heartbeat.
     async fn cancel_requested(&self, id: JobId, token: LeaseToken) -> Result<bool>;
-    /// Ends an attempt. `LeaseLost` if the lease has passed to another worker.
+    /// Ends an attempt. `LeaseLost` if the lease has passed to another worker. A success of a job whose
+    /// cancellation was requested ends it as canceled; the caller then deletes the files of the result.
     async fn finish_job(
         &self,
         id: JobId,
@@ -161,6 +165,44 @@ pub trait Ledger: Send + Sync {
     async fn remember_signing_key(&self, key: &PublicKey) -> Result<()>;
     /// All public keys that were ever stored, newest first.
     async fn signing_keys(&self) -> Result<Vec<PublicKey>>;
+}
+
+/// Standing gates and their tokens.
+#[async_trait]
+pub trait Gates: Send + Sync {
+    /// Stores a gate. `Exists` if the workspace has a gate of this name, `LimitReached` if it has `most` gates.
+    async fn create_gate(&self, new: NewGate, most: u64) -> Result<StandingGate>;
+    /// A gate.
+    async fn gate(&self, workspace: &Workspace, name: &GateName) -> Result<StandingGate>;
+    /// A page of the workspace's gates.
+    async fn gates(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StandingGate>>;
+    /// Replaces the definition of a gate. Its tokens stay valid.
+    async fn change_gate(
+        &self,
+        workspace: &Workspace,
+        name: &GateName,
+        definition: &GateDefinition,
+        by: &str,
+    ) -> Result<StandingGate>;
+    /// Deletes a gate and its tokens.
+    async fn delete_gate(&self, workspace: &Workspace, name: &GateName) -> Result<()>;
+    /// The job that a gate asks about: of the jobs that it selects and that have ended, in whatever way, the one
+    /// that ended last. A row that cannot be read is an error here, because skipping it could open the gate.
+    async fn job_of_gate(&self, gate: &StandingGate) -> Result<Option<Job>>;
+    /// Stores a token. `LimitReached` if the gate has `most` tokens.
+    async fn create_gate_token(
+        &self,
+        workspace: &Workspace,
+        gate: &GateName,
+        new: NewGateToken,
+        most: u64,
+    ) -> Result<GateToken>;
+    /// The tokens of a gate, newest first, without revoked ones.
+    async fn gate_tokens(&self, workspace: &Workspace, gate: &GateName) -> Result<Vec<GateToken>>;
+    /// Revokes a token of a gate for good.
+    async fn revoke_gate_token(&self, workspace: &Workspace, gate: &GateName, id: GateTokenId) -> Result<()>;
+    /// The gate of the token with this hash, and the token's id.
+    async fn gate_by_token(&self, hash: &KeyHash) -> Result<Option<(StandingGate, GateTokenId)>>;
 }
 
 /// Requests with idempotency keys.

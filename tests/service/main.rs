@@ -13,6 +13,7 @@ mod compression;
 mod connections;
 mod digests;
 mod docs;
+mod gates;
 mod honest;
 mod jobs;
 mod ledger;

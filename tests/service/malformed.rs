@@ -295,6 +295,26 @@ fn paths_and_headers(f: &Fixture) -> Vec<Case> {
         case("GET", format!("/v1/jobs/{}?wait=-1", f.done), 400, "invalid_query"),
         case("GET", format!("/v1/jobs/{}?wiat=1", f.done), 400, "invalid_query"),
         case("GET", format!("/v1/jobs/{}/gate?force=true", f.done), 400, "invalid_query"),
+        case("GET", format!("/v1/jobs/{}/gate?max_age=soon", f.done), 400, "invalid_query"),
+        case("GET", "/v1/gates?after=x", 400, "invalid_cursor"),
+        case("GET", "/v1/gates/nobody", 404, "not_found"),
+        case("GET", "/v1/gates/%ff", 404, "not_found"),
+        case("GET", "/v1/gates/nobody/definition", 404, "not_found"),
+        case("GET", "/v1/gates/nobody/tokens", 404, "not_found"),
+        case("POST", "/v1/gates/nobody/tokens", 404, "not_found"),
+        case("DELETE", format!("/v1/gates/nobody/tokens/{NOBODY}"), 404, "not_found"),
+        case("DELETE", "/v1/gates/%ff/tokens/%ff", 404, "not_found"),
+        case("PUT", "/v1/gates", 405, "method_not_allowed"),
+        case("POST", "/v1/gates/nobody", 405, "method_not_allowed"),
+        json_case("/v1/gates", "{", 400, "malformed_json"),
+        json_case("/v1/gates", "[]", 422, "invalid_value"),
+        json_case("/v1/gates?force=1", r#"{"name": "g", "selector": {"a": 1}}"#, 400, "invalid_query"),
+        json_case("/v1/gates", r#"{"name": "g", "selector": {"a": 1, "a": 2}}"#, 422, "invalid_value"),
+        json_case("/v1/gates", r#"{"name": "g", "name": "h", "selector": {"a": 1}}"#, 422, "invalid_value"),
+        case("GET", "/v1/gate/gt_nobody", 404, "not_found"),
+        case("GET", "/v1/gate/%ff", 404, "not_found"),
+        case("PUT", "/v1/gate/gt_nobody", 405, "method_not_allowed"),
+        case("GET", "/v1/gate", 404, "no_such_route"),
         case("GET", format!("/v1/jobs/{}/events?after=x", f.done), 400, "invalid_cursor"),
         case("GET", format!("/v1/jobs/{}/events", f.done), 400, "invalid_header")
             .header("last-event-id", "x"),
@@ -314,7 +334,7 @@ fn paths_and_headers(f: &Fixture) -> Vec<Case> {
 
 /// Everything in the store, as clients see it.
 fn contents(client: &Client) -> Vec<Value> {
-    let lists = ["/v1/datasets?limit=100", "/v1/policies?limit=100", "/v1/jobs?limit=100"];
+    let lists = ["/v1/datasets?limit=100", "/v1/policies?limit=100", "/v1/jobs?limit=100", "/v1/gates"];
     lists.iter().map(|path| client.get(path).expect(200)).collect()
 }
 

@@ -25,11 +25,12 @@ fn operations(client: &Client) -> Vec<(String, String, Vec<String>)> {
     all
 }
 
-/// A dataset, a policy and a finished job of one workspace.
+/// A dataset, a policy, a finished job, and a gate with a token of one workspace.
 struct Owned {
     dataset: String,
     policy: String,
     job: String,
+    token_id: String,
 }
 
 impl Owned {
@@ -39,7 +40,9 @@ impl Owned {
             client.post("/v1/policies", &json!({"kind": "uniform", "n_actions": 3, "dim": 2})).expect(201);
         let job = client.submit(json!({"dataset_id": dataset}));
         assert_eq!(client.finish(&job)["status"], "succeeded");
-        Owned { dataset, policy: id_of(&policy), job }
+        client.post("/v1/gates", &json!({"name": "gate", "dataset_id": dataset})).expect(201);
+        let token_id = id_of(&client.post("/v1/gates/gate/tokens", &json!({})).expect(201));
+        Owned { dataset, policy: id_of(&policy), job, token_id }
     }
 
     /// The path with the id of its resource.
@@ -48,10 +51,11 @@ impl Owned {
             "datasets" => &self.dataset,
             "policies" => &self.policy,
             "jobs" => &self.job,
+            "gates" => &self.token_id,
             other => panic!("{path}: add {other} to this test"),
         };
-        let path = path.replacen("{id}", id, 1);
-        assert!(!path.contains('{'), "{path}: this test fills in one id only");
+        let path = path.replacen("{id}", id, 1).replacen("{name}", "gate", 1);
+        assert!(!path.contains('{'), "{path}: this test fills in one id and one name only");
         path
     }
 }
@@ -85,19 +89,24 @@ fn no_route_shows_another_workspace() {
     let mut deletes = Vec::new();
     for (method, path, kinds) in operations(&a) {
         let line = format!("{method} {path}");
-        if path.contains("{id}") {
+        if path.contains("{id}") || path.contains("{name}") {
             let filled = owned.fill(&path);
-            let foreign = send(&b, &method, &filled, &kinds, &contexts);
+            let contexts = match line.as_str() {
+                "PUT /v1/gates/{name}" => &json!({"selector": {"app": "x"}}),
+                "POST /v1/gates/{name}/tokens" => &json!({}),
+                _ => &contexts,
+            };
+            let foreign = send(&b, &method, &filled, &kinds, contexts);
             assert_eq!((foreign.status, foreign.json["code"].as_str()), (404, Some("not_found")), "{line}");
             // The same request works for the owner, otherwise this would prove nothing.
             match method.as_str() {
                 "DELETE" => deletes.push(filled),
-                _ => assert_ne!(send(&a, &method, &filled, &kinds, &contexts).status, 404, "{line}"),
+                _ => assert_ne!(send(&a, &method, &filled, &kinds, contexts).status, 404, "{line}"),
             }
             continue;
         }
         let (status, code) = match line.as_str() {
-            "GET /v1/datasets" | "GET /v1/jobs" | "GET /v1/policies" => {
+            "GET /v1/datasets" | "GET /v1/jobs" | "GET /v1/policies" | "GET /v1/gates" => {
                 assert_eq!(b.get(&path).expect(200)["data"], json!([]), "{line}");
                 assert_ne!(a.get(&path).expect(200)["data"], json!([]), "{line}");
                 let filter = format!("{path}?dataset_id={}", owned.dataset);
@@ -106,16 +115,19 @@ fn no_route_shows_another_workspace() {
                 }
                 continue;
             }
-            "POST /v1/jobs" => (422, "unknown_dataset"),
+            "POST /v1/jobs" | "POST /v1/gates" => (422, "unknown_dataset"),
             "POST /v1/datasets" => (422, "unknown_policy"),
             "POST /v1/certificates/verify" => (422, "unknown_job"),
             // These name no resource.
             "POST /v1/policies" | "GET /v1/certificates/key" => continue,
+            // A token names its gate, and no workspace is asked; tests/service/gates tests it.
+            "GET /v1/gate/{token}" | "POST /v1/gate/{token}" => continue,
             _ if !path.starts_with("/v1/") => continue,
             _ => panic!("{line} is new: add here what another workspace must get"),
         };
         let answer = match line.as_str() {
             "POST /v1/jobs" => b.post(&path, &json!({"dataset_id": owned.dataset})),
+            "POST /v1/gates" => b.post(&path, &json!({"name": "gate", "dataset_id": owned.dataset})),
             "POST /v1/datasets" => b.upload(&format!("?logging_policy_id={}", owned.policy), two_rows()),
             _ => b.post(&path, &certificate),
         };
@@ -131,7 +143,8 @@ fn no_route_shows_another_workspace() {
     let spec = json!({"dataset_id": own, "kind": "evaluate", "independent_of_log": true,
         "candidates": [{"kind": "policy", "policy_id": owned.policy}]});
     b.post("/v1/jobs", &spec).problem(422, "unknown_policy");
-    for path in deletes {
+    // A token is deleted before its gate.
+    for path in deletes.into_iter().rev() {
         assert_eq!(
             a.delete(&path).status,
             204,
@@ -158,8 +171,8 @@ fn ids_cannot_traverse_paths() {
         "'%20OR%201=1--",
     ];
     for (method, path, kinds) in operations(&client) {
-        for id in wrong.iter().filter(|_| path.contains("{id}")) {
-            let asked = path.replace("{id}", id);
+        for id in wrong.iter().filter(|_| path.contains('{')) {
+            let asked = path.replace("{id}", id).replace("{name}", id).replace("{token}", id);
             let answer = send(&client, &method, &asked, &kinds, &json!({"contexts": [[0.0]]}));
             assert_eq!(answer.status, 404, "{method} {asked}: {}", answer.text);
         }
@@ -187,7 +200,7 @@ fn deeply_nested_json_is_rejected_everywhere() {
         if !kinds.iter().any(|kind| kind == "application/json") {
             continue;
         }
-        let path = if path.contains("{id}") { owned.fill(&path) } else { path };
+        let path = if path.contains('{') { owned.fill(&path) } else { path };
         for body in [&lists, &objects, &format!("{{\"contexts\":{lists}"), &format!("{{\"mean\":{lists}")] {
             let kind = [("content-type", "application/json")];
             let answer = client.send(&method, &path, &kind, Some(body.as_bytes()));

@@ -3,6 +3,8 @@
 
 #[path = "datasets.rs"]
 mod datasets;
+#[path = "gates.rs"]
+mod gates;
 #[path = "jobs.rs"]
 mod jobs;
 #[path = "leases.rs"]
@@ -57,6 +59,16 @@ macro_rules! every_test {
                 policies_are_listed_newest_first,
                 a_policy_in_use_is_not_deleted,
             },
+            gates::{
+                a_gate_is_read_back_and_changed,
+                a_name_is_taken_once_in_a_workspace,
+                other_workspaces_do_not_see_gates,
+                gates_are_listed_newest_first,
+                a_gate_asks_about_the_job_that_ended_last,
+                a_gate_finds_its_job_behind_many_others,
+                a_token_belongs_to_one_gate_until_it_is_revoked,
+                gates_and_tokens_have_limits,
+            },
             jobs::{
                 a_job_is_read_back,
                 a_job_needs_its_inputs,
@@ -77,6 +89,7 @@ macro_rules! every_test {
                 attempts_are_bounded,
                 a_release_does_not_count,
                 a_canceled_job_is_not_requeued,
+                a_success_after_a_cancellation_is_canceled,
                 progress_changes_the_revision,
                 old_progress_is_forgotten,
             },

@@ -211,6 +211,33 @@ pub async fn a_canceled_job_is_not_requeued(repository: &dyn Repository) {
     assert_eq!(repository.job(&ws, id).await.unwrap().status, JobStatus::Cancelled);
 }
 
+/// A computation that was done when the cancellation came must not end with a certificate.
+pub async fn a_success_after_a_cancellation_is_canceled(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let ws = workspace("a");
+    for bound in [None, Some(-0.4)] {
+        let id = job(repository, &dataset).await.id;
+        let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+        let mut seen = progress(0.5);
+        seen.progress.bound = bound;
+        repository.heartbeat(id, claim.token, &TERMS, Some(&seen)).await.unwrap();
+        let (asked, _) = repository.cancel_job(&ws, id).await.unwrap();
+        assert_eq!((asked.status, asked.cancel_requested), (JobStatus::Running, true));
+        let success = success(&claim);
+        let policy = success.result.policy_id.unwrap();
+        let named = [success.certificate.key.clone(), success.evidence.key.clone(), policy_key(policy)];
+        let finish = Finish::Succeeded(Box::new(success));
+        let ended = repository.finish_job(id, claim.token, &TERMS, finish).await.unwrap();
+        assert_eq!((ended.status, &ended.result, &ended.certificate), (JobStatus::Cancelled, &None, &None));
+        assert_eq!(ended, repository.job(&ws, id).await.unwrap());
+        assert!(repository.policy(&ws, policy).await.is_err());
+        assert_eq!(repository.unnamed_blobs(&named).await.unwrap(), named);
+        // It is a look if it has shown a bound, as for every canceled job.
+        let look = repository.look_of_job(&ws, id).await.unwrap();
+        assert_eq!(look.map(|look| (look.decision, look.digest)), bound.map(|_| (None, None)));
+    }
+}
+
 pub async fn progress_changes_the_revision(repository: &dyn Repository) {
     let dataset = dataset(repository, "a").await;
     let id = job(repository, &dataset).await.id;

@@ -229,6 +229,31 @@ async fn canceling_stops_a_running_job() {
     workers.shutdown(LONG).await;
 }
 
+/// The computation returns a result after the cancellation was acknowledged, because it looks at its flag no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_after_a_cancellation_is_dropped_with_its_files() {
+    let fixture = Fixture::new().await;
+    let (began, has_begun) = mpsc::channel();
+    let (go, may_go) = mpsc::channel::<()>();
+    let (began, may_go) = (Mutex::new(began), Mutex::new(may_go));
+    let runner = script(move |job, _| {
+        began.lock().unwrap().send(job.id).unwrap();
+        may_go.lock().unwrap().recv_timeout(LONG).unwrap();
+        Ok(finished(&job.spec))
+    });
+    let workers = fixture.queue.start(runner).unwrap();
+    let id = fixture.submit().await;
+    assert_eq!(begun(&has_begun), id);
+    assert!(fixture.queue.cancel(fixture.workspace(), id).await.unwrap().cancel_requested);
+    go.send(()).unwrap();
+    let job = fixture.ended(id).await;
+    assert_eq!((job.status, job.result, job.certificate), (JobStatus::Cancelled, None, None));
+    assert_eq!(fixture.kinds(id).await, ["queued", "started", "cancel_requested", "cancelled"]);
+    workers.shutdown(LONG).await;
+    let left = fixture.store.blobs().keys().await.unwrap();
+    assert_eq!(left, Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn canceling_from_another_process_is_noticed() {
     let fixture = Fixture::new().await;

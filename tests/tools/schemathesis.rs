@@ -46,7 +46,12 @@ fn generated_requests_find_nothing_undocumented() {
     let dataset = client.dataset(300);
     let job = client.submit(json!({"dataset_id": dataset}));
     let policy = client.finish(&job)["result"]["policy_id"].clone();
-    let ids = json!({"/v1/datasets": dataset, "/v1/jobs": job, "/v1/policies": policy});
+    client
+        .post("/v1/gates", &json!({"name": "g", "dataset_id": dataset, "allow": ["fixed_logging"]}))
+        .expect(201);
+    let token = client.post("/v1/gates/g/tokens", &json!({})).expect(201)["token"].clone();
+    let ids = json!({"/v1/datasets": dataset, "/v1/jobs": job, "/v1/policies": policy, "/v1/gates": "g",
+        "/v1/gate/": token});
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis_hooks.py");
     let output = Command::new("timeout")
         .arg(SECONDS)

@@ -19,6 +19,7 @@ use super::problem::Problem;
 use crate::store::{Job, JobStatus};
 
 pub use answers::Answers;
+pub use view::certificate_url;
 
 /// How long a client should wait before it polls an unfinished job again.
 pub const POLL_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);

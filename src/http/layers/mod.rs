@@ -18,6 +18,7 @@ pub mod share;
 pub mod time_limit;
 pub mod uploads;
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -29,6 +30,7 @@ use pin_project_lite::pin_project;
 use tower::Service;
 
 use super::takes_uploads;
+use crate::store::TOKEN_PREFIX;
 
 /// A service that always responds, which is what our layers wrap.
 pub trait Inner: Service<Request, Response = Response, Error = Infallible> {}
@@ -52,6 +54,21 @@ impl Route {
 }
 
 const UNMATCHED: &str = "unmatched";
+
+/// A path as it may be logged and shown. The token of a gate is a secret and is left out, also if the path has no
+/// route because of a typing error around the token.
+pub fn public_path(path: &str) -> Cow<'_, str> {
+    // Everything after this is a token, however it is encoded.
+    const BY_TOKEN: &str = "/v1/gate/";
+    if path.starts_with(BY_TOKEN) {
+        return Cow::Borrowed("/v1/gate/{token}");
+    }
+    if !path.contains(TOKEN_PREFIX) {
+        return Cow::Borrowed(path);
+    }
+    let redacted = |segment| if str::contains(segment, TOKEN_PREFIX) { "{token}" } else { segment };
+    Cow::Owned(path.split('/').map(redacted).collect::<Vec<&str>>().join("/"))
+}
 
 /// Whether a request uploads a log. Polls are told apart by their method, before their route is looked up.
 pub fn is_upload(request: &Request) -> bool {
@@ -95,5 +112,22 @@ where
             Some(work) => work.on_response(response),
             None => response,
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::public_path;
+
+    #[test]
+    fn tokens_are_left_out_of_paths() {
+        for path in ["/v1/gate/gt_0af", "/v1/gate/gt_0af/", "/v1/gate/%67t_0af", "/v1/gate/0af/x"] {
+            assert_eq!(public_path(path), "/v1/gate/{token}", "{path}");
+        }
+        assert_eq!(public_path("//v1/gate/gt_0af"), "//v1/gate/{token}");
+        assert_eq!(public_path("/v1/gates/xgt_0af/tokens"), "/v1/gates/{token}/tokens");
+        for path in ["/v1/gates/a", "/v1/jobs/1/gate", "/"] {
+            assert_eq!(public_path(path), path);
+        }
     }
 }

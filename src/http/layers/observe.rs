@@ -10,7 +10,7 @@ use tower::{Layer, Service};
 use tracing::Span;
 use tracing::instrument::{Instrument, Instrumented};
 
-use super::{Inner, OnResponse, Responding, Route, request_id};
+use super::{Inner, OnResponse, Responding, Route, public_path, request_id};
 use crate::http::metrics;
 
 /// Logs and counts every request.
@@ -41,7 +41,7 @@ impl<S: Inner> Service<Request> for Observe<S> {
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let (method, path) = (request.method(), request.uri().path());
+        let (method, path) = (request.method(), public_path(request.uri().path()));
         let span =
             tracing::info_span!("request", request_id = request_id::of(&request), %method, path = %path);
         let observed = Observed {

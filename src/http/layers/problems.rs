@@ -8,7 +8,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use tower::{Layer, Service};
 
-use super::{Inner, OnResponse, Responding};
+use super::{Inner, OnResponse, Responding, public_path};
 use crate::http::problem::Problem;
 
 /// Writes the bodies of problems.
@@ -44,13 +44,13 @@ impl<S: Inner> Service<Request> for Problems<S> {
     }
 }
 
-/// The URI whose path a problem names as its `instance`.
+/// The URI whose path a problem names as its `instance`, without secrets.
 pub struct Instance(Uri);
 
 impl OnResponse for Instance {
     fn on_response(self, mut response: Response) -> Response {
         match response.extensions_mut().remove::<Problem>() {
-            Some(problem) => problem.render(self.0.path()),
+            Some(problem) => problem.render(&public_path(self.0.path())),
             None => response,
         }
     }

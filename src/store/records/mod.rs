@@ -1,7 +1,9 @@
 //! The store's records: what callers pass in and get back. `revision` grows with every change of a record,
 //! so it can serve as an ETag.
 
+mod age;
 mod datasets;
+mod gates;
 mod jobs;
 mod keys;
 mod leases;
@@ -11,7 +13,12 @@ mod requests;
 
 use serde::{Deserialize, Serialize};
 
+pub use age::Age;
 pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
+pub use gates::{
+    Allowance, BadGateName, GateDefinition, GateName, GateRequirements, GateToken, NewGate, NewGateToken,
+    RequiredBaseline, RequiredVersion, StandingGate,
+};
 pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };

@@ -323,6 +323,8 @@ impl Leases for Sqlite {
         let mut write = self.write().await?;
         let before = write.held(id, token).await?;
         let parting = match finish {
+            // The cancellation was acknowledged, so there must be no certificate.
+            Finish::Succeeded(_) if before.cancel_requested => Parting::Cancelled,
             Finish::Succeeded(success) => {
                 let after = write.succeed(id, token, *success).await?;
                 write.commit().await?;

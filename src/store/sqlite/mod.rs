@@ -11,6 +11,7 @@ macro_rules! now_sql {
 }
 
 mod datasets;
+mod gates;
 mod jobs;
 mod keys;
 mod leases;

@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0003_looks.sql"),
     include_str!("schema/0004_honest.sql"),
     include_str!("schema/0005_roles.sql"),
+    include_str!("schema/0006_gates.sql"),
 ];
 
 /// Brings the schema up to date.

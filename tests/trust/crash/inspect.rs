@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use guarantor::store::{DatasetId, JobId, JobStatus, PolicyId, Store, Workspace};
+use guarantor::store::{DatasetId, JobId, JobStatus, KeyHash, PolicyId, Store, Workspace};
 use guarantor_engine::certificate::{SignatureState, check_signature};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{Connection, Row, SqliteConnection};
@@ -30,6 +30,9 @@ struct Rows {
     policies: BTreeMap<String, (String, Option<String>)>,
     jobs: BTreeMap<String, JobRow>,
     blobs: BTreeMap<String, u64>,
+    gates: BTreeSet<String>,
+    /// The hashes of tokens, with the names of their gates.
+    tokens: BTreeMap<String, String>,
 }
 
 struct JobRow {
@@ -69,12 +72,18 @@ impl Inspector {
             assert!(is_end(&job.status), "job {id} is stuck: {}", job.snapshot);
             assert_ne!(job.status, "failed", "{}", job.snapshot);
             let cancelled = acknowledged[id];
-            assert!(job.status == "succeeded" || cancelled, "nobody canceled {id}: {}", job.snapshot);
+            let expected = if cancelled { "cancelled" } else { "succeeded" };
+            assert_eq!(job.status, expected, "{}", job.snapshot);
             assert!(job.attempt <= kills as i64 + 1, "{}", job.snapshot);
             self.restarted += u64::try_from(job.attempt - 1).unwrap_or(0);
         }
         let all: Vec<String> = rows.jobs.keys().cloned().collect();
         self.runtime.block_on(check_contents(&self.directory, &rows, &all, kills));
+        for token in workers.iter().flat_map(|worker| worker.gates.values().flat_map(BTreeMap::values)) {
+            // Whether the gate is open depends on its jobs; it must be there.
+            let answer = client.get(&format!("/v1/gate/{token}"));
+            assert!(matches!(answer.status, 200 | 403 | 409 | 424), "{}", answer.text);
+        }
         let orphans = self.check_files(&rows, kills);
         assert!(orphans.is_empty(), "an idle server has files that no row names: {orphans:?}");
     }
@@ -181,6 +190,16 @@ async fn read_rows(directory: &Path) -> Rows {
         blobs: (sqlx::query("SELECT * FROM blobs").fetch_all(&mut db).await.unwrap().iter())
             .map(|row| (text(row, "key"), row.get::<i64, _>("bytes") as u64))
             .collect(),
+        gates: (sqlx::query("SELECT * FROM gates").fetch_all(&mut db).await.unwrap().iter())
+            .map(|row| text(row, "name"))
+            .collect(),
+        tokens: (sqlx::query("SELECT t.hash, g.name FROM gate_tokens t JOIN gates g ON g.id = t.gate_id")
+            .fetch_all(&mut db)
+            .await
+            .unwrap()
+            .iter())
+        .map(|row| (text(row, "hash"), text(row, "name")))
+        .collect(),
     };
     db.close().await.unwrap();
     rows
@@ -223,13 +242,30 @@ fn compare(rows: &Rows, workers: &[Worker], kill: u64) {
     let mut unknown_jobs: BTreeSet<&String> = rows.jobs.keys().collect();
     let mut open_uploads: Vec<u64> = Vec::new();
     let (mut open_policies, mut open_jobs) = (0, 0);
+    let mut unknown_gates: BTreeSet<&String> = rows.gates.iter().collect();
     for worker in workers {
         let open = worker.pending.as_ref().map(|pending| &pending.op);
         match open {
             Some(Op::Upload { n, .. }) => open_uploads.push(*n),
             Some(Op::Policy { .. }) => open_policies += 1,
             Some(Op::Job { .. }) => open_jobs += 1,
+            Some(Op::Gate { gate, .. }) => {
+                unknown_gates.remove(gate);
+            }
             _ => {}
+        }
+        for (gate, tokens) in &worker.gates {
+            let deleting = matches!(open, Some(Op::DeleteGate { gate: open }) if open == gate);
+            let found = unknown_gates.remove(gate);
+            assert!(found || deleting, "after kill {kill}: gate {gate} is lost");
+            for (id, token) in tokens.iter().filter(|_| found) {
+                let revoking = matches!(open, Some(Op::RevokeToken { id: open, .. }) if open == id);
+                let stored = rows.tokens.get(&KeyHash::of(token).to_hex());
+                assert!(
+                    stored == Some(gate) || (revoking && stored.is_none()),
+                    "after kill {kill}: token {id}"
+                );
+            }
         }
         for (id, known) in &worker.datasets {
             unexplained.remove(id);
@@ -265,6 +301,7 @@ fn compare(rows: &Rows, workers: &[Worker], kill: u64) {
         open_uploads
             .remove(place.unwrap_or_else(|| panic!("after kill {kill}: nobody uploaded dataset {id}")));
     }
+    assert!(unknown_gates.is_empty(), "after kill {kill}: nobody created {unknown_gates:?}");
     assert!(unknown_policies.len() <= open_policies, "after kill {kill}: {unknown_policies:?}");
     assert!(unknown_jobs.len() <= open_jobs, "after kill {kill}: {unknown_jobs:?}");
 }

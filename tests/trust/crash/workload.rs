@@ -64,6 +64,20 @@ pub enum Op {
     DeletePolicy {
         policy: String,
     },
+    Gate {
+        gate: String,
+        dataset: String,
+    },
+    DeleteGate {
+        gate: String,
+    },
+    Token {
+        gate: String,
+    },
+    RevokeToken {
+        gate: String,
+        id: String,
+    },
     /// An upload with a key that may only read. It must be rejected, and leave nothing.
     Forbidden {
         rows: String,
@@ -104,6 +118,8 @@ pub struct Worker {
     pub policies: BTreeMap<String, String>,
     /// By id, with whether a cancellation was acknowledged.
     pub jobs: BTreeMap<String, bool>,
+    /// The names of standing gates, with the ids and secrets of their tokens.
+    pub gates: BTreeMap<String, BTreeMap<String, String>>,
     /// Requests that had to be sent again.
     pub repeated: u64,
     pub answered: BTreeMap<&'static str, u64>,
@@ -124,6 +140,7 @@ impl Worker {
             columns: BTreeMap::new(),
             policies: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            gates: BTreeMap::new(),
             repeated: 0,
             answered: BTreeMap::new(),
         }
@@ -185,6 +202,8 @@ impl Worker {
             let dataset = self.random.pick(&datasets).unwrap().clone();
             return Op::DeleteDataset { dataset };
         }
+        let gates: Vec<String> = self.gates.keys().cloned().collect();
+        let gate = self.random.pick(&gates).cloned();
         let choice = self.random.below(100);
         match (choice, self.random.pick(&datasets), self.random.pick(&jobs)) {
             (0..20, Some(dataset), _) => {
@@ -205,13 +224,25 @@ impl Worker {
             }
             (55..63, _, Some(job)) => Op::Cancel { job: job.clone() },
             (63..70, Some(dataset), _) => Op::DeleteDataset { dataset: dataset.clone() },
-            (70..80, ..) => {
+            (70..76, ..) => {
                 let mean = [[self.random.unit(), self.random.unit()], [self.random.unit(), 0.0]];
                 Op::Policy { body: json!({"kind": "softmax", "mean": mean}) }
             }
-            (80..83, ..) => Op::Forbidden { rows: self.rows(20, &[]) },
-            (83..86, ..) if !policies.is_empty() => {
+            (88..91, ..) => Op::Forbidden { rows: self.rows(20, &[]) },
+            (76..80, ..) if !policies.is_empty() => {
                 Op::DeletePolicy { policy: self.random.pick(&policies).unwrap().clone() }
+            }
+            (80..83, Some(dataset), _) => {
+                Op::Gate { gate: format!("{}-{}", self.name, self.keys), dataset: dataset.clone() }
+            }
+            (83..86, ..) if gate.is_some() => Op::Token { gate: gate.unwrap_or_default() },
+            (86..87, ..) if gate.is_some() => Op::DeleteGate { gate: gate.unwrap_or_default() },
+            (87..88, ..) if gate.is_some() => {
+                let gate = gate.unwrap_or_default();
+                match self.gates[&gate].keys().next() {
+                    Some(id) => Op::RevokeToken { id: id.clone(), gate },
+                    None => Op::Token { gate },
+                }
             }
             _ => {
                 // Some uploads take long enough to be interrupted.
@@ -314,6 +345,28 @@ impl Worker {
                 self.policies.remove(&policy);
                 "deletions of policies"
             }
+            Op::Gate { gate, dataset } => {
+                expect(&[201]);
+                assert_eq!(answer.json["dataset_id"], dataset, "{context}");
+                assert!(self.gates.insert(gate, BTreeMap::new()).is_none(), "{context}: duplicate name");
+                "gates"
+            }
+            Op::DeleteGate { gate } => {
+                expect(if again { &[204, 404] } else { &[204] });
+                self.gates.remove(&gate);
+                "deletions of gates"
+            }
+            Op::Token { gate } => {
+                expect(&[201]);
+                let token = answer.json["token"].as_str().unwrap().to_owned();
+                self.gates.get_mut(&gate).unwrap().insert(id_of(&answer.json), token);
+                "tokens"
+            }
+            Op::RevokeToken { gate, id } => {
+                expect(if again { &[204, 404] } else { &[204] });
+                self.gates.get_mut(&gate).unwrap().remove(&id);
+                "revocations of tokens"
+            }
         };
         *self.answered.entry(what).or_default() += 1;
     }
@@ -363,6 +416,12 @@ fn send(client: &Client, pending: &Pending) -> Result<Answer, ureq::Error> {
         }
         Op::DeletePolicy { policy } => {
             client.try_send("DELETE", &format!("/v1/policies/{policy}"), &[], None)
+        }
+        Op::Gate { gate, dataset } => post("/v1/gates", json!({"name": gate, "dataset_id": dataset})),
+        Op::DeleteGate { gate } => client.try_send("DELETE", &format!("/v1/gates/{gate}"), &[], None),
+        Op::Token { gate } => client.try_send("POST", &format!("/v1/gates/{gate}/tokens"), &[], Some(b"")),
+        Op::RevokeToken { gate, id } => {
+            client.try_send("DELETE", &format!("/v1/gates/{gate}/tokens/{id}"), &[], None)
         }
     }
 }
