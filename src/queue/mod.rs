@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::store::{Job, JobId, LeaseTerms, LeaseToken, NewJob, QueueLimits, Result, Store, Workspace};
 
-pub use resolve::{ResolveError, resolve};
+pub use resolve::{ResolveError, Resolved, resolve};
 pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
 pub use signals::Subscription;
 pub use worker::Workers;

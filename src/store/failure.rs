@@ -16,6 +16,8 @@ pub enum FailureCode {
     PolicyUnreadable,
     /// The job's own row in the database is damaged.
     JobUnreadable,
+    /// The job was submitted to an earlier release, whose spec lacks what this release needs. Submit it again.
+    SpecOutdated,
     /// The computation stopped because of a bug.
     Panicked,
     /// The job was started `max_attempts` times without finishing.
@@ -30,6 +32,7 @@ impl FailureCode {
             FailureCode::DatasetUnreadable => "dataset_unreadable",
             FailureCode::PolicyUnreadable => "policy_unreadable",
             FailureCode::JobUnreadable => "job_unreadable",
+            FailureCode::SpecOutdated => "spec_outdated",
             FailureCode::Panicked => "panicked",
             FailureCode::AttemptsExhausted => "attempts_exhausted",
         }
@@ -69,6 +72,7 @@ mod tests {
             FailureCode::DatasetUnreadable,
             FailureCode::PolicyUnreadable,
             FailureCode::JobUnreadable,
+            FailureCode::SpecOutdated,
             FailureCode::Panicked,
             FailureCode::AttemptsExhausted,
         ] {
