@@ -95,7 +95,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
     let request: SpecRequest =
         serde_json::from_value(spec).map_err(|error| format!("invalid spec: {error}"))?;
     let dataset = args.log.log()?.dataset(&store, &workspace).await?;
-    let (spec, _) = resolve(&store, &workspace, &dataset, &request, CALLER).await?;
+    let spec = resolve(&store, &workspace, &dataset, &request, CALLER).await?.spec;
     check_memory(args, &store, &workspace, &dataset, &spec).await?;
     let inputs = match StoredInputs::fetch(&store, &workspace, dataset, &spec).await {
         Ok(inputs) => inputs,

@@ -94,6 +94,7 @@ codes! {
     BoundNeedsFixedLogging 422 "bound_needs_fixed_logging" "The bound needs a log of one fixed policy";
     ActionsNotStated 422 "actions_not_stated" "The number of actions was not stated";
     LooksNeedAnytimeBound 422 "looks_need_anytime_bound" "Pooled looks need a bound that holds at every number of rows";
+    NoFreshRows 422 "no_fresh_rows" "Every row was seen by looks at another dataset";
     BoundCannotLearnHere 422 "bound_cannot_learn_here" "The bound cannot learn with this prior";
     FamilyDeltaConflict 422 "family_delta_conflict" "`delta` and `family` are mutually exclusive";
     FamilyExhausted 422 "family_exhausted" "All looks of the family are taken";
@@ -148,6 +149,7 @@ impl From<SpecCode> for Code {
             SpecCode::CandidatesRequired => Code::CandidatesRequired,
             SpecCode::AttestationRequired => Code::AttestationRequired,
             SpecCode::NotForThisKind => Code::NotForThisKind,
+            SpecCode::NoFreshRows => Code::NoFreshRows,
             SpecCode::FamilyDeltaConflict => Code::FamilyDeltaConflict,
         }
     }

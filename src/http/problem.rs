@@ -215,6 +215,10 @@ impl From<StoreError> for Problem {
                 );
                 Problem::field(Code::FamilyExhausted, "family", message)
             }
+            StoreError::Changed => Problem::new(
+                Code::InUse,
+                "The dataset changed several times while the job was submitted; submit it again.",
+            ),
             StoreError::Finished(how) => {
                 Problem::new(Code::JobFinished, format!("The job has already {how}."))
             }

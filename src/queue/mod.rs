@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use crate::store::{Job, JobId, LeaseTerms, LeaseToken, NewJob, QueueLimits, Result, Store, Workspace};
 
 pub use fit::{JobMemory, TooLarge, check_fit};
-pub use resolve::{ResolveError, require_fit, resolve};
+pub use resolve::{ResolveError, Resolved, require_fit, resolve};
 pub use runner::{EngineRunner, Prepared, RunError, Runner, StoredInputs};
 pub use signals::Subscription;
 pub use worker::Workers;

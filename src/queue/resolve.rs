@@ -9,7 +9,6 @@ use super::fit::{JobMemory, TooLarge, check_fit};
 use super::runner::policy_ids;
 use crate::store::{Dataset, PolicyId, Store, StoreError, StoredPolicy, Workspace};
 use guarantor_engine::error::{SpecCode, SpecError};
-use guarantor_engine::ledger;
 use guarantor_engine::spec::{Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 
 /// Why a request cannot run.
@@ -26,8 +25,19 @@ pub enum ResolveError {
     Store(#[from] StoreError),
 }
 
-/// Returns the spec with its defaults, and every stored policy that the job will read. `caller` is who asks, as
-/// certificates name them.
+/// A request that can run.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The spec with its defaults.
+    pub spec: JobSpec,
+    /// Every stored policy that the job will read.
+    pub policy_ids: Vec<PolicyId>,
+    /// How many of the dataset's rows had been seen.
+    pub seen_rows: u64,
+}
+
+/// Fills in the defaults of a request for the newest version of a dataset. `caller` is who asks, as certificates
+/// name them.
 ///
 /// # Errors
 /// If the request cannot run on this dataset, or the store fails.
@@ -37,7 +47,7 @@ pub async fn resolve(
     dataset: &Dataset,
     request: &SpecRequest,
     caller: &str,
-) -> Result<(JobSpec, Vec<PolicyId>), ResolveError> {
+) -> Result<Resolved, ResolveError> {
     let mut shapes: BTreeMap<String, PolicyShape> = BTreeMap::new();
     for (field, id) in named_policies(request) {
         if let Some(policy) = find_policy(store, workspace, &id).await? {
@@ -53,17 +63,34 @@ pub async fn resolve(
     // A job that is unfinished counts as a look: it may end first, and the caller may decide by its result. One
     // that is submitted after this cannot have caused this request.
     let seen = store.repository().seen_by_looks(workspace, dataset.id).await?;
+    let seen_rows = seen.before(dataset.content.rows);
     let context = SpecContext {
         shape: &shape,
         logging_policy,
         policy: &|id| shapes.get(id).copied(),
-        seen_rows: ledger::seen_rows(seen.rows, dataset.content.rows),
+        seen_rows,
         caller,
     };
     let spec = request.resolve(&context)?;
+    check_fresh(&spec, dataset)?;
     let named = policy_ids(&spec).into_iter().filter_map(|id| id.parse().ok());
     let ids: BTreeSet<PolicyId> = named.chain(dataset.logging_policy_id).collect();
-    Ok((spec, ids.into_iter().collect()))
+    Ok(Resolved { spec, policy_ids: ids.into_iter().collect(), seen_rows })
+}
+
+/// Rejects a job that has no row to certify, because looks at other datasets have seen all of them.
+fn check_fresh(spec: &JobSpec, dataset: &Dataset) -> Result<(), SpecError> {
+    if spec.seen_rows.is_none_or(|seen| seen < dataset.content.rows) {
+        return Ok(());
+    }
+    let others: Vec<String> = dataset.shares_ledger_with.iter().take(3).map(ToString::to_string).collect();
+    let message = format!(
+        "looks at other datasets with some of these rows ({}) have seen them, so no row of this dataset is fresh; append \
+         new rows to the dataset that was looked at, or to this one, or use looks = anytime, which pools old and new \
+         rows",
+        others.join(", ")
+    );
+    Err(SpecError::new(SpecCode::NoFreshRows, "dataset_id", message))
 }
 
 /// Checks that a job fits into memory.

@@ -11,7 +11,7 @@ use crate::store::{
 use guarantor_engine::control::Control;
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_engine::spec::{Candidate, JobSpec};
+use guarantor_engine::spec::{Candidate, JobKind, JobSpec};
 use guarantor_engine::{self, Finished, Inputs};
 
 /// A computation whose inputs were fetched. It is called once, on a compute thread.
@@ -76,11 +76,23 @@ impl EngineRunner {
 #[async_trait]
 impl Runner for EngineRunner {
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
+        check_current(&job.spec)?;
         let (inputs, spec) = (self.inputs(job).await?, job.spec.clone());
         Ok(Box::new(move |control| {
             inputs.with(control, |inputs| guarantor_engine::run(&spec, inputs, control))
         }))
     }
+}
+
+/// Fails a job that an earlier release has queued: nobody checked how its dataset was logged, nor which rows were seen.
+fn check_current(spec: &JobSpec) -> Result<(), RunError> {
+    let explores = spec.explore.is_some() || spec.kind == JobKind::Evaluate;
+    if spec.logging.is_some() && spec.looks.is_some() && explores {
+        return Ok(());
+    }
+    let message = "the job was submitted to an earlier release, which did not check how the log was logged and which \
+                   of its rows were seen before; submit it again";
+    Err(RunError::Failed(JobFailure::new(FailureCode::SpecOutdated, message)))
 }
 
 /// Everything that the engine reads for a job. The log is still encoded, because decoding is work for a

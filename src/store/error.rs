@@ -100,6 +100,10 @@ pub enum StoreError {
         /// Looks that unfinished jobs hold.
         held: u64,
     },
+    /// The dataset has changed since the job's spec was resolved, or rows of it were seen since. Nothing was
+    /// written; resolve the spec again.
+    #[error("the dataset has changed since the spec was resolved")]
+    Changed,
     /// The write came from a worker whose lease has passed to another. Nothing was written.
     #[error("the lease on job {0} was lost")]
     LeaseLost(JobId),

@@ -18,6 +18,8 @@ pub enum FailureCode {
     JobUnreadable,
     /// The job would take more memory than is allowed.
     JobTooLarge,
+    /// The job was submitted to an earlier release, whose spec lacks what this release needs. Submit it again.
+    SpecOutdated,
     /// The computation stopped because of a bug.
     Panicked,
     /// The job was started `max_attempts` times without finishing.
@@ -33,6 +35,7 @@ impl FailureCode {
             FailureCode::PolicyUnreadable => "policy_unreadable",
             FailureCode::JobUnreadable => "job_unreadable",
             FailureCode::JobTooLarge => "job_too_large",
+            FailureCode::SpecOutdated => "spec_outdated",
             FailureCode::Panicked => "panicked",
             FailureCode::AttemptsExhausted => "attempts_exhausted",
         }
@@ -73,6 +76,7 @@ mod tests {
             FailureCode::PolicyUnreadable,
             FailureCode::JobUnreadable,
             FailureCode::JobTooLarge,
+            FailureCode::SpecOutdated,
             FailureCode::Panicked,
             FailureCode::AttemptsExhausted,
         ] {

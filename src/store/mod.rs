@@ -181,7 +181,8 @@ impl Store {
         Ok(())
     }
 
-    /// The version that the append of this request created, if there is one.
+    /// The version that this request created, if there is one: the earliest that has its part. Later versions may
+    /// have the part too, or parts of their own.
     pub async fn appended(
         &self,
         workspace: &Workspace,
@@ -189,21 +190,7 @@ impl Store {
         request: uuid::Uuid,
     ) -> Result<Option<Dataset>> {
         let prefix = dataset_part_prefix(id, request);
-        let of_request =
-            |dataset: &Dataset| dataset.content.parts.iter().any(|part| part.key.starts_with(&prefix));
-        let mut found = self.repository.dataset(workspace, id).await?;
-        if !of_request(&found) {
-            return Ok(None);
-        }
-        // Later versions contain the part too: the request created the earliest version that has it.
-        while found.version > 1 {
-            let before = self.repository.dataset_version(workspace, id, found.version - 1).await?;
-            if !of_request(&before) {
-                break;
-            }
-            found = before;
-        }
-        Ok(Some(found))
+        self.repository.version_with_part(workspace, id, &prefix).await
     }
 
     /// The certificate of a job, if it has one.

@@ -16,6 +16,7 @@ use super::ids::{DatasetId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Wor
 use super::page::{Page, PageRequest};
 use super::records::*;
 use guarantor_engine::certificate::PublicKey;
+use guarantor_ingest::RowSketch;
 
 /// A database with everything that the store keeps as rows.
 pub trait Repository:
@@ -53,8 +54,20 @@ pub trait Datasets: Send + Sync {
         id: DatasetId,
         new: NewVersion,
     ) -> Result<Dataset>;
-    /// What the dataset's looks and unfinished jobs have seen of it.
+    /// What looks and unfinished jobs have seen of the dataset's rows, in whichever dataset.
     async fn seen_by_looks(&self, workspace: &Workspace, id: DatasetId) -> Result<SeenRows>;
+    /// The sketches of the rows that the dataset's versions added, those of small appends merged, and of all rows of
+    /// its newest version.
+    async fn row_sketches(&self, id: DatasetId) -> Result<Vec<RowSketch>>;
+    /// How many versions have the rows of their predecessors: candidates were added to them.
+    async fn candidate_additions(&self, workspace: &Workspace, id: DatasetId) -> Result<u64>;
+    /// The first version with a part whose key begins with `prefix`.
+    async fn version_with_part(
+        &self,
+        workspace: &Workspace,
+        id: DatasetId,
+        prefix: &str,
+    ) -> Result<Option<Dataset>>;
     /// A dataset at its newest version.
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset>;
     /// A dataset at one of its versions.
@@ -83,8 +96,9 @@ pub trait Policies: Send + Sync {
 /// Jobs, as clients see them.
 #[async_trait]
 pub trait Jobs: Send + Sync {
-    /// Queues a job. `NotFound` if the dataset version or a policy does not exist, `QueueFull` over a limit,
-    /// `FamilyExhausted` if its family has no look left.
+    /// Queues a job. `NotFound` if the dataset or a policy does not exist, `Changed` if the version is not the newest
+    /// one or if rows were seen since the spec was resolved, `QueueFull` over a limit, `FamilyExhausted` if its family
+    /// has no look left.
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job>;
     /// A job.
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;

@@ -11,7 +11,7 @@ const NDJSON: [(&str, &str); 1] = [("content-type", "application/x-ndjson")];
 const THIRD: f64 = 1.0 / 3.0;
 
 /// The rows of a log, each changed by `change`.
-fn changed(rows: &str, change: impl Fn(usize, &mut Value)) -> String {
+pub fn changed(rows: &str, change: impl Fn(usize, &mut Value)) -> String {
     let row = |(i, line): (usize, &str)| {
         let mut row: Value = serde_json::from_str(line).unwrap();
         change(i, &mut row);
@@ -26,13 +26,13 @@ fn written(row: &mut Value, propensity: f64) {
     row["propensity"] = json!(propensity);
 }
 
-fn shuffled(rows: &str) -> String {
+pub fn shuffled(rows: &str) -> String {
     let mut lines: Vec<&str> = rows.lines().collect();
     lines.sort_by_key(|line| line.bytes().rev().collect::<Vec<u8>>());
     lines.join("\n") + "\n"
 }
 
-fn certify(client: &Client, spec: Value) -> (String, Value) {
+pub fn certify(client: &Client, spec: Value) -> (String, Value) {
     let job = client.submit(spec);
     let done = client.finish(&job);
     assert_eq!(done["status"], "succeeded", "{done}");
@@ -63,26 +63,26 @@ fn assert_kept_by(client: &Client, spec: Value, check: &str) -> Value {
     certificate
 }
 
-fn logged(dataset: &str, name: &str) -> Value {
+pub fn logged(dataset: &str, name: &str) -> Value {
     json!({"dataset_id": dataset, "candidates": [{"kind": "logged", "name": name}], "independent_of_log": true})
 }
 
-fn with(mut spec: Value, more: Value) -> Value {
+pub fn with(mut spec: Value, more: Value) -> Value {
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     spec
 }
 
-fn append(client: &Client, dataset: &str, rows: &str) -> common::Answer {
+pub fn append(client: &Client, dataset: &str, rows: &str) -> common::Answer {
     client.send("POST", &format!("/v1/datasets/{dataset}/rows"), &NDJSON, Some(rows.as_bytes()))
 }
 
 /// A policy that plays the best action of `log_of` nearly always.
-fn good_policy(client: &Client) -> Value {
+pub fn good_policy(client: &Client) -> Value {
     let mean = json!([[0.0, 40.0, -40.0], [0.0, 0.0, 0.0]]);
     client.post("/v1/policies", &json!({"kind": "softmax", "mean": mean})).expect(201)["id"].clone()
 }
 
-fn evaluation(dataset: &str, policy: &Value) -> Value {
+pub fn evaluation(dataset: &str, policy: &Value) -> Value {
     json!({"dataset_id": dataset, "candidates": [{"kind": "policy", "policy_id": policy}],
         "independent_of_log": true})
 }
@@ -270,10 +270,12 @@ fn an_append_can_join_two_ledgers() {
     }
     let joined = append(&client, &second, &shuffled(&one)).expect(201);
     assert_eq!(joined["ledger"]["shared_with"], json!([first]), "{joined}");
+    // The look at the first dataset has seen them. The look at the second had not seen rows of the first.
+    client.post("/v1/jobs", &evaluation(&second, &policy)).problem(422, "no_fresh_rows");
     let (_, third) = certify(&client, with(evaluation(&first, &policy), json!({"tau": 0.2})));
     assert_eq!(
-        (&third["ledger"]["look"], &third["ledger"]["spent_before"]),
-        (&json!(3), &json!(0.05 + 0.05))
+        (&third["ledger"]["look"], &third["ledger"]["spent_before"], &third["spec"]["seen_rows"]),
+        (&json!(3), &json!(0.05 + 0.05), &Value::Null)
     );
     let ledger = client.get(&format!("/v1/datasets/{second}/ledger?limit=2")).expect(200);
     assert_eq!((&ledger["looks"], &ledger["data"].as_array().unwrap().len()), (&json!(3), &2));
@@ -472,12 +474,12 @@ fn an_append_cannot_reach_back_before_certified_rows() {
     assert_eq!(certificate["spec"]["seen_rows"], 400);
 }
 
-fn add_candidates(client: &Client, dataset: &str, rows: &str) -> common::Answer {
+pub fn add_candidates(client: &Client, dataset: &str, rows: &str) -> common::Answer {
     client.send("POST", &format!("/v1/datasets/{dataset}/candidates"), &NDJSON, Some(rows.as_bytes()))
 }
 
 /// The candidate that plays the best action of `log_of` with probability 0.9, as a column.
-fn column(rows: &str, name: &str) -> String {
+pub fn column(rows: &str, name: &str) -> String {
     changed(rows, |_, row| {
         let best = if row["x"][0].as_f64().unwrap() > 0.0 { 1 } else { 2 };
         let played = if row["action"] == best { 0.9 } else { 0.05 };

@@ -245,7 +245,7 @@ async fn chunks_from_a_file_are_those_in_memory() {
 
 async fn run(store: &Store, dataset: &Dataset, request: &SpecRequest) -> Finished {
     let workspace = Workspace::default();
-    let (spec, _) = resolve(store, &workspace, dataset, request, "test").await.unwrap();
+    let spec = resolve(store, &workspace, dataset, request, "test").await.unwrap().spec;
     let inputs = StoredInputs::fetch(store, &workspace, dataset.clone(), &spec).await.unwrap();
     let control = unattended();
     blocking(move || inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control)).unwrap())

@@ -53,6 +53,9 @@ macro_rules! every_test {
                 a_dataset_names_a_policy_that_is_there,
                 a_version_may_have_parts_of_its_own,
                 looks_and_unfinished_jobs_have_seen_rows,
+                rows_of_another_dataset_were_seen_there,
+                a_version_is_found_by_its_part,
+                additions_of_candidates_are_counted,
             },
             policies::{
                 a_policy_is_read_back,
@@ -72,6 +75,7 @@ macro_rules! every_test {
             jobs::{
                 a_job_is_read_back,
                 a_job_needs_its_inputs,
+                a_job_needs_the_version_that_it_was_resolved_for,
                 the_queue_has_limits,
                 jobs_are_filtered,
                 a_foreign_cursor_is_rejected,

@@ -134,3 +134,63 @@ pub async fn looks_and_unfinished_jobs_have_seen_rows(repository: &dyn Repositor
     let foreign = repository.seen_by_looks(&workspace("b"), id).await;
     assert!(matches!(foreign, Err(StoreError::NotFound(Resource::Dataset, _))), "{foreign:?}");
 }
+
+/// A copy has the same rows, so looks at it are looks at the same rows until rows are appended.
+pub async fn rows_of_another_dataset_were_seen_there(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let (ws, id) = (&first.workspace, first.id);
+    let mut copy = new_dataset(ws);
+    copy.content.digest = first.content.digest.clone();
+    let copy = repository.create_dataset(copy).await.unwrap();
+    let queued = job(repository, &copy).await;
+    let seen = repository.seen_by_looks(ws, id).await.unwrap();
+    assert_eq!((seen.before(100), seen.version), (0, 1), "the same rows again: {seen:?}");
+    let mut longer = content("datasets/second.parquet");
+    longer.rows = 150;
+    longer.parts.insert(0, first.content.parts[0].clone());
+    // A job has seen the rows in the copy, so none may reach back before them.
+    let late = NewVersion { seen_version: Some(0), ..new_version(1, longer.clone()) };
+    let refused = repository.add_dataset_version(ws, id, late).await;
+    assert!(matches!(refused, Err(StoreError::InUse { .. })), "{refused:?}");
+    repository.add_dataset_version(ws, id, new_version(1, longer)).await.unwrap();
+    let seen = repository.seen_by_looks(ws, id).await.unwrap();
+    assert_eq!((&seen.rows, &seen.elsewhere), (&BTreeSet::new(), &BTreeSet::from([100])));
+    assert_eq!(seen.before(150), 100);
+    repository.cancel_job(ws, queued.id).await.unwrap();
+    assert_eq!(repository.seen_by_looks(ws, id).await.unwrap(), SeenRows::default());
+}
+
+pub async fn a_version_is_found_by_its_part(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let (ws, id) = (&first.workspace, first.id);
+    let mut longer = content("datasets/x/request-1.parquet");
+    longer.rows = 150;
+    longer.parts.insert(0, first.content.parts[0].clone());
+    repository.add_dataset_version(ws, id, new_version(1, longer)).await.unwrap();
+    // Candidates replace all parts.
+    let mut wider = content("datasets/x/other-1.parquet");
+    wider.rows = 150;
+    let wider = NewVersion { added: None, ..new_version(2, wider) };
+    repository.add_dataset_version(ws, id, wider).await.unwrap();
+    for (prefix, version) in
+        [("datasets/x/request-", Some(2)), ("datasets/x/other-", Some(3)), ("none", None)]
+    {
+        let found = repository.version_with_part(ws, id, prefix).await.unwrap();
+        assert_eq!(found.map(|dataset| dataset.version), version, "{prefix}");
+    }
+    let foreign = repository.version_with_part(&workspace("b"), id, "datasets/x/request-").await.unwrap();
+    assert!(foreign.is_none());
+}
+
+pub async fn additions_of_candidates_are_counted(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let (ws, id) = (&first.workspace, first.id);
+    assert_eq!(repository.candidate_additions(ws, id).await.unwrap(), 0);
+    for version in 1..4 {
+        let mut next = content(&format!("datasets/{version}.parquet"));
+        next.rows = if version == 2 { 100 } else { 100 + version };
+        let next = NewVersion { added: None, ..new_version(version, next) };
+        repository.add_dataset_version(ws, id, next).await.unwrap();
+    }
+    assert_eq!(repository.candidate_additions(ws, id).await.unwrap(), 1);
+}

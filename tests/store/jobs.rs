@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use guarantor::store::*;
 
-use crate::support::{NO_LIMITS, dataset, job, new_job, workspace};
+use crate::support::{NO_LIMITS, content, dataset, job, new_job, new_version, workspace};
 
 const TERMS: LeaseTerms = LeaseTerms { duration: Duration::from_secs(60), max_attempts: 3 };
 
@@ -26,7 +26,7 @@ pub async fn a_job_needs_its_inputs(repository: &dyn Repository) {
     let mut new = new_job(&dataset);
     new.dataset_version = 2;
     let refused = repository.submit_job(new, &NO_LIMITS).await;
-    assert!(matches!(refused, Err(StoreError::NotFound(Resource::Dataset, _))), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Changed)), "{refused:?}");
     let mut new = new_job(&dataset);
     new.workspace = workspace("b");
     let refused = repository.submit_job(new, &NO_LIMITS).await;
@@ -140,4 +140,23 @@ pub async fn the_queue_knows_its_depth(repository: &dyn Repository) {
     let depth = repository.queue_depth().await.unwrap();
     assert_eq!((depth.queued, depth.running), (2, 1));
     assert!(depth.oldest_seconds >= 0.0);
+}
+
+pub async fn a_job_needs_the_version_that_it_was_resolved_for(repository: &dyn Repository) {
+    let first = dataset(repository, "a").await;
+    let mut longer = content("datasets/second.parquet");
+    longer.rows = 150;
+    longer.parts.insert(0, first.content.parts[0].clone());
+    let (ws, id) = (&first.workspace, first.id);
+    let resolved = NewJob { seen_rows: Some(0), ..new_job(&first) };
+    repository.submit_job(resolved.clone(), &NO_LIMITS).await.unwrap();
+    let second = repository.add_dataset_version(ws, id, new_version(1, longer)).await.unwrap();
+    let late = repository.submit_job(NewJob { id: JobId::new(), ..resolved }, &NO_LIMITS).await;
+    assert!(matches!(late, Err(StoreError::Changed)), "{late:?}");
+    // The first job has seen 100 rows.
+    let unaware = NewJob { seen_rows: Some(0), ..new_job(&second) };
+    let unaware = repository.submit_job(unaware, &NO_LIMITS).await;
+    assert!(matches!(unaware, Err(StoreError::Changed)), "{unaware:?}");
+    let aware = NewJob { seen_rows: Some(100), ..new_job(&second) };
+    repository.submit_job(aware, &NO_LIMITS).await.unwrap();
 }

@@ -65,7 +65,7 @@ pub fn new_dataset(workspace: &Workspace) -> NewDataset {
 
 /// The version after `version`, with rows of its own.
 pub fn new_version(version: u64, content: DatasetContent) -> NewVersion {
-    let added = AddedRows { new: RowSketch::default(), all: RowSketch::default() };
+    let added = AddedRows { new: RowSketch::default(), all: RowSketch::default(), reaches_back: false };
     NewVersion { after_version: version, content, added: Some(added), seen_version: None }
 }
 
@@ -87,6 +87,7 @@ pub fn new_job(dataset: &Dataset) -> NewJob {
         workspace: dataset.workspace.clone(),
         dataset_id: dataset.id,
         dataset_version: dataset.version,
+        seen_rows: None,
         spec: spec(dataset),
         metadata: json!({ "team": "ranking" }),
         policy_ids: Vec::new(),

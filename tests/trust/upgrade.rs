@@ -1,11 +1,12 @@
 //! Data directories of earlier releases. `tests/trust/v1` and `v2` were written by the releases with that
 //! schema version and are never changed: the database as SQL, the files, and what the server returned about
-//! them. The server of the second was killed while a job was running that had shown its bound.
+//! them. The server of the second was killed while a job was running that had shown its bound. `v3` is the database
+//! of the second after the step to schema 3, with two more jobs that were queued then.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::common::{Server, log_of};
+use crate::common::{Client, Server, log_of};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, Row, SqliteConnection};
@@ -34,13 +35,14 @@ async fn database(directory: &Path) -> SqliteConnection {
 
 /// Builds the data directory of schema `version` in `directory`. Returns what was known about it then.
 fn old_directory(version: i64, directory: &Path) -> Value {
-    let fixture = Path::new(FIXTURES).join(format!("v{version}"));
+    let own = Path::new(FIXTURES).join(format!("v{version}"));
+    let fixture = Path::new(FIXTURES).join(format!("v{}", version.min(2)));
     copy(&fixture.join("blobs"), &directory.join("blobs"));
     let key = directory.join("signing-key.json");
     if std::fs::copy(fixture.join("signing-key.json"), &key).is_ok() {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
     }
-    let sql = std::fs::read_to_string(fixture.join("database.sql")).unwrap();
+    let sql = std::fs::read_to_string(own.join("database.sql")).unwrap();
     run(async {
         let mut db = database(directory).await;
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut db).await.unwrap();
@@ -159,17 +161,19 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
         let checked = client.post("/v1/certificates/verify", document).expect(200);
         assert_eq!(checked["signature"], "valid", "{checked}");
         assert_only_the_method_is_unsupported(&checked);
+        let gate = client.get(&format!("/v1/jobs/{job}/gate"));
+        gate.problem(403, "certificate_outdated");
+        assert_eq!((&gate.json["ok"], &gate.json["method"]), (&json!(false), &json!(1)), "{}", gate.text);
     }
     let ledger_path = format!("/v1/datasets/{}/ledger", text("dataset"));
-    let before = client.get(&ledger_path).expect(200);
-    assert_eq!((&before["looks"], &before["spent"]), (&json!(3), &json!(0.02 + 0.05)), "{before}");
-    // The job that was running when the process died had shown its bound.
+    // The job that was running when the process died had shown its bound. It is not continued, because nobody checked
+    // how its dataset was logged, and its look is entered.
     let unfinished = text("unfinished");
-    client.post(&format!("/v1/jobs/{unfinished}/cancel"), &json!({})).expect(200);
-    assert_eq!(client.finish(&unfinished)["status"], "cancelled");
+    assert_outdated(&client, &unfinished);
     let after = client.get(&ledger_path).expect(200);
     let look = &after["data"][0];
     assert_eq!((&look["look"], &look["job_id"]), (&json!(4), &json!(unfinished)), "{after}");
+    assert_eq!((&after["looks"], &after["spent"]), (&json!(4), &json!(0.02 + 0.05 + 0.05)), "{after}");
     assert_eq!((&look["decision"], &look["cost"]), (&Value::Null, &json!(0.05)), "{after}");
     // The looks that the old release counted in the family still count.
     let candidate = |policy: &str, more: Value| {
@@ -186,6 +190,47 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
     for policy in ["learned", "descendant"] {
         client.post("/v1/jobs", &candidate(&text(policy), json!({}))).problem(422, "policy_learned_here");
     }
+}
+
+/// The job was queued by an earlier release and fails with what to do.
+fn assert_outdated(client: &Client, job: &str) {
+    let done = client.finish(job);
+    assert_eq!(
+        (&done["status"], &done["error"]["code"]),
+        (&json!("failed"), &json!("spec_outdated")),
+        "{done}"
+    );
+    assert!(done["error"]["message"].as_str().unwrap().contains("submit it again"), "{done}");
+    client.get(&format!("/v1/jobs/{job}/gate")).problem(424, "job_failed");
+}
+
+#[test]
+fn jobs_that_a_directory_of_schema_version_3_had_queued_are_submitted_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let facts = old_directory(3, directory.path());
+    let text = |name: &str| facts[name].as_str().unwrap().to_owned();
+    let server = Server::start_on(directory.path(), &[]);
+    let client = server.client();
+    for (which, document) in facts["certificates"].as_object().unwrap() {
+        let job = document["issued"]["job_id"].as_str().unwrap();
+        assert_eq!(&client.get(&format!("/v1/jobs/{job}/certificate")).expect(200), document, "{which}");
+        client.get(&format!("/v1/jobs/{job}/gate")).problem(403, "certificate_outdated");
+    }
+    // `london_sandler` needs a fixed logging policy, which nobody attested, and `auto` would split by a hash.
+    for number in 1..=2 {
+        assert_outdated(&client, &format!("01a1e449-c000-7000-8000-{number:012}"));
+    }
+    let dataset = text("dataset");
+    let bound = |bound: &str| {
+        json!({"dataset_id": dataset, "independent_of_log": true, "bound": bound,
+        "candidates": [{"kind": "policy", "policy_id": text("policy")}]})
+    };
+    client.post("/v1/jobs", &bound("london_sandler")).problem(422, "bound_needs_fixed_logging");
+    let done = client.finish(&client.submit(bound("auto")));
+    assert_eq!(done["status"], "succeeded", "{done}");
+    // They showed nothing, so they were no looks; the job that was running had shown its bound.
+    let ledger = client.get(&format!("/v1/datasets/{dataset}/ledger")).expect(200);
+    assert_eq!(ledger["looks"], 5, "{ledger}");
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub enum SpecCode {
     AttestationRequired,
     /// The field cannot be combined with the rest of the spec.
     NotForThisKind,
+    /// Every row was seen by looks at other datasets that have it.
+    NoFreshRows,
     /// `delta` and `family` are mutually exclusive.
     FamilyDeltaConflict,
 }

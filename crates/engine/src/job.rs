@@ -19,6 +19,7 @@ use super::policy::{FeatureMap, PolicyParams};
 use super::span::{Certified, span_of};
 use super::spec::{
     BoundKind, Explore, ExploreWith, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind,
+    check_proved,
 };
 use super::split::{self, MaterialLog, PartOne, Target};
 
@@ -43,6 +44,7 @@ const PRIOR_WIDENING: f64 = 10.0;
 /// If the job is canceled, an input is missing or cannot be read, or a number is not finite.
 pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finished> {
     control.check()?;
+    check_proved(spec, inputs.log.shape())?;
     control.report(Progress::phase("preparing", 0.0));
     for policy in inputs.policies.values().chain(inputs.logging_policy) {
         policy.check()?;

@@ -21,8 +21,19 @@ pub use event::{anytime_event, asked, holds_at_every_n, prior_is_fixed};
 /// Whoever looks again because of what an earlier look had found has chosen the number of rows by their
 /// outcomes. A bound at one number of rows is then valid only on rows that no earlier look saw. A look at the
 /// same rows does not count: no row was added because of it, and the union bound covers both.
-pub fn seen_rows(earlier: impl IntoIterator<Item = u64>, rows: u64) -> u64 {
-    earlier.into_iter().filter(|&seen| seen < rows).max().unwrap_or(0)
+///
+/// `elsewhere` are the looks at other datasets that have some of the rows, without those at exactly the same rows:
+/// how many of the dataset's first rows contain what they saw. It does not matter which looks came first, because a
+/// dataset that has rows of another one may have been made because of what a look at that one had found. If the
+/// result is `rows`, there is nothing left to certify.
+pub fn seen_rows(
+    earlier: impl IntoIterator<Item = u64>,
+    elsewhere: impl IntoIterator<Item = u64>,
+    rows: u64,
+) -> u64 {
+    let here = earlier.into_iter().filter(|&seen| seen < rows).max();
+    let elsewhere = elsewhere.into_iter().max().map(|seen| seen.min(rows));
+    here.max(elsewhere).unwrap_or(0)
 }
 
 /// How many rows and contexts a version of a dataset has.

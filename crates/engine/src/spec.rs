@@ -396,6 +396,19 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
     Ok(())
 }
 
+/// Checks again, when a job runs, that its bound is proved for its log.
+///
+/// # Errors
+/// If the bound needs a fixed logging policy, and the spec or the log does not have one.
+pub(crate) fn check_proved(spec: &JobSpec, shape: &LogShape) -> Checked<()> {
+    if !needs(spec.bound).fixed_logging || (spec.is_fixed() && shape.logging == Logging::Fixed) {
+        return Ok(());
+    }
+    let message =
+        format!("{} is proved for one fixed logging policy, which this log may not have", spec.bound.name());
+    Err(SpecError::new(SpecCode::BoundNeedsFixedLogging, "bound", message))
+}
+
 /// What depends on the number of actions must not depend on the actions that were logged.
 fn check_actions(spec: &JobSpec, sent: &SpecRequest, context: &SpecContext) -> Checked<()> {
     if context.shape.capabilities.knows_actions() {

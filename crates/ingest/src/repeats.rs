@@ -7,6 +7,9 @@
 //! pairs of positions by a factor of 10⁹. Rows in which the policy had no choice add nothing, so batches over the
 //! same customers may repeat themselves.
 //!
+//! Rows that are repeated in place, each two to four times in a row, are judged in the same way: the earlier row is
+//! then the one before.
+//!
 //! What was seen is kept as a hash of every 16 rows, counted from the start of each part: about one byte per row, up
 //! to 2²³ blocks (134 million rows, 130 MB). Rows beyond them are compared but not kept.
 
@@ -21,6 +24,8 @@ const MAX_CHAINS: usize = 8;
 const BEYOND_CHANCE: f64 = 20.723_265_836_946_41;
 /// A run starts at a block whose actions are not all certain.
 const MIN_START: f64 = 0.5;
+/// How often rows may be repeated in place and are found.
+const IN_PLACE: std::ops::RangeInclusive<u64> = 2..=4;
 /// The multiplier of the rolling hash: odd, so that no bits are lost.
 const BASE: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -43,6 +48,17 @@ struct Chain {
     next: usize,
     due: u64,
     /// Σ −ln π0(a|x).
+    nats: f64,
+}
+
+/// A run of groups of equal rows.
+#[derive(Clone, Copy, Default)]
+struct InPlace {
+    /// The number of its first row in the file, and that row's position, counted from 1.
+    row: u64,
+    first: u64,
+    rows: u64,
+    /// Σ −ln π0(a|x) over the repeated rows.
     nats: f64,
 }
 
@@ -71,6 +87,8 @@ pub struct Repeats {
     blocks: Vec<u64>,
     table: HashTable<u32>,
     chains: [Vec<Chain>; BLOCK],
+    /// For each size of groups and each position at which the first group may begin.
+    in_place: [InPlace; 9],
     found: Option<Run>,
 }
 
@@ -78,6 +96,7 @@ impl Repeats {
     /// Adds a row of the current part.
     pub fn add(&mut self, fingerprint: u128, propensity: f64, number: u64) {
         let (hash, nats) = (fingerprint as u64, -propensity.ln());
+        self.compare_in_place(hash, nats, number);
         let slot = self.part.rows as usize % BLOCK;
         let (oldest, _, _) = self.last[slot];
         let leaving = if self.part.rows >= BLOCK as u64 { oldest.wrapping_mul(POWER) } else { 0 };
@@ -113,6 +132,7 @@ impl Repeats {
         self.part = Part { first_block: self.blocks.len(), before: self.rows, ..Part::default() };
         self.rolling = 0;
         self.chains.iter_mut().for_each(Vec::clear);
+        self.in_place = Default::default();
     }
 
     /// Forgets what was found so far: rows that are stored already are not judged again.
@@ -127,7 +147,34 @@ impl Repeats {
 
     /// The logarithm of the number of pairs of positions so far, and of the factor beyond it.
     fn threshold(&self) -> f64 {
-        2.0 * (self.rows as f64).ln() + BEYOND_CHANCE
+        2.0 * (self.rows.max(1) as f64).ln() + BEYOND_CHANCE
+    }
+
+    /// Compares a row with the one before it.
+    fn compare_in_place(&mut self, hash: u64, nats: f64, number: u64) {
+        let at = self.part.rows;
+        let (before, _, _) = self.last[(at + BLOCK as u64 - 1) as usize % BLOCK];
+        let repeats = at > 0 && before == hash;
+        let threshold = self.threshold();
+        let sizes = IN_PLACE.flat_map(|size| (0..size).map(move |begin| (size, begin)));
+        let mut found: Option<Run> = None;
+        for (run, (size, begin)) in self.in_place.iter_mut().zip(sizes) {
+            if at % size == begin {
+                if run.rows == 0 {
+                    *run = InPlace { row: number, first: self.rows + 1, ..InPlace::default() };
+                }
+                run.rows += 1;
+            } else if repeats && run.rows > 0 {
+                run.rows += 1;
+                run.nats += nats;
+            } else {
+                *run = InPlace::default();
+            }
+            if run.nats >= threshold {
+                found = found.or(Some(Run { row: run.row, rows: run.rows, first: run.first }));
+            }
+        }
+        found.into_iter().for_each(|run| self.report(run));
     }
 
     /// Compares the last rows with earlier blocks.
@@ -304,6 +351,25 @@ mod tests {
             repeats.end_part();
         }
         assert_eq!(repeats.found(), Some(Run { row: 1, rows: 25, first: 1 }));
+    }
+
+    #[test]
+    fn rows_that_are_repeated_in_place_are_found() {
+        for (seed, times) in (0..60).zip([2, 3, 4].into_iter().cycle()) {
+            let mut world = World { favored: 0.4, contexts: 50, actions: 3, nightly: false, ..world(seed) };
+            let mut repeats = Repeats::default();
+            let mut number = 0;
+            for i in 0..200 {
+                let (row, p) = world.row(i);
+                for _ in 0..times {
+                    number += 1;
+                    repeats.add(row, p, number);
+                }
+            }
+            repeats.end_part();
+            let found = repeats.found().unwrap();
+            assert!(found.rows + 8 >= 200 * times && found.row <= 4, "{times}: {found:?}");
+        }
     }
 
     #[test]

@@ -62,11 +62,7 @@ impl RowSketch {
         let propensity = (255.0 * propensity).ceil().clamp(0.0, 255.0) as u8;
         let kept = self.kept.entry(hash).or_insert(Kept { count: 0, propensity });
         kept.count = kept.count.saturating_add(1);
-        while self.kept.len() > MAX_KEPT && self.zeros < 63 {
-            self.zeros += 1;
-            let zeros = u32::from(self.zeros);
-            self.kept.retain(|hash, _| hash.leading_zeros() >= zeros);
-        }
+        self.shrink();
     }
 
     /// The number of rows.
@@ -74,13 +70,64 @@ impl RowSketch {
         self.rows
     }
 
+    /// A name that all logs with exactly these rows have, in whatever order; `None` if there are no rows.
+    pub fn name(&self) -> Option<String> {
+        (self.rows > 0).then(|| format!("{}:{:032x}", self.rows, self.sum))
+    }
+
+    /// The sampled fingerprints, smallest first. Of two logs that share rows, the smallest ones of one are likely
+    /// to be in the sample of the other.
+    pub fn sampled(&self) -> impl Iterator<Item = u64> {
+        self.kept.keys().copied()
+    }
+
+    /// Adds all rows of another log.
+    pub fn merge(&mut self, other: &RowSketch) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.sum = self.sum.wrapping_add(other.sum);
+        for (&hash, added) in &other.kept {
+            let kept = self.kept.entry(hash).or_insert(Kept { count: 0, ..*added });
+            kept.count = kept.count.saturating_add(added.count);
+        }
+        self.zeros = self.zeros.max(other.zeros);
+        self.drop_beyond(self.zeros);
+        self.shrink();
+    }
+
+    /// The sketch of the other rows of a log, given that of some of them.
+    pub fn without(&self, part: &RowSketch) -> RowSketch {
+        let mut rest = self.clone();
+        rest.rows = rest.rows.saturating_sub(part.rows);
+        rest.sum = rest.sum.wrapping_sub(part.sum);
+        rest.kept.retain(|hash, kept| {
+            kept.count = kept.count.saturating_sub(part.kept.get(hash).map_or(0, |part| part.count));
+            kept.count > 0
+        });
+        rest
+    }
+
+    fn drop_beyond(&mut self, zeros: u8) {
+        self.kept.retain(|hash, _| hash.leading_zeros() >= zeros.into());
+    }
+
+    fn shrink(&mut self) {
+        while self.kept.len() > MAX_KEPT && self.zeros < 63 {
+            self.zeros += 1;
+            self.drop_beyond(self.zeros);
+        }
+    }
+
     /// Whether the two logs have the same rows, or so many in common that it cannot be chance.
     pub fn same_rows(&self, other: &RowSketch) -> bool {
+        let equal = self.rows > 0 && self.rows == other.rows && self.sum == other.sum;
+        equal || self.beyond_chance(other)
+    }
+
+    /// Whether the two logs have so many rows in common that it cannot be chance. Logs with few distinct rows may
+    /// even be equal by chance.
+    pub fn beyond_chance(&self, other: &RowSketch) -> bool {
         if self.rows == 0 || other.rows == 0 {
             return false;
-        }
-        if self.rows == other.rows && self.sum == other.sum {
-            return true;
         }
         let (smaller, larger) = if self.rows <= other.rows { (self, other) } else { (other, self) };
         let zeros = self.zeros.max(other.zeros);
@@ -217,12 +264,33 @@ mod tests {
     }
 
     #[test]
+    fn merged_parts_are_the_sketch_of_all_rows() {
+        for n in [10u64, 5_000, 300_000] {
+            let mut merged = sketch(0..n);
+            merged.merge(&sketch(n / 2..2 * n));
+            let whole = sketch((0..n).chain(n / 2..2 * n));
+            assert_eq!(merged.name(), whole.name());
+            assert_eq!(merged.rows(), whole.rows());
+            // The sample may have been thinned once more, and is otherwise the same.
+            let common = merged.zeros.max(whole.zeros);
+            merged.drop_beyond(common);
+            let kept: Vec<_> =
+                whole.kept.iter().filter(|(h, _)| h.leading_zeros() >= common.into()).collect();
+            assert_eq!(merged.kept.iter().collect::<Vec<_>>(), kept);
+        }
+        assert_eq!(RowSketch::default().name(), None);
+        let rest = sketch(0..5_000).without(&sketch(1_000..5_000));
+        assert_eq!(rest, sketch(0..1_000));
+    }
+
+    #[test]
     fn few_distinct_rows_are_recognized_only_as_a_whole() {
         let few = |n: u64, salt: u64, of: u64| {
             sketch((0..n).map(move |i| xxh3_128(&(i * 7 + salt).to_le_bytes()) as u64 % of))
         };
         for of in [6, 1_000, 50_000, 1 << 40] {
             assert!(few(20_000, 1, of).same_rows(&few(20_000, 1, of)), "{of}");
+            assert_eq!(few(20_000, 1, of).beyond_chance(&few(20_000, 1, of)), of > 1_000, "{of}");
             assert!(!few(20_000, 1, of).same_rows(&few(20_000, 2, of)), "{of}");
             assert!(!few(20_000, 1, of).same_rows(&few(3_000, 3, of)), "{of}");
         }

@@ -360,6 +360,12 @@ fn upload_problem(error: UploadError) -> Problem {
         UploadError::Log(error) => log_problem(error),
         UploadError::Body(error) => body_problem(error),
         UploadError::Store(error) => error.into(),
+        error @ UploadError::RepeatedRows => {
+            Problem::new(Code::RepeatedRows, format!("Nothing was stored: {error}."))
+        }
+        error @ UploadError::TooManyAdditions(_) => {
+            Problem::new(Code::TooLarge, format!("Nothing was stored: {error}."))
+        }
         UploadError::AnotherBody => mismatch(),
         UploadError::Crashed => Problem::internal("the decoder of an upload crashed"),
     }

@@ -13,8 +13,11 @@ use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
 use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::Problem;
 use crate::queue::{require_fit, resolve};
-use crate::store::{Dataset, DatasetId, JobId, NewJob, Resource, StoreError, Workspace};
+use crate::store::{Dataset, DatasetId, Job, JobId, NewJob, Resource, StoreError, Workspace};
 use guarantor_engine::spec::SpecRequest;
+
+/// How often a spec is resolved again because the dataset has changed since.
+const RESOLVED_AGAIN: u32 = 10;
 
 /// Submit a job.
 #[utoipa::path(post, path = "/v1/jobs", tag = "Jobs", operation_id = "create_job",
@@ -49,31 +52,42 @@ pub async fn create(
     let worker = app.clone();
     let (dataset_id, metadata) = (body.value.dataset_id, body.value.metadata);
     let work = async move {
-        let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
-        let (spec, policy_ids) = resolve(&worker.store, &workspace, &dataset, &request, &caller).await?;
-        require_fit(&worker.store, &workspace, &dataset, &spec, &worker.job_memory).await?;
-        let new = NewJob {
-            id,
-            workspace,
-            dataset_id: dataset.id,
-            dataset_version: dataset.version,
-            spec,
-            metadata: metadata.into(),
-            policy_ids,
-            submitted_by: caller,
-        };
-        submit(&worker, new).await
+        let mut left = RESOLVED_AGAIN;
+        loop {
+            let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
+            let resolved = resolve(&worker.store, &workspace, &dataset, &request, &caller).await?;
+            require_fit(&worker.store, &workspace, &dataset, &resolved.spec, &worker.job_memory).await?;
+            let new = NewJob {
+                id,
+                workspace: workspace.clone(),
+                dataset_id: dataset.id,
+                dataset_version: dataset.version,
+                seen_rows: Some(resolved.seen_rows),
+                spec: resolved.spec,
+                metadata: metadata.clone().into(),
+                policy_ids: resolved.policy_ids,
+                submitted_by: caller.clone(),
+            };
+            match submit(&worker, new).await {
+                // Rows were appended or seen in the meantime.
+                Err(StoreError::Changed) if left > 0 => left -= 1,
+                job => return queued(job?),
+            }
+        }
     };
     creation.finish(&app, work).await
 }
 
-async fn submit(app: &App, new: NewJob) -> Result<Created, Problem> {
+async fn submit(app: &App, new: NewJob) -> Result<Job, StoreError> {
     let (id, workspace) = (new.id, new.workspace.clone());
-    let job = match app.queue.submit(new).await {
+    match app.queue.submit(new).await {
         // An earlier attempt of this request queued it, and the process died before it could respond.
-        Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await?,
-        job => job?,
-    };
+        Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await,
+        job => job,
+    }
+}
+
+fn queued(job: Job) -> Result<Created, Problem> {
     tracing::info!(job_id = %job.id, workspace = %job.workspace, kind = ?job.spec.kind,
         dataset_id = %job.dataset_id, submitted_by = job.submitted_by, "job queued");
     let location = [(header::LOCATION, format!("/v1/jobs/{}", job.id))];

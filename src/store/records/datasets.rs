@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::BlobRef;
 use crate::store::ids::{DatasetId, PolicyId, Timestamp, Workspace};
 use guarantor_engine::checks::CheckResult;
+use guarantor_engine::ledger;
 use guarantor_engine::log::{Capabilities, LogShape, Logging, Outcome, Repetitions};
 use guarantor_ingest::{LogOptions, RowSketch};
 
@@ -83,17 +84,29 @@ pub struct AddedRows {
     pub new: RowSketch,
     /// All rows of the version.
     pub all: RowSketch,
+    /// Whether some of the added rows arrived before rows of the dataset.
+    pub reaches_back: bool,
 }
 
-/// What looks and unfinished jobs have seen of a dataset.
+/// What looks and unfinished jobs have seen of a dataset's rows, in it and in other datasets with some of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SeenRows {
-    /// The number of rows that each of them saw, without duplicates.
+    /// The number of rows that each of those on the dataset saw, without duplicates.
     pub rows: BTreeSet<u64>,
-    /// The newest version that one of them saw; 0 if there is none.
+    /// For each of those on another dataset, the number of the dataset's first rows that contain all that it saw of
+    /// them. Those that saw exactly the rows of the newest version are left out.
+    pub elsewhere: BTreeSet<u64>,
+    /// The newest version whose rows one of them saw; 0 if there is none.
     pub version: u64,
     /// The latest timestamp of that version's rows.
     pub last_timestamp: Option<i64>,
+}
+
+impl SeenRows {
+    /// How many of `rows` rows, which are those of the newest version, a look at them must not certify again.
+    pub fn before(&self, rows: u64) -> u64 {
+        ledger::seen_rows(self.rows.iter().copied(), self.elsewhere.iter().copied(), rows)
+    }
 }
 
 /// A dataset at one of its versions.

@@ -116,8 +116,11 @@ pub struct NewJob {
     pub workspace: Workspace,
     /// The dataset that it reads.
     pub dataset_id: DatasetId,
-    /// The version that it reads.
+    /// The version that it reads, which must be the newest.
     pub dataset_version: u64,
+    /// How many rows had been seen when the spec was resolved. The job is not queued if that has changed; `None` if
+    /// it does not matter.
+    pub seen_rows: Option<u64>,
     /// What it does.
     pub spec: JobSpec,
     /// The caller's own data.

@@ -1,8 +1,11 @@
 //! Datasets and their versions.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sqlx::{Row, SqliteConnection};
 
+use super::row_sets::{decode, own_sketches};
 use super::rows::{is_taken, readable_page, to_json};
 use super::same_rows::{Recognized, SketchedVersion};
 use super::{Sqlite, Write};
@@ -12,6 +15,7 @@ use crate::store::ids::{DatasetId, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{BlobRef, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
 use crate::store::repository::Datasets;
+use guarantor_ingest::RowSketch;
 
 /// A dataset joined with one of its versions.
 macro_rules! select_dataset {
@@ -48,12 +52,13 @@ async fn insert_version(
     id: &str,
     version: u64,
     content: &DatasetContent,
+    row_set: &str,
     kept: &[BlobRef],
 ) -> Result<()> {
     sqlx::query(
         "INSERT INTO dataset_versions (dataset_id, version, created_at, row_count, context_count, n_actions, dim, \
-         outcome, digest, capabilities, last_timestamp, health, parts) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+         outcome, digest, capabilities, last_timestamp, health, parts, row_set) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
     )
     .bind(id)
     .bind(version as i64)
@@ -68,27 +73,60 @@ async fn insert_version(
     .bind(content.last_timestamp)
     .bind(to_json(&content.health)?)
     .bind(to_json(&content.parts)?)
+    .bind(row_set)
     .execute(write.connection())
     .await?;
     let new: Vec<BlobRef> = content.parts.iter().filter(|part| !kept.contains(part)).cloned().collect();
     write.name_blobs(id, &new).await
 }
 
-/// What the looks at a dataset saw, and what its unfinished jobs may be seeing. Looks at other datasets of the
-/// ledger do not count, because their rows may be in another order.
-async fn seen(connection: &mut SqliteConnection, id: DatasetId) -> Result<SeenRows> {
-    let versions: Vec<(u64, u64, Option<i64>)> = sqlx::query_as(
+/// The name of a version's rows.
+async fn row_set_of(write: &mut Write, id: DatasetId, version: u64) -> Result<String> {
+    let row = sqlx::query("SELECT row_set FROM dataset_versions WHERE dataset_id = $1 AND version = $2")
+        .bind(id.to_string())
+        .bind(version as i64)
+        .fetch_one(write.connection())
+        .await?;
+    Ok(row.try_get("row_set")?)
+}
+
+/// The looks at other datasets that have rows of a dataset, and their unfinished jobs: the version whose rows contain
+/// what they saw, and whether they saw exactly the rows of the newest version.
+const SHARED_LOOKS: &str = "WITH own AS (\
+     SELECT set_id, through_version FROM dataset_row_sets WHERE dataset_id = $1 UNION ALL \
+     SELECT set_id, through_version FROM row_overlaps WHERE dataset_id = $1), \
+    looks AS (\
+     SELECT r.through_version AS through, k.row_set FROM own r \
+     JOIN dataset_row_sets o ON o.set_id = r.set_id AND o.dataset_id <> $1 \
+     JOIN ledger k ON k.dataset_id = o.dataset_id AND k.dataset_version >= o.first_version UNION \
+     SELECT r.through_version, v.row_set FROM own r \
+     JOIN dataset_row_sets o ON o.set_id = r.set_id AND o.dataset_id <> $1 \
+     JOIN jobs j ON j.dataset_id = o.dataset_id AND j.status IN ('queued', 'running') \
+      AND j.dataset_version >= o.first_version \
+     JOIN dataset_versions v ON v.dataset_id = j.dataset_id AND v.version = j.dataset_version) \
+    SELECT v.version, v.row_count, v.last_timestamp, COALESCE(l.row_set IN (n.row_set, n.digest), 0) AS same \
+    FROM looks l JOIN dataset_versions v ON v.dataset_id = $1 AND v.version = l.through \
+    JOIN datasets d ON d.id = $1 JOIN dataset_versions n ON n.dataset_id = $1 AND n.version = d.version";
+
+/// What the looks at a dataset's rows saw, and what unfinished jobs may be seeing.
+pub(super) async fn seen(connection: &mut SqliteConnection, id: DatasetId) -> Result<SeenRows> {
+    let own: Vec<(u64, u64, Option<i64>)> = sqlx::query_as(
         "SELECT version, row_count, last_timestamp FROM dataset_versions WHERE dataset_id = $1 AND version IN (\
          SELECT dataset_version FROM ledger WHERE dataset_id = $1 UNION \
          SELECT dataset_version FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')) \
          ORDER BY version",
     )
     .bind(id.to_string())
-    .fetch_all(connection)
+    .fetch_all(&mut *connection)
     .await?;
-    let newest = versions.last().copied();
+    let shared: Vec<(u64, u64, Option<i64>, bool)> =
+        sqlx::query_as(SHARED_LOOKS).bind(id.to_string()).fetch_all(connection).await?;
+    let versions =
+        own.iter().copied().chain(shared.iter().map(|&(version, rows, last, _)| (version, rows, last)));
+    let newest = versions.max_by_key(|&(version, ..)| version);
     Ok(SeenRows {
-        rows: versions.iter().map(|&(_, rows, _)| rows).collect(),
+        rows: own.iter().map(|&(_, rows, _)| rows).collect(),
+        elsewhere: shared.iter().filter(|(.., same)| !same).map(|&(_, rows, ..)| rows).collect(),
         version: newest.map_or(0, |(version, ..)| version),
         last_timestamp: newest.and_then(|(.., last)| last),
     })
@@ -98,12 +136,13 @@ async fn seen(connection: &mut SqliteConnection, id: DatasetId) -> Result<SeenRo
 impl Datasets for Sqlite {
     async fn create_dataset(&self, new: NewDataset) -> Result<Dataset> {
         let sketched = SketchedVersion {
-            workspace: &new.workspace,
+            workspace: new.workspace.clone(),
             dataset: new.id,
             version: 1,
-            digest: &new.content.digest,
-            all: &new.sketch,
+            digest: new.content.digest.clone(),
+            all: Arc::new(new.sketch),
             new: None,
+            reaches_back: false,
         };
         let recognized = self.recognize(&sketched).await?;
         let mut write = self.write().await?;
@@ -129,7 +168,7 @@ impl Datasets for Sqlite {
             Err(error) if is_taken(&error) => return Err(StoreError::Exists(Resource::Dataset, id)),
             other => other?,
         };
-        insert_version(&mut write, &id, 1, &new.content, &[]).await?;
+        insert_version(&mut write, &id, 1, &new.content, &sketched.row_set(), &[]).await?;
         write.open_ledger(&new.workspace, new.id).await?;
         write.remember_rows(&sketched, recognized).await?;
         let stored = newest(write.connection(), &new.workspace, new.id).await?;
@@ -144,13 +183,14 @@ impl Datasets for Sqlite {
         new: NewVersion,
     ) -> Result<Dataset> {
         let version = new.after_version + 1;
-        let sketched = new.added.as_ref().map(|added| SketchedVersion {
-            workspace,
+        let sketched = new.added.map(|added| SketchedVersion {
+            workspace: workspace.clone(),
             dataset: id,
             version,
-            digest: &new.content.digest,
-            all: &added.all,
-            new: Some(&added.new),
+            digest: new.content.digest.clone(),
+            all: Arc::new(added.all),
+            new: Some(Arc::new(added.new)),
+            reaches_back: added.reaches_back,
         });
         let recognized = match &sketched {
             Some(sketched) => self.recognize(sketched).await?,
@@ -168,7 +208,12 @@ impl Datasets for Sqlite {
             let by = "a job that was submitted while the rows arrived; send the rows again".into();
             return Err(StoreError::InUse { resource: Resource::Dataset, by });
         }
-        insert_version(&mut write, &id.to_string(), version, &new.content, &before.content.parts).await?;
+        let row_set = match &sketched {
+            Some(sketched) => sketched.row_set(),
+            None => row_set_of(&mut write, id, before.version).await?,
+        };
+        let kept = &before.content.parts;
+        insert_version(&mut write, &id.to_string(), version, &new.content, &row_set, kept).await?;
         sqlx::query("UPDATE datasets SET version = $2, revision = revision + 1 WHERE id = $1")
             .bind(id.to_string())
             .bind(version as i64)
@@ -186,6 +231,46 @@ impl Datasets for Sqlite {
         let mut tx = self.readers.begin().await?;
         newest(&mut tx, workspace, id).await?;
         seen(&mut tx, id).await
+    }
+
+    async fn row_sketches(&self, id: DatasetId) -> Result<Vec<RowSketch>> {
+        let stored = own_sketches(&mut *self.readers.acquire().await?, id).await?;
+        let decoded = tokio::task::spawn_blocking(move || stored.iter().map(|bytes| decode(bytes)).collect());
+        decoded.await.map_err(|error| StoreError::damaged("the sketches of a dataset", error))?
+    }
+
+    async fn candidate_additions(&self, workspace: &Workspace, id: DatasetId) -> Result<u64> {
+        // Every append has at least one row.
+        let (additions,): (u64,) = sqlx::query_as(
+            "SELECT COUNT(*) - COUNT(DISTINCT v.row_count) FROM dataset_versions v \
+             JOIN datasets d ON d.id = v.dataset_id WHERE d.id = $1 AND d.workspace = $2",
+        )
+        .bind(id.to_string())
+        .bind(workspace.as_str())
+        .fetch_one(&self.readers)
+        .await?;
+        Ok(additions)
+    }
+
+    async fn version_with_part(
+        &self,
+        workspace: &Workspace,
+        id: DatasetId,
+        prefix: &str,
+    ) -> Result<Option<Dataset>> {
+        let version: (Option<i64>,) = sqlx::query_as(
+            "SELECT MIN(v.version) FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id \
+             WHERE d.id = $1 AND d.workspace = $2 AND instr(v.parts, $3) > 0",
+        )
+        .bind(id.to_string())
+        .bind(workspace.as_str())
+        .bind(prefix)
+        .fetch_one(&self.readers)
+        .await?;
+        match version.0 {
+            Some(version) => self.dataset_version(workspace, id, version as u64).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {

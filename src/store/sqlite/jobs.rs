@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::json;
 
+use super::datasets::seen;
 use super::rows::{is_taken, readable_page, to_json};
 use super::{Sqlite, Write, now};
 use crate::store::blob_keys::Owner;
@@ -33,16 +34,26 @@ impl Write {
     }
 
     async fn check_inputs(&mut self, new: &NewJob) -> Result<()> {
-        let version = sqlx::query(
-            "SELECT 1 FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id \
-             WHERE d.id = $1 AND d.workspace = $2 AND v.version = $3",
+        let newest: Option<(u64, u64)> = sqlx::query_as(
+            "SELECT v.version, v.row_count FROM datasets d \
+             JOIN dataset_versions v ON v.dataset_id = d.id AND v.version = d.version \
+             WHERE d.id = $1 AND d.workspace = $2",
         )
         .bind(new.dataset_id.to_string())
         .bind(new.workspace.as_str())
-        .bind(i64::try_from(new.dataset_version).unwrap_or(i64::MAX))
         .fetch_optional(self.connection())
         .await?;
-        version.ok_or_else(|| StoreError::not_found(Resource::Dataset, new.dataset_id))?;
+        let (version, rows) =
+            newest.ok_or_else(|| StoreError::not_found(Resource::Dataset, new.dataset_id))?;
+        // An append that nobody had looked at may have put rows before those that the spec was resolved for.
+        if version != new.dataset_version {
+            return Err(StoreError::Changed);
+        }
+        if let Some(resolved) = new.seen_rows
+            && seen(self.connection(), new.dataset_id).await?.before(rows) != resolved
+        {
+            return Err(StoreError::Changed);
+        }
         for policy in &new.policy_ids {
             self.check_policy(&new.workspace, *policy).await?;
         }

@@ -247,8 +247,9 @@ impl Write {
         sqlx::query(
             "INSERT INTO ledger (dataset_id, look, workspace, job_id, dataset_version, created_at, kind, bound, \
              candidates, decision, cost, spent, family, digest, event, asked, every_n, place, signature, \
-             ledger_id, row_count, seq) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
-             $16, $17, $18, $19, $20, $21, COALESCE(MAX(seq), 0) + 1 FROM ledger",
+             ledger_id, row_count, row_set, seq) SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, \
+             $16, $17, $18, $19, $20, $21, (SELECT row_set FROM dataset_versions WHERE dataset_id = $1 AND version = $5), \
+             COALESCE(MAX(seq), 0) + 1 FROM ledger",
         )
         .bind(job.dataset_id.to_string())
         .bind(place.look as i64)

@@ -19,6 +19,7 @@ mod ledger;
 mod policies;
 mod recent;
 mod requests;
+mod row_sets;
 mod rows;
 mod same_rows;
 mod schema;

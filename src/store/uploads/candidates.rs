@@ -20,6 +20,7 @@ where
 {
     let Append { dataset, request, format, logging_policy, limits } = append;
     let target = Target::find(store, dataset, request).await?;
+    target.check_additions(store).await?;
     let before = &target.before;
     let checker = Checker::new(target.rules(logging_policy, limits.clone())?);
     let (sender, reader) = pipe::pipe();
@@ -43,6 +44,20 @@ where
     let Received { content, .. } = target.unless_repeated(received)?;
     // The rows are the same, so nothing new can be recognized in other datasets, and nothing reaches back.
     target.store(store, content, None, None).await
+}
+
+/// How often candidates can be added to a dataset, because each time all of its rows are stored again.
+const MAX_ADDITIONS: u64 = 20;
+
+impl Target {
+    async fn check_additions(&self, store: &Store) -> Result<(), UploadError> {
+        let before = &self.before;
+        let additions = store.repository().candidate_additions(&before.workspace, before.id).await?;
+        match additions >= MAX_ADDITIONS && self.done.is_none() {
+            true => Err(UploadError::TooManyAdditions(additions)),
+            false => Ok(()),
+        }
+    }
 }
 
 /// Writes the stored rows with their new columns.
@@ -69,7 +84,8 @@ fn rewrite(
             checker.finish_rewrite(health, &mut part).map_err(|error| of_sink(error.into(), &mut part))?
         }
     };
-    content(summary, vec![part.into_blob().ok_or(UploadError::Crashed)?])
+    let arrived = part.arrived();
+    content(summary, vec![part.into_blob().ok_or(UploadError::Crashed)?], arrived)
 }
 
 /// The error, or why the sink failed.

@@ -36,6 +36,19 @@ pub enum UploadError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The dataset has so many of the appended rows already that it cannot be chance.
+    #[error(
+        "the dataset already has these rows, or many of them, in some order, with the same actions and outcomes, \
+         which is not a coincidence; send every decision once; if they are new decisions, log event_id, which must \
+         then be different in every row"
+    )]
+    RepeatedRows,
+    /// Candidates were added to the dataset too often.
+    #[error(
+        "candidates were added to the dataset {0} times, which is the maximum, because each time all of its rows are \
+         stored again; upload the log with all of its candidates as a new dataset"
+    )]
+    TooManyAdditions(u64),
     /// An earlier attempt with the same idempotency key stored other rows.
     #[error("the request was sent before with a different body")]
     AnotherBody,
@@ -47,7 +60,11 @@ pub enum UploadError {
 impl UploadError {
     /// Whether the same body would be rejected again, whenever it is sent.
     pub fn is_of_the_body(&self) -> bool {
-        matches!(self, UploadError::Log(error) if error.is_of_the_body())
+        match self {
+            UploadError::Log(error) => error.is_of_the_body(),
+            UploadError::RepeatedRows => true,
+            _ => false,
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::{
     AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId,
     Resource, Store, StoreError, StoredLog, Workspace, dataset_part_key,
 };
-use part::UploadPart;
+use part::{Arrived, UploadPart};
 
 pub use candidates::add_candidates;
 pub use error::{BodyError, FileFailed, UploadError};
@@ -100,7 +100,7 @@ where
         }
         received => received?,
     };
-    let Received { content, rows } = received;
+    let Received { content, rows, .. } = received;
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
     let digest = content.digest.clone();
     let (id, workspace) = (upload.id, upload.workspace.clone());
@@ -156,9 +156,29 @@ where
     let checker = on_blocking_thread(move || after(stored, checker, health)).await??;
     let (part, kept) = (dataset_part_key(before.id, request), before.content.parts.clone());
     let received = receive(store, part, vec![(format, body)], checker, kept).await;
-    let Received { content, rows } = target.unless_repeated(received.map_err(|failed| failed.error))?;
+    let received = target.unless_repeated(received.map_err(|failed| failed.error))?;
+    let Received { content, mut rows, arrived } = received;
+    rows.reaches_back =
+        before.content.last_timestamp.zip(arrived.earliest).is_some_and(|(last, new)| new < last);
+    if target.done.is_none() && !arrived.event_ids {
+        let compared = check_repeats(store, before.id, rows).await;
+        rows = target.or_discard(store, &content, compared).await?;
+    }
     let seen_version = content.capabilities.timestamps.then_some(seen.version);
     target.store(store, content, Some(rows), seen_version).await
+}
+
+/// Rejects rows that the dataset has already, in another order. Runs in the same order were found by the checker.
+async fn check_repeats(store: &Store, id: DatasetId, rows: AddedRows) -> Result<AddedRows, UploadError> {
+    let parts = store.repository().row_sketches(id).await?;
+    on_blocking_thread(move || {
+        let before = rows.all.without(&rows.new);
+        match parts.iter().chain([&before]).any(|stored| rows.new.beyond_chance(stored)) {
+            true => Err(UploadError::RepeatedRows),
+            false => Ok(rows),
+        }
+    })
+    .await?
 }
 
 /// The version of a dataset that a request adds to.
@@ -201,6 +221,25 @@ impl Target {
         }
     }
 
+    /// What was checked. If it was rejected, the new parts are deleted.
+    async fn or_discard<T>(
+        &self,
+        store: &Store,
+        content: &DatasetContent,
+        checked: Result<T, UploadError>,
+    ) -> Result<T, UploadError> {
+        if checked.is_err() {
+            store.blobs().delete(&self.new_parts(content)).await;
+        }
+        checked
+    }
+
+    /// The keys of the parts that the version before does not have.
+    fn new_parts(&self, content: &DatasetContent) -> Vec<String> {
+        let kept = &self.before.content.parts;
+        content.parts.iter().filter(|part| !kept.contains(part)).map(|part| part.key.clone()).collect()
+    }
+
     /// Stores the next version, or returns what an earlier attempt of the request has stored.
     async fn store(
         self,
@@ -209,11 +248,9 @@ impl Target {
         added: Option<AddedRows>,
         seen_version: Option<u64>,
     ) -> Result<Dataset, UploadError> {
+        let parts = self.new_parts(&content);
         let Target { before, request, done } = self;
         let (workspace, id) = (&before.workspace, before.id);
-        let kept = &before.content.parts;
-        let new = content.parts.iter().filter(|part| !kept.contains(part));
-        let parts: Vec<String> = new.map(|part| part.key.clone()).collect();
         let digest = content.digest.clone();
         if let Some(done) = done {
             store.blobs().delete(&parts).await;
@@ -252,6 +289,7 @@ fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Res
 struct Received {
     content: DatasetContent,
     rows: AddedRows,
+    arrived: Arrived,
 }
 
 /// Decodes the files through the checker into a new part, after those in `kept`.
@@ -304,11 +342,12 @@ fn decode(
         Err(FileError { file, error }) => return Err(FileFailed { file, error: error.into() }),
         Ok(summary) => summary,
     };
+    let arrived = part.arrived();
     parts.push(part.into_blob().ok_or(UploadError::Crashed)?);
-    Ok(content(summary, parts)?)
+    Ok(content(summary, parts, arrived)?)
 }
 
-fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<Received, UploadError> {
+fn content(summary: LogSummary, parts: Vec<BlobRef>, arrived: Arrived) -> Result<Received, UploadError> {
     let health = serde_json::to_value(summary.health)
         .map_err(|error| StoreError::damaged("a health report to be stored", error))?;
     let content = DatasetContent {
@@ -323,7 +362,8 @@ fn content(summary: LogSummary, parts: Vec<BlobRef>) -> Result<Received, UploadE
         health,
         parts,
     };
-    Ok(Received { content, rows: AddedRows { new: summary.new_rows, all: summary.sketch } })
+    let rows = AddedRows { new: summary.new_rows, all: summary.sketch, reaches_back: false };
+    Ok(Received { content, rows, arrived })
 }
 
 /// Deletes the new parts if no row names them.

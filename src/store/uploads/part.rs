@@ -19,15 +19,31 @@ pub struct UploadPart {
     /// The thread, from the first batch until the end.
     open: Option<EncodingThread>,
     blob: Option<BlobRef>,
+    arrived: Arrived,
     /// Why the sink failed.
     error: Option<UploadError>,
+}
+
+/// What is known about the rows of a part besides their content.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Arrived {
+    /// The earliest time of a row, if rows have times.
+    pub earliest: Option<i64>,
+    /// Whether rows have ids, by which repeated rows are found.
+    pub event_ids: bool,
 }
 
 impl UploadPart {
     /// A sink that writes under this key. Call this on an async thread, and everything else on a blocking
     /// one.
     pub fn new(blobs: Blobs, key: String) -> Self {
-        UploadPart { blobs, key, runtime: Handle::current(), open: None, blob: None, error: None }
+        let runtime = Handle::current();
+        UploadPart { blobs, key, runtime, open: None, blob: None, arrived: Arrived::default(), error: None }
+    }
+
+    /// What is known about the rows so far.
+    pub fn arrived(&self) -> Arrived {
+        self.arrived
     }
 
     /// The finished blob, if there is one.
@@ -58,6 +74,8 @@ impl UploadPart {
             };
             self.open = Some(EncodingThread::start(task)?);
         }
+        let earliest = rows.timestamps.iter().copied().chain(self.arrived.earliest).min();
+        self.arrived = Arrived { earliest, event_ids: layout.event_ids };
         let Some(encoding) = &mut self.open else { return Err(UploadError::Crashed) };
         encoding.send(Message::Rows(rows))
     }

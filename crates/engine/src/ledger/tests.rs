@@ -117,7 +117,23 @@ fn rows_are_seen_by_looks_at_fewer_rows() {
         (&[0], 10, 0),
     ];
     for (earlier, rows, seen) in cases {
-        assert_eq!(seen_rows(earlier.iter().copied(), rows), seen, "{earlier:?} before {rows}");
+        assert_eq!(seen_rows(earlier.iter().copied(), [], rows), seen, "{earlier:?} before {rows}");
+    }
+}
+
+#[test]
+fn rows_are_seen_by_looks_at_other_datasets_with_them() {
+    let cases: [(&[u64], &[u64], u64, u64); 5] = [
+        (&[], &[100], 150, 100),
+        // Nothing is fresh, whatever was seen in the dataset itself.
+        (&[], &[100], 100, 100),
+        (&[50, 100], &[100], 100, 100),
+        (&[120], &[100], 150, 120),
+        (&[100], &[30, 150], 150, 150),
+    ];
+    for (earlier, elsewhere, rows, seen) in cases {
+        let found = seen_rows(earlier.iter().copied(), elsewhere.iter().copied(), rows);
+        assert_eq!(found, seen, "{earlier:?} and {elsewhere:?} before {rows}");
     }
 }
 
