@@ -368,9 +368,10 @@ start GUARANTOR_MAX_STREAMS_PER_KEY=1 GUARANTOR_MAX_CONNECTIONS=4
 call 202 POST /v1/jobs "${JSON[@]}" -d "$ENDLESS"
 LONG=$(field .id)
 SSE=(-H 'accept: text/event-stream')
-curl -sS -N "${SSE[@]}" "$BASE/v1/jobs/$LONG/events" >"$WORK/stream" &
+: >"$WORK/held"
+curl -sS -N "${SSE[@]}" "$BASE/v1/jobs/$LONG/events" >"$WORK/held" &
 HELD=$!
-until grep -q '^id: ' "$WORK/stream"; do sleep 0.1; done
+until grep -q '^id: ' "$WORK/held"; do sleep 0.1; done
 call 429/too_many_streams GET "/v1/jobs/$LONG/events" "${SSE[@]}"
 [ -n "$(header retry-after)" ] || fail "429 without Retry-After"
 curl -sS -o "$WORK/waited" "$BASE/v1/jobs/$LONG?wait=60" &

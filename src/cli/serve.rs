@@ -81,7 +81,8 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         let server = Server::start(config).await?;
         let (url, health_url) = (server.url()?, server.health_url()?);
         let health = health_url.as_ref().map_or(String::new(), |url| format!("Health checks are on {url}\n"));
-        // In one write, because a reader may stop after the first line. The server runs even if nobody reads it.
+        // In one write, because a reader may stop after the first line. The server runs even if nobody reads
+        // it.
         let _ = super::print_text(&format!("Guarantor listens on {url}\n{health}"));
         tracing::info!(url, health_url, version = guarantor_engine::VERSION, "listening");
         server.run(told_to_stop()).await

@@ -120,8 +120,8 @@ impl Credential {
     }
 }
 
-/// The lowest role that may send a request, by its method and its route. `None` if nobody decided that; then only the
-/// highest may.
+/// The lowest role that may send a request, by its method and its route. `None` if nobody decided that; then
+/// only the highest may.
 fn decided(method: &Method, route: &str) -> Option<Role> {
     let reads = matches!(*method, Method::GET | Method::HEAD);
     let (reading, writing) = match route {

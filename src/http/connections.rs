@@ -1,8 +1,8 @@
 //! Connections: their number, their time limits, and TLS.
 //!
-//! A connection is closed if the head of a request does not arrive within `header_seconds`; bodies
-//! that stop arriving are handled by `layers/linger.rs`. `seats.rs` decides what happens once `max_connections`
-//! are open.
+//! A connection is closed if the head of a request does not arrive within `header_seconds`; bodies that stop
+//! arriving are handled by `layers/linger.rs`. `seats.rs` decides what happens once `max_connections` are
+//! open.
 
 use std::convert::Infallible;
 use std::io::ErrorKind;

@@ -1,8 +1,8 @@
 //! HTTP: the router, one file per resource, and what they share. It uses the store and the queue, and
 //! contains no SQL and no mathematics.
 //!
-//! `connections.rs` accepts connections, within limits on their number (`seats.rs`) and idle time, and handles TLS.
-//! Each request then passes the layers that `envelope.rs` lists in order, and reaches its handler. The
+//! `connections.rs` accepts connections, within limits on their number (`seats.rs`) and idle time, and
+//! handles TLS. Each request then passes the layers that `envelope.rs` lists in order, and reaches its handler. The
 //! layers come from tower and tower-http if those fit; the others are in `layers/`, one per file:
 //!
 //! 1. request id (tower-http): the client's, if it is safe to log, otherwise a new one

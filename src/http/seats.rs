@@ -1,9 +1,10 @@
 //! Which connections are open, and which of them gives way when there are too many.
 //!
-//! `most` connections are regular. Once all of them are open, the next one displaces a connection that is waiting
-//! for the head of a request: of the network that has most of those, the one that has waited longest. So heads that
-//! never arrive keep nobody out. If every regular connection has a request in progress, the next one is one of the
-//! reserve, which serves health checks only. The reserve displaces its oldest connection, whatever that does.
+//! `most` connections are regular. Once all of them are open, the next one displaces a connection that is
+//! waiting for the head of a request: of the network that has most of those, the one that has waited longest.
+//! So heads that never arrive keep nobody out. If every regular connection has a request in progress, the
+//! next one is one of the reserve, which serves health checks only. The reserve displaces its oldest
+//! connection, whatever that does.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -119,8 +120,8 @@ impl Book {
 }
 
 impl Seat {
-    /// Notes that the head of a request has arrived. A connection of the reserve becomes a regular one if there is
-    /// room by now. Returns `None` if the connection was displaced and must close.
+    /// Notes that the head of a request has arrived. A connection of the reserve becomes a regular one if
+    /// there is room by now. Returns `None` if the connection was displaced and must close.
     pub fn begin(&self) -> Option<Standing> {
         let mut book = self.seats.book.lock();
         if let Some(connection) = book.regular.get_mut(&self.id) {

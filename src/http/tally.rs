@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 pub enum Rule {
     /// At most this many for each holder.
     Each(usize),
-    /// This many for all. A holder gets another one only while more are free than it holds. So one holder gets
-    /// at most half of all, the next one half of the rest, and so on: whatever some hold, others find some free.
+    /// This many for all. A holder gets another one only while more are free than it holds. So one holder
+    /// gets at most half of all, the next one half of the rest, and so on: whatever some hold, others find
+    /// some free.
     Shared(usize),
 }
 

@@ -2,8 +2,8 @@
 //! pass them.
 //!
 //! Every poll of a job passes all of them, so they must be cheap. Only `caller`, and `origin` for requests
-//! that it may reject, have to wait before they can call the inner service, and only `linger` waits after a request
-//! with a body; these box their futures. The others have futures of their own.
+//! that it may reject, have to wait before they can call the inner service, and only `linger` waits after a
+//! request with a body; these box their futures. The others have futures of their own.
 
 pub mod caller;
 pub mod compression;

@@ -1,9 +1,9 @@
 //! Keeps web pages away from a server without API keys.
 //!
-//! Such a server trusts everyone who can connect, and a browser on the same machine can connect. A page of another
-//! site must not use it: neither by sending requests to it from the page (`Sec-Fetch-Site`, `Origin`), nor under a
-//! name of its own that leads to this machine (`Host`, DNS rebinding). With API keys a page has no key to send, so
-//! nothing is checked: proxies may change these headers.
+//! Such a server trusts everyone who can connect, and a browser on the same machine can connect. A page of
+//! another site must not use it: neither by sending requests to it from the page (`Sec-Fetch-Site`,
+//! `Origin`), nor under a name of its own that leads to this machine (`Host`, DNS rebinding). With API keys a
+//! page has no key to send, so nothing is checked: proxies may change these headers.
 
 use std::net::IpAddr;
 use std::task::{Context, Poll};
@@ -90,7 +90,8 @@ fn check(config: &Config, request: &Request) -> Result<(), Problem> {
     check_origin(request.headers())
 }
 
-/// Whether the browser follows a link to a page of this server. The page that has the link cannot read the response.
+/// Whether the browser follows a link to a page of this server. The page that has the link cannot read the
+/// response.
 fn is_link(method: &Method, route: &str, headers: &HeaderMap) -> bool {
     let navigates = headers.get(FETCH_MODE).is_some_and(|mode| mode == "navigate");
     *method == Method::GET && navigates && !route.starts_with("/v1/")
@@ -149,7 +150,8 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Whether an origin is that of requests to `host`. Ports count; those that the scheme implies may be left out.
+/// Whether an origin is that of requests to `host`. Ports count; those that the scheme implies may be left
+/// out.
 fn is_same(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
     let implied = match scheme {

@@ -1,5 +1,5 @@
-//! Connections of the reserve serve health checks only, so that these are answered however many requests are in
-//! progress.
+//! Connections of the reserve serve health checks only, so that these are answered however many requests are
+//! in progress.
 
 use std::task::{Context, Poll};
 use std::time::Duration;

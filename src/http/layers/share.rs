@@ -1,5 +1,6 @@
 //! The share of each workspace in the requests in progress. A request in progress takes a connection, so one
-//! workspace could otherwise take all of them: with `?wait=`, with event streams, with bodies that arrive slowly.
+//! workspace could otherwise take all of them: with `?wait=`, with event streams, with bodies that arrive
+//! slowly.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -21,7 +22,8 @@ use crate::store::Workspace;
 /// When a client should try again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// A request in progress, in its extensions. What goes on after the response, such as an event stream, holds it.
+/// A request in progress, in its extensions. What goes on after the response, such as an event stream, holds
+/// it.
 #[derive(Clone)]
 pub struct InProgress(#[allow(dead_code)] Arc<Taken<Workspace>>);
 

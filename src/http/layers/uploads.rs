@@ -1,5 +1,5 @@
-//! Permits for uploads: an upload takes memory and a thread, so the number of concurrent uploads is limited, for
-//! each key, for each workspace and in total.
+//! Permits for uploads: an upload takes memory and a thread, so the number of concurrent uploads is limited,
+//! for each key, for each workspace and in total.
 //!
 //! tower's `ConcurrencyLimit` makes requests wait and releases a permit with the response. Here an
 //! upload over the limit is rejected before its body is read. And an upload continues when its

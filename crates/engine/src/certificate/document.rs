@@ -49,8 +49,8 @@ pub struct Issued {
     /// When the job ended.
     #[cfg_attr(feature = "schema", schema(format = "date-time", required))]
     pub finished_at: Option<String>,
-    /// Who submitted the job: the name and the id of the API key, or `anonymous`. Absent if an earlier release
-    /// issued the certificate.
+    /// Who submitted the job: the name and the id of the API key, or `anonymous`. Absent if an earlier
+    /// release issued the certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub submitted_by: Option<String>,
 }
