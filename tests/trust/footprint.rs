@@ -56,7 +56,7 @@ fn log(shape: &Shape) -> String {
         let x: Vec<f64> = (0..shape.features).map(|_| (random() * 1000.0).round() / 1000.0).collect();
         let action = ((random() * shape.actions as f64) as usize).min(shape.actions - 1);
         // Which half of the actions is better depends on the first feature, so that there is something to learn.
-        let good = (x[0] > 0.5) == (action % 2 == 0);
+        let good = (x[0] > 0.5) == action.is_multiple_of(2);
         let cost = -f64::from(u8::from(random() < if good { 0.9 } else { 0.1 }));
         let mut row = json!({"x": x, "action": action, "cost": cost});
         match shape.full {

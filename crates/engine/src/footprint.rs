@@ -1,6 +1,6 @@
 //! An estimate of the memory that a job takes at its peak, from its spec and the sizes of what it reads. A job
 //! that does not fit is rejected when it is submitted, because it would end the process in the middle of its
-//! work. `benches/footprint.rs` compares the estimate with measurements (docs/performance.md#memory-of-jobs).
+//! work. `tests/trust/footprint.rs` compares the estimate with measurements (docs/performance.md#memory-of-jobs).
 //!
 //! The estimate adds up what each phase of a job holds at the same time, with d = (dimensions of φ)·K parameters
 //! of a learned policy: the rows; the networks of the learn side with their optimizers; the optimizer of the bound,
@@ -90,7 +90,7 @@ pub fn footprint(spec: &JobSpec, shape: &LogShape, resources: &Resources) -> Foo
     let job = Job { spec, shape, resources };
     let learned = job.learned();
     Footprint {
-        log: bytes(job.log()),
+        log: bytes(job.rows_held()),
         policies: bytes(job.policies()),
         learning: bytes(learned.iter().map(|learned| job.learning(learned)).fold(0.0, f64::max)),
         certifying: bytes(
@@ -151,7 +151,7 @@ impl Job<'_> {
         self.spec.fraction().is_some()
     }
 
-    fn log(&self) -> f64 {
+    fn rows_held(&self) -> f64 {
         let decoded = log_bytes(self.shape);
         let chunk = self.chunk() * (F32 * self.p() + 2.0 * F64 * self.k() + 128.0);
         let reading = 2.0 * self.threads() * chunk;

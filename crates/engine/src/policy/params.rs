@@ -416,3 +416,32 @@ pub fn pick(pi: impl Iterator<Item = f64>, mut u: f64) -> usize {
     }
     last
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hidden layer so wide that φ of two contexts fills a block.
+    #[test]
+    fn scores_do_not_depend_on_blocks() {
+        let units = PHI_BLOCK / 2 - 1;
+        let number = |i: usize| (i % 1013) as f32 / 1013.0 - 0.4;
+        let policy = PolicyParams::Softmax {
+            mean: (0..=units).map(|i| vec![f64::from(number(i)), f64::from(number(7 * i))]).collect(),
+            inverse_temperature: 1.0,
+            features: FeatureMap::Hidden {
+                center: vec![0.25],
+                inverse_scale: vec![1.5],
+                weights: vec![(0..units).map(|i| number(3 * i)).collect()],
+                bias: (0..units).map(|i| number(5 * i)).collect(),
+            },
+        };
+        policy.check().unwrap();
+        let x = Array2::from_shape_vec((5, 1), vec![0.1f32, -0.7, 0.4, 2.0, -3.0]).unwrap();
+        let (scores, norms) = policy.scores(x.view()).unwrap();
+        for (i, row) in x.axis_chunks_iter(Axis(0), 1).enumerate() {
+            let (alone, norm) = policy.scores(row).unwrap();
+            assert_eq!((alone.row(0), norm[0]), (scores.row(i), norms[i]));
+        }
+    }
+}
