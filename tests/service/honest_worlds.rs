@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 const LOGS: u64 = 12;
 /// At δ = 0.05, more than two wrong decisions among twelve have a probability below 0.02.
 const ALLOWED: usize = 2;
+/// The propensities of a policy that chooses equally among four actions.
+const EQUALLY: [f64; 4] = [0.25; 4];
 
 struct Random(u64);
 
@@ -91,9 +93,13 @@ fn retrying(seed: u64, rows: usize) -> String {
         user += 1;
         let [first, last] = if random.next() < 0.5 { [0.8, 1.0] } else { [0.08, 0.04] };
         loop {
-            let action = random.draw(&[0.25; 4]);
+            let action = random.draw(&EQUALLY);
             let success = random.next() < if action < 2 { first } else { last };
+<<<<<<< HEAD
             let row = json!({"context_id": format!("user {user}"), "action": action, "propensities": [0.25, 0.25, 0.25, 0.25],
+=======
+            let row = json!({"context_id": format!("user {user}"), "action": action, "propensities": EQUALLY,
+>>>>>>> h-rows
                 "reward": u8::from(success), "candidates": {"last": u8::from(action == 3)}});
             out += &format!("{row}\n");
             logged += 1;

@@ -6,7 +6,7 @@ use super::counts::{ActionBets, Tally, finish_full, finish_logged};
 use super::drift::{self, Drift};
 use super::evidence::Finding;
 use super::known::Known;
-use super::propensities::{FullRow, Propensities, UNKNOWN_ACTIONS};
+use super::propensities::{FirstActions, FullRow, Propensities};
 use super::repetitions::Repetitions;
 use super::slices::Slices;
 use super::timed::TimedSlices;
@@ -24,6 +24,8 @@ pub struct ChecksBuilder {
     /// Rows whose numbers are not in their ranges. They are not used, and fail every check.
     invalid: u64,
     propensities: Propensities,
+    /// In place of `propensities` if K is not known.
+    first_actions: FirstActions,
     tally: Tally,
     bets: ActionBets,
     candidates: Vec<Candidate>,
@@ -43,6 +45,7 @@ impl ChecksBuilder {
             widths: Widths::of_written(plan.rounding),
             invalid: 0,
             propensities: Propensities::default(),
+            first_actions: FirstActions::default(),
             tally: Tally::default(),
             bets: ActionBets::default(),
             candidates: plan.candidates.iter().map(|_| Candidate::default()).collect(),
@@ -130,8 +133,9 @@ impl ChecksBuilder {
     }
 
     fn add_logged(&mut self, row: &CheckRow) {
-        if let Some(k) = self.k {
-            self.propensities.add_logged(row.propensity, k, &self.widths);
+        match self.k {
+            Some(k) => self.propensities.add_logged(row.propensity, k, &self.widths),
+            None => self.first_actions.add(row.action as usize, row.propensity, &self.widths),
         }
         self.bets.add(row.action as usize, row.propensity, &self.widths);
     }
@@ -192,6 +196,7 @@ impl ChecksBuilder {
         }
         self.invalid += other.invalid;
         self.propensities.merge(other.propensities);
+        self.first_actions.merge(other.first_actions);
         self.tally.merge(&other.tally);
         self.bets.merge(other.bets);
         self.candidates.iter_mut().zip(other.candidates).for_each(|(mine, theirs)| mine.merge(theirs));
@@ -226,7 +231,7 @@ impl ChecksBuilder {
         } else {
             groups.push(vec![match self.k {
                 Some(_) => self.propensities.finish(None),
-                None => Finding::skipped(CheckName::Propensities, UNKNOWN_ACTIONS),
+                None => self.first_actions.finish(),
             }]);
             groups.push(vec![finish_logged(&self.bets, self.k)]);
         }

@@ -9,10 +9,6 @@ use super::evidence::{Finding, log_mean, readable};
 /// huge.
 const CAP_PER_ACTION: f64 = 20.0;
 
-/// Why there is no test if the number of actions is not known.
-pub(super) const UNKNOWN_ACTIONS: &str = "not checked, because the number of actions is not known: state n_actions, \
-                                          or log the propensities of all actions";
-
 /// π0(·|x) of a row with what several checks need.
 pub(super) struct FullRow<'a> {
     pub p: &'a [f64],
@@ -25,6 +21,67 @@ pub(super) struct FullRow<'a> {
     pub action: usize,
     pub widths: &'a Widths,
 }
+
+/// The test of a log whose number of actions was not stated and of which only the logged propensity is known. A K
+/// that was read off the rows is too small while a rare action has not been seen. But whatever K is,
+/// E[1[a < k]/p] ≤ k for every k, so there is a bet for each of some k that do not depend on the rows.
+#[derive(Default)]
+pub(super) struct FirstActions {
+    bets: [Bets; FIRST.len()],
+    observed: f64,
+    rows: u64,
+    seen: usize,
+}
+
+/// The numbers of first actions.
+const FIRST: [usize; 22] =
+    [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32, 64, 128, 256, 512, 1024, 4096];
+
+impl FirstActions {
+    /// Adds a row.
+    pub fn add(&mut self, action: usize, p: f64, widths: &Widths) {
+        self.rows += 1;
+        self.observed += (1.0 / p).min(1e12);
+        self.seen = self.seen.max(action + 1);
+        let inverse = 1.0 / widths.upper(p);
+        for (bets, k) in self.bets.iter_mut().zip(FIRST).rev() {
+            if action >= k {
+                break;
+            }
+            bets.bet_relative(inverse / k as f64);
+        }
+    }
+
+    pub fn merge(&mut self, other: FirstActions) {
+        self.bets.iter_mut().zip(other.bets).for_each(|(mine, theirs)| mine.merge(theirs));
+        self.observed += other.observed;
+        self.rows += other.rows;
+        self.seen = self.seen.max(other.seen);
+    }
+
+    pub fn finish(&self) -> Finding {
+        let (observed, expected) = (self.observed / self.rows.max(1) as f64, self.seen as f64);
+        let logs: Vec<f64> = self.bets.iter().map(|bets| bets.log_evidence_relative(self.rows)).collect();
+        Finding {
+            name: CheckName::Propensities,
+            subject: None,
+            observed,
+            expected,
+            log_evidence: log_mean(&logs),
+            rows: self.rows,
+            message: format!(
+                "the mean of 1/propensity is {}, expected at most {} for the actions that were logged",
+                readable(observed),
+                readable(expected)
+            ),
+            remedy: REMEDY,
+            skipped: false,
+        }
+    }
+}
+
+const REMEDY: &str =
+    "log the probability with which the logged action was drawn, at the time of the decision";
 
 #[derive(Default)]
 pub(super) struct Propensities {
@@ -94,7 +151,7 @@ impl Propensities {
                 readable(observed),
                 readable(expected)
             ),
-            remedy: "log the probability with which the logged action was drawn, at the time of the decision",
+            remedy: REMEDY,
             skipped: false,
         }
     }

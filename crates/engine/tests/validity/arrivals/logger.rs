@@ -180,11 +180,10 @@ fn best(estimates: &[f64]) -> usize {
 fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
     let n = right.len();
     for i in 0..n {
+        let pivot = matrix[i].clone();
         for j in i + 1..n {
-            let factor = matrix[j][i] / matrix[i][i];
-            for k in i..n {
-                matrix[j][k] -= factor * matrix[i][k];
-            }
+            let factor = matrix[j][i] / pivot[i];
+            matrix[j].iter_mut().zip(&pivot).for_each(|(to, from)| *to -= factor * from);
             right[j] -= factor * right[i];
         }
     }
