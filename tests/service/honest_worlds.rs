@@ -95,11 +95,7 @@ fn retrying(seed: u64, rows: usize) -> String {
         loop {
             let action = random.draw(&EQUALLY);
             let success = random.next() < if action < 2 { first } else { last };
-<<<<<<< HEAD
-            let row = json!({"context_id": format!("user {user}"), "action": action, "propensities": [0.25, 0.25, 0.25, 0.25],
-=======
             let row = json!({"context_id": format!("user {user}"), "action": action, "propensities": EQUALLY,
->>>>>>> h-rows
                 "reward": u8::from(success), "candidates": {"last": u8::from(action == 3)}});
             out += &format!("{row}\n");
             logged += 1;
