@@ -56,7 +56,7 @@ log_of() { awk -v seed="$1" -v rows="$2" 'BEGIN { srand(seed + 0); for (i = 0; i
   printf "{\"x\":[%.4f,1],\"action\":%d,\"propensities\":[0.3333333333333333,0.3333333333333333,0.3333333333333334],\"reward\":%d}\n", x, a, r } }'; }
 log_of 7 1500 >"$WORK/log"
 log_of 8 400 >"$WORK/other"
-head -n 20 "$WORK/log" >"$WORK/more"
+head -n 100 "$WORK/log" >"$WORK/more"
 tail -n 1 "$WORK/log" >"$WORK/one"
 awk '{ print "{\"candidates\":{\"new\":0.5}}" }' "$WORK/more" >"$WORK/columns"
 

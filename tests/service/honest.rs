@@ -227,6 +227,12 @@ fn the_same_rows_have_one_ledger_and_a_policy_keeps_its_descent() {
         assert_eq!((of(0), of(1)), (json!(second), json!(first)));
     }
 
+    // With outcomes of another range.
+    let wider = client.upload("?outcome=reward&outcome_max=2", &rows).expect(201);
+    assert!(wider["ledger"]["shared_with"].as_array().unwrap().contains(&json!(first)), "{wider}");
+    client.post("/v1/jobs", &evaluation(&id_of(&wider), &again["id"])).problem(422, "policy_learned_here");
+    assert_eq!(client.delete(&format!("/v1/datasets/{}", id_of(&wider))).status, 204);
+
     // Everything is deleted; the rows and the parameters are still known.
     for policy in client.get("/v1/policies?limit=100").expect(200)["data"].as_array().unwrap() {
         client.delete(&format!("/v1/policies/{}", id_of(policy))).expect(204);

@@ -7,13 +7,21 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::batch::{LogLayout, LogRows};
 
+/// A row as two numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct Fingerprint {
+    /// The features, the action and the propensity. It is the same if the outcome was mapped from another range.
+    pub decision: u128,
+    /// The decision and its outcome.
+    pub row: u128,
+}
+
 /// The fingerprint of each row.
-pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<u128> {
-    let mut bytes = Vec::with_capacity(4 * layout.dim + 12);
+pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
+    let mut bytes = Vec::with_capacity(4 * layout.dim + 8);
     let of_row = |i: usize| {
         bytes.clear();
         bytes.extend(rows.actions[i].to_le_bytes());
-        bytes.extend((rows.costs[i] as f32 + 0.0).to_le_bytes());
         bytes.extend((rows.propensities[i] as f32).to_le_bytes());
         // `+ 0.0` turns −0 into 0, which is the same number.
         let x = &rows.x[i * layout.dim..(i + 1) * layout.dim];
@@ -22,7 +30,11 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<u128> {
         for (to, &value) in bytes[from..].chunks_exact_mut(4).zip(x) {
             to.copy_from_slice(&(value + 0.0).to_le_bytes());
         }
-        xxh3_128(&bytes)
+        let decision = xxh3_128(&bytes);
+        let mut whole = [0; 20];
+        whole[..16].copy_from_slice(&decision.to_le_bytes());
+        whole[16..].copy_from_slice(&(rows.costs[i] as f32 + 0.0).to_le_bytes());
+        Fingerprint { decision, row: xxh3_128(&whole) }
     };
     (0..rows.len()).map(of_row).collect()
 }

@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::fingerprint::Fingerprint;
+
 /// The most distinct rows in the sample.
 const MAX_KEPT: usize = 8192;
 /// The share of the smaller log that must be in the other one.
@@ -21,8 +23,8 @@ const BEYOND_ERRORS: f64 = 6.0;
 const UP_TO: [u8; 5] = [255, 128, 64, 26, 13];
 const VERSION: u8 = 1;
 
-/// The order-free fingerprint of a log's rows: actions, outcomes, propensities and features, without ids, times,
-/// versions and candidates.
+/// The order-free fingerprint of a log's rows: actions, propensities, features and, in the digest of all rows,
+/// outcomes; without ids, times, versions and candidates.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RowSketch {
     rows: u64,
@@ -52,10 +54,10 @@ impl std::fmt::Debug for RowSketch {
 
 impl RowSketch {
     /// Adds a row.
-    pub(crate) fn add(&mut self, fingerprint: u128, propensity: f64) {
+    pub(crate) fn add(&mut self, fingerprint: Fingerprint, propensity: f64) {
         self.rows += 1;
-        self.sum = self.sum.wrapping_add(fingerprint);
-        let hash = (fingerprint >> 64) as u64;
+        self.sum = self.sum.wrapping_add(fingerprint.row);
+        let hash = (fingerprint.decision >> 64) as u64;
         if hash.leading_zeros() < self.zeros.into() {
             return;
         }
@@ -209,11 +211,15 @@ struct Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of(number: u128) -> Fingerprint {
+        Fingerprint { decision: number, row: number }
+    }
     use xxhash_rust::xxh3::xxh3_128;
 
     fn sketch(rows: impl IntoIterator<Item = u64>) -> RowSketch {
         let mut sketch = RowSketch::default();
-        rows.into_iter().for_each(|row| sketch.add(xxh3_128(&row.to_le_bytes()), 0.1));
+        rows.into_iter().for_each(|row| sketch.add(of(xxh3_128(&row.to_le_bytes())), 0.1));
         sketch
     }
 
@@ -228,7 +234,7 @@ mod tests {
                     let u = (xxh3_128(&(2 * customer + salt * 1_000_003).to_le_bytes()) as u64) as f64
                         / u64::MAX as f64;
                     let (action, p) = if u < likely { (0, likely) } else { (1, 1.0 - likely) };
-                    sketch.add(xxh3_128(&(2 * customer + action).to_le_bytes()), p);
+                    sketch.add(of(xxh3_128(&(2 * customer + action).to_le_bytes())), p);
                 }
                 sketch
             };

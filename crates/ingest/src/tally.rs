@@ -87,7 +87,7 @@ impl Tally {
             }
             if !layout.event_ids {
                 let number = numbers.file.and_then(|file| file.get(i)).copied().unwrap_or(0);
-                self.repeats.add(fingerprint, rows.propensities[i], number);
+                self.repeats.add(fingerprint.row, rows.propensities[i], number);
             }
         }
         Ok(())

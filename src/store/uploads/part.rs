@@ -112,6 +112,7 @@ struct Written {
     digest: LogDigest,
 }
 
+#[expect(clippy::large_enum_variant, reason = "all messages but the last have rows")]
 enum Message {
     Rows(LogRows),
     Finish,

@@ -24,7 +24,7 @@ fn new_rows(n: usize) -> Vec<Value> {
         json!({
             "action": action,
             "propensities": p,
-            "cost": -f64::from(u8::from(scattered(i + 7) % 3 == 0)),
+            "cost": -f64::from(u8::from(scattered(i + 7).is_multiple_of(3))),
             "timestamp": 1_700_000_000.25 + (i ^ (3 * usize::from(i % 10 == 4))) as f64,
             "policy_version": if i < n / 2 { "old" } else { "new" },
             "candidates": { "a": 0.25 },
