@@ -34,7 +34,7 @@ fn kills_neither_lose_duplicate_nor_half_store_anything() {
     let settings = [("GUARANTOR_MAX_ATTEMPTS", "100000"), ("GUARANTOR_WORKERS", "2")];
     let mut server = Server::start_with(&settings);
     let key = |role| server.create_key_with_role("default", role);
-    let secrets = Secrets { submit: key("submit"), read: key("read") };
+    let secrets = Secrets { admin: key("admin"), read: key("read") };
     // From its start the next process knows that there are keys.
     server.kill();
     server.restart();
@@ -57,7 +57,7 @@ fn kills_neither_lose_duplicate_nor_half_store_anything() {
             assert!(!file.exists(), "after kill {kill}: the sweep left {}", file.display());
         }
     }
-    let client = server.client().with_key(&secrets.submit);
+    let client = server.client().with_key(&secrets.admin);
     for worker in &mut workers {
         worker.settle(&client);
     }

@@ -102,7 +102,7 @@ pub struct Pending {
 /// The keys of a client, by role.
 #[derive(Clone)]
 pub struct Secrets {
-    pub submit: String,
+    pub admin: String,
     pub read: String,
 }
 
@@ -148,7 +148,7 @@ impl Worker {
 
     /// Sends requests until one is not answered. That one stays pending.
     pub fn work(&mut self, base: &str, dead: &AtomicBool) {
-        let client = Client::new(base, Some(&self.secrets.submit));
+        let client = Client::new(base, Some(&self.secrets.admin));
         loop {
             if let Err(error) = self.step(&client) {
                 // A running server must respond.
