@@ -147,6 +147,7 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
         | "/v1/policies"
         | "/v1/policies/{id}"
         | "/v1/policies/{id}/actions"
+        | "/v1/policies/{id}/parameters"
         | "/v1/policies/{id}/propensities" => (Role::Read, Role::Submit),
         _ => return None,
     };

@@ -122,8 +122,8 @@ async fn a_body_that_ends_early_stores_nothing() {
 #[tokio::test]
 async fn ids_of_earlier_versions_count_against_the_memory_limit() {
     let (_directory, store) = store().await;
-    // 1000 events of 32 bytes, and 500 contexts of 48 bytes and, if their rows must agree, three propensities.
-    for (repetitions, context) in [(Repetitions::Designed, 48 + 3 * 8), (Repetitions::Decisions, 48)] {
+    // 1000 events of 32 bytes, and 500 contexts of 48 bytes or, if their rows must agree, of 64 and three propensities.
+    for (repetitions, context) in [(Repetitions::Designed, 64 + 3 * 8), (Repetitions::Decisions, 48)] {
         let bytes = 1_000 * 32 + 500 * context;
         let ids = |identity_bytes| IngestLimits { identity_bytes, ..IngestLimits::default() };
         let options = LogOptions { repetitions, ..LogOptions::default() };

@@ -25,7 +25,7 @@ impl ByHand {
         let mut stream = TcpStream::connect(server.base.strip_prefix("http://").unwrap()).unwrap();
         write!(
             stream,
-            "POST /v1/datasets/{dataset}/rows HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-ndjson\r\n\
+            "POST /v1/datasets/{dataset}/rows HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-ndjson\r\n\
              content-length: {}\r\nconnection: close\r\n\r\n",
             rows.len()
         )
@@ -128,7 +128,7 @@ fn requests_with_one_key_append_once_and_get_one_answer() {
 /// The line has an end, and leaves room for uploads to other datasets.
 #[test]
 fn a_full_line_is_429_and_other_datasets_are_not_held_up() {
-    let server = Server::start_with(&[("GUARANTOR_MAX_CONCURRENT_UPLOADS", "3")]);
+    let server = Server::start_with(&[("GUARANTOR_MAX_CONCURRENT_UPLOADS", "6")]);
     let client = server.client();
     let dataset = client.dataset_of(1, 100);
     let holder = holding(&server, &dataset);

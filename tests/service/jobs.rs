@@ -61,7 +61,7 @@ fn progress_is_complete_once_a_job_has_succeeded() {
         assert!(progress["elapsed_seconds"].as_f64().unwrap() > 0.0, "{job}");
     }
     // One that was canceled shows how far it came.
-    let canceled = client.submit_endless(&client.dataset(500));
+    let canceled = client.submit_endless(&client.dataset_of(77, 500));
     client.send("POST", &format!("/v1/jobs/{canceled}/cancel"), &[], None).expect(200);
     let ended = client.finish(&canceled);
     assert_eq!(ended["status"], "cancelled");

@@ -247,9 +247,10 @@ async fn add(
     creation.finish(&app, work).await
 }
 
-/// Waits until no other request adds to the dataset. One place for an upload stays free for other datasets.
+/// Waits until no other request adds to the dataset. A workspace gets half of the places for uploads, and one of them
+/// stays free for other datasets.
 async fn turn(app: &App, dataset: DatasetId) -> Result<Turn, Problem> {
-    let most = (app.config.max_concurrent_uploads as usize).saturating_sub(1).max(1);
+    let most = (app.config.max_concurrent_uploads as usize / 2).saturating_sub(1).max(1);
     app.turns.wait(dataset, most).await.map_err(|LineFull| {
         let detail =
             format!("{most} requests that add to this dataset are in progress or waiting; try again.");

@@ -322,13 +322,14 @@ fn the_summary_of_a_certificate_shows_what_it_rests_on() {
     let output = guarantor("certify", &file, &["--outcome", "reward"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let shown = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("check skipped propensities (all rows): not checked, because"), "{shown}");
+    assert!(shown.contains("The log fails the checks propensities, "), "{shown}");
+    assert!(shown.contains("checks failed propensities (all rows), action_counts of action"), "{shown}");
     let found = |scope: &str| shown.matches(&format!("action_counts of action {scope}")).count();
     assert_eq!(found("1 (all rows)") + found("0 (all rows)") + found("2 (all rows)"), 1, "{shown}");
     let inspected = guarantor("inspect", &file, &["--outcome", "reward"]);
     let shown = text(&inspected.stdout);
     assert!(
-        shown.contains("mean of 1/propensity    8.333, expected 3") && shown.contains(": not tested"),
+        shown.contains("mean of 1/propensity    8.333, expected 3") && !shown.contains(": not tested"),
         "{shown}"
     );
 }

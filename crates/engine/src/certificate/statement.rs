@@ -91,6 +91,15 @@ pub fn statement(certificate: &Certificate) -> String {
         Decision::Keep => "Keep the logging policy.",
     };
     let improvement = c.guaranteed_improvement;
+    let failed: Vec<&str> =
+        c.reasons.iter().filter_map(|reason| reason.code.name().strip_prefix("log_check_failed:")).collect();
+    if !failed.is_empty() {
+        let checks = if failed.len() == 1 { "check" } else { "checks" };
+        return format!(
+            "The log fails the {checks} {}, so nothing can be guaranteed from it. {decision}",
+            failed.join(", ")
+        );
+    }
     let result = if improvement > 0.0 {
         format!(
             "{who} improves on {baseline} by at least {improvement:.6} in risk ({:.6} in your units), and {units}",

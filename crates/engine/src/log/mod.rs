@@ -105,9 +105,10 @@ impl Capabilities {
         self.full_propensities && (self.uniform || !self.precision.is_coarse())
     }
 
-    /// Whether the number of actions does not depend on the logged actions.
+    /// Whether the number of actions does not depend on the logged actions. That a log is uniform follows from a K that
+    /// may have been read off them.
     pub fn knows_actions(&self) -> bool {
-        self.actions_declared || self.full_propensities
+        self.actions_declared || (self.full_propensities && !self.uniform)
     }
 
     /// The precision of a candidate's probabilities, by its position.
