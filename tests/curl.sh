@@ -125,7 +125,7 @@ call 400/digest_mismatch POST /v1/datasets "${CSV[@]}" -H 'content-digest: sha-2
 jq -c '.candidates = {new: 0.5}' "$WORK/one" >"$WORK/last"
 call 201 POST "/v1/datasets/$FORM/rows" "${ROWS[@]}" --data-binary "@$WORK/last"
 is .version 3
-is .rows 21
+is .rows 101
 call 201 POST "/v1/datasets?outcome=reward&n_actions=3" "${ROWS[@]}" --data-binary "@$WORK/one"
 ONE=$(field .id)
 printf '%s\n' '{"action":1,"context_id":"a","propensity":0.5,"cost":-1}' '{"action":0,"context_id":"a","propensity":0.5,"cost":0}' >"$WORK/bare"

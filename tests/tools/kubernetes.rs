@@ -76,11 +76,11 @@ fn eventful() -> Server {
     client.finish(&endless);
     let done = |client: &Client, spec: Value| client.finish(&client.submit(spec));
     // Counters of uploads start with the process.
-    let dataset = client.dataset(2001);
+    let dataset = client.dataset_of(2, 2001);
     assert_eq!(done(&client, json!({"dataset_id": dataset}))["result"]["decision"], "deploy");
     let kept = done(&client, json!({"dataset_id": dataset, "min_improvement": 0.99}));
     assert_eq!(kept["result"]["decision"], "keep");
-    let dataset = client.dataset(400);
+    let dataset = client.dataset_of(3, 400);
     fs::remove_dir_all(server.data.path().join("blobs/datasets").join(&dataset)).unwrap();
     assert_eq!(done(&client, json!({"dataset_id": dataset}))["status"], "failed");
     server

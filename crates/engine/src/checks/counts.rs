@@ -132,7 +132,9 @@ pub(super) fn share(action: usize, k: Option<usize>) -> f64 {
 pub(super) fn mix(logs: &[f64], k: Option<usize>) -> (f64, usize) {
     let parts = logs.iter().enumerate().map(|(action, &log)| (share(action, k), log));
     let score = |&action: &usize| if logs[action].is_nan() { f64::INFINITY } else { logs[action] };
-    let worst = (0..logs.len()).max_by(|a, b| score(a).total_cmp(&score(b)));
+    let most = (0..logs.len()).map(|action| score(&action)).fold(f64::NEG_INFINITY, f64::max);
+    // The first of those that differ by rounding only, so that it does not depend on the order of additions.
+    let worst = (0..logs.len()).find(|action| score(action) >= most - 1e-9 * (1.0 + most.abs()));
     (log_mix(parts), worst.unwrap_or(0))
 }
 

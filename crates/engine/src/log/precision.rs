@@ -61,9 +61,14 @@ impl Precision {
         self.solve(upper, |written| written - upper + self.half_width(written))
     }
 
-    /// A number that may have been written if this is the lower end of its interval.
+    /// The largest number that may have been written if this is the lower end of its interval.
     pub fn written_above(self, lower: f64) -> f64 {
-        self.solve(lower, |written| written - lower - self.half_width(written))
+        // Behind a power of ten the interval is wider.
+        let wide = lower + self.half_width((10.0 * lower).min(1.0));
+        match self.is_coarse() && (self.lower(wide) - lower).abs() <= 1e-12 {
+            true => wide.min(1.0),
+            false => self.solve(lower, |written| written - lower - self.half_width(written)),
+        }
     }
 
     /// Where an increasing function is 0, starting from a number that is at most a half width away. The half
@@ -247,10 +252,12 @@ mod tests {
                 let upper = precision.upper(written);
                 if upper < 1.0 {
                     let found = precision.written_below(upper);
-                    assert!((found - written).abs() <= 0.02 * precision.half_width(written) + 1e-15);
+                    assert!((precision.upper(found) - upper).abs() <= 1e-12, "{written}: {found}");
                 }
-                let found = precision.written_above(precision.lower(written));
-                assert!((found - written).abs() <= 0.02 * precision.half_width(written) + 1e-15);
+                let lower = precision.lower(written);
+                let found = precision.written_above(lower);
+                assert!((precision.lower(found) - lower).abs() <= 1e-12, "{written}: {found}");
+                assert!(found >= written - 1e-12, "{written}: {found}");
             }
         }
     }

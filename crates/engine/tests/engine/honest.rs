@@ -115,7 +115,7 @@ fn an_adaptive_log_is_split_by_time_and_a_fixed_one_by_its_digest() {
     let adaptive = start(&log, &SpecRequest::default()).certificate;
     assert_eq!(span_of(&adaptive), &from(400));
     assert_eq!(adaptive.certified.as_ref().unwrap().rows, 600);
-    assert!(adaptive.statement.contains("on average over the certified period of 600 rows"));
+    assert!(adaptive.statement.contains("over the draw of the 600 certified rows"));
     assert!(adaptive.certified.as_ref().unwrap().last_quarter.is_some_and(|q| q.rows == 150));
     let fixed = Columns { logging: Logging::Fixed, ..log };
     let spans: Vec<Span> = (0..2)
@@ -220,7 +220,19 @@ fn what_depends_on_the_number_of_actions_needs_it_stated() {
     let catoni = SpecRequest { bound: Some(BoundKind::Catoni), ..SpecRequest::default() };
     assert_eq!(code_of(&fixed, &catoni), SpecCode::ActionsNotStated);
     start(&fixed, &SpecRequest { tau: Some(0.3), ..catoni });
-    start(&log, &SpecRequest::default());
+    // The policy has as many actions as all rows show. If the certified ones show no new one, that takes a tenth of δ;
+    // an action that only they show takes most of it.
+    let aside = |log: &Columns| {
+        let certificate = start(log, &SpecRequest::default()).certificate;
+        let shares = certificate.delta_accounting.iter().filter(|share| share.event == "unstated_actions");
+        let delta = certificate.spec.delta;
+        shares.map(|share| share.share / delta).sum::<f64>()
+    };
+    assert!((aside(&log) - 0.1).abs() < 1e-12);
+    let mut rare = Columns { n_actions: log.n_actions + 1, ..log.clone() };
+    *rare.actions.last_mut().unwrap() = log.n_actions as u32;
+    assert!((aside(&rare) - 0.95).abs() < 1e-12);
+    assert_eq!(aside(&Columns { actions_declared: true, ..rare }), 0.0);
 }
 
 #[test]

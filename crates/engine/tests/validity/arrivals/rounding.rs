@@ -151,6 +151,21 @@ fn rounded_propensities_hold() {
     assert_valid(&four_decimals().tallies("four decimals", LOGS, 10_320, case));
 }
 
+/// Written as 0.3 and 0.2, which sum to 1, and as 0.25 and 0.25.
+#[test]
+fn one_and_two_decimals_hold() {
+    for (plain, digits, seed) in [
+        (Plain::halves(4, 0.345, 0.155, 2000), 1, 10_390),
+        (Plain::halves(4, 0.2549, 0.2451, 2000), 2, 10_400),
+    ] {
+        let case = Case { written: Written::Decimals(digits), full: false, found: true };
+        assert_valid(&plain.tallies("few decimals", LOGS, seed, case));
+        assert_valid(&plain.tallies("few decimals, all actions", 60, seed + 1, Case { full: true, ..case }));
+        let exact = Case { found: false, ..case };
+        assert_flagged(&plain.tallies("few decimals as exact", 30, seed + 2, exact));
+    }
+}
+
 #[test]
 fn single_precision_holds() {
     let case = Case { written: Written::Single, full: true, found: true };
