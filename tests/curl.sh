@@ -281,6 +281,11 @@ call 424/job_cancelled GET "/v1/jobs/$LONG/gate"
 echo "== specs that cannot run"
 rejected() { call "422/$1" POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$2\"$3}"; }
 rejected unknown_dataset "$NOBODY" ''
+# A part of the rows that jobs have seen, as another dataset.
+call 201 POST "/v1/datasets?outcome=reward" "${ROWS[@]}" --data-binary "@$WORK/more"
+PART=$(field .id)
+rejected no_fresh_rows "$PART" ''
+call 204 DELETE "/v1/datasets/$PART"
 rejected unknown_field "$DATASET" ',"dleta":0.1'
 rejected invalid_value "$DATASET" ',"delta":2'
 rejected unknown_policy "$DATASET" ",\"prior\":{\"policy_id\":\"$NOBODY\"}"
@@ -385,8 +390,9 @@ call 200 POST "/v1/jobs/$LONG/cancel"
 wait "$WAITS"
 stop TERM
 
-echo "== web pages of other sites"
-start
+echo "== web pages of other sites, and jobs that do not fit"
+start GUARANTOR_MAX_JOB_MEMORY_BYTES=1000000
+call 422/job_too_large POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$DATASET\"}"
 call 403/cross_origin GET /v1/datasets -H 'Origin: http://evil.example'
 call 403/cross_origin POST /v1/datasets -H 'Sec-Fetch-Site: cross-site' -F 'manifest={};type=application/json' -F "data=@$WORK/more;type=application/x-ndjson"
 call 421/wrong_host GET /v1/datasets -H 'Host: evil.example'

@@ -58,7 +58,12 @@ impl Precision {
 
     /// A number that may have been written if this is the upper end of its interval.
     pub fn written_below(self, upper: f64) -> f64 {
-        self.solve(upper, |written| written - upper + self.half_width(written))
+        // A power of ten must not become the number below it by rounding, because its interval is wider.
+        let wide = (upper - self.half_width(upper)) * (1.0 + 4.0 * f64::EPSILON);
+        match self.is_coarse() && (self.upper(wide) - upper).abs() <= 1e-12 {
+            true => wide.clamp(0.0, 1.0),
+            false => self.solve(upper, |written| written - upper + self.half_width(written)),
+        }
     }
 
     /// The largest number that may have been written if this is the lower end of its interval.
