@@ -284,7 +284,7 @@ pub fn describe_policy(
 ) -> Result<NewPolicy> {
     let unnamed = |error| StoreError::damaged(&params_blob.key, error);
     let digest = params.digest().map_err(unnamed)?;
-    let base_digest = params.parts().0.digest().map_err(unnamed)?;
+    let base_digest = params.scores_digest().map_err(unnamed)?;
     Ok(NewPolicy {
         id,
         workspace: workspace.clone(),

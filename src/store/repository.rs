@@ -56,8 +56,7 @@ pub trait Datasets: Send + Sync {
     ) -> Result<Dataset>;
     /// What looks and unfinished jobs have seen of the dataset's rows, in whichever dataset.
     async fn seen_by_looks(&self, workspace: &Workspace, id: DatasetId) -> Result<SeenRows>;
-    /// The sketches of the rows that the dataset's versions added, those of small appends merged, and of all rows of
-    /// its newest version.
+    /// The sketches of the rows that the dataset's versions added, oldest first, those of small appends merged.
     async fn row_sketches(&self, id: DatasetId) -> Result<Vec<RowSketch>>;
     /// How many versions have the rows of their predecessors: candidates were added to them.
     async fn candidate_additions(&self, workspace: &Workspace, id: DatasetId) -> Result<u64>;

@@ -238,3 +238,39 @@ fn candidates_are_added_a_limited_number_of_times() {
     });
     assert_eq!(append(&client, &dataset, &both).expect(201)["rows"], 40);
 }
+
+/// Rows that come again in parts which are too small to tell are recognized together.
+#[test]
+fn rows_that_are_repeated_in_small_appends_are_refused() {
+    let server = Server::start();
+    let client = server.client();
+    let rows = log_of(61, 300);
+    let dataset = id_of(&client.upload("?outcome=reward", &rows).expect(201));
+    let lines: Vec<&str> = rows.lines().collect();
+    let appended = lines.chunks(20).map(|part| append(&client, &dataset, &(part.join("\n") + "\n")));
+    let refused = appended.take(15).position(|answer| answer.status == 422);
+    assert!(refused.is_some_and(|at| at <= 8), "{refused:?}");
+    // New rows in such parts are accepted.
+    let other = id_of(&client.upload("?outcome=reward", &log_of(62, 300)).expect(201));
+    for seed in 63..75 {
+        append(&client, &other, &log_of(seed, 20)).expect(201);
+    }
+}
+
+/// A learned policy with another scale, or as another kind of policy, knows the same.
+#[test]
+fn a_policy_keeps_its_descent_in_another_form() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = id_of(&client.upload("?outcome=reward", &log_of(71, 800)).expect(201));
+    let (job, _) = certify(&client, json!({"dataset_id": dataset, "explore": 0}));
+    let policy = id_of(&client.get(&format!("/v1/jobs/{job}/policy")).expect(200));
+    let mut params = client.get(&format!("/v1/policies/{policy}/parameters")).expect(200);
+    params["scale"] = json!(2.0 * params["scale"].as_f64().unwrap());
+    let wider = client.post("/v1/policies", &params).expect(201)["id"].clone();
+    params["kind"] = json!("mixed_logit");
+    let other = client.post("/v1/policies", &params).expect(201)["id"].clone();
+    for policy in [wider, other] {
+        client.post("/v1/jobs", &evaluation(&dataset, &policy)).problem(422, "policy_learned_here");
+    }
+}

@@ -159,6 +159,8 @@ pub async fn post_by_token(
     asked: Params<GateRequirements>,
     body: Body,
 ) -> Result<Opened, Problem> {
+    // Without a valid token nobody can make the server wait for a body.
+    let opened = ask_by_token(state, token, asked).await?;
     read_body(body, MOST_IGNORED).await?;
-    ask_by_token(state, token, asked).await
+    Ok(opened)
 }

@@ -320,9 +320,15 @@ impl Examined {
 }
 
 /// Whether a candidate's full name is `wanted`, or is `wanted` after its prefix. Text with a prefix of its own is
-/// only compared as a whole, so that no logged candidate can pass for a policy.
+/// only compared as a whole, the id of a policy means that policy, and `learned` means the learned one, so that no
+/// logged candidate can pass for a policy.
 fn is_named(name: &str, wanted: &str) -> bool {
-    name == wanted || (!wanted.contains(':') && name.split_once(':').is_some_and(|(_, rest)| rest == wanted))
+    let short = match wanted.parse::<PolicyId>() {
+        Ok(_) => name.strip_prefix("policy:"),
+        Err(_) if wanted.contains(':') || wanted == LEARNED => None,
+        Err(_) => name.split_once(':').map(|(_, rest)| rest),
+    };
+    name == wanted || short == Some(wanted)
 }
 
 /// The failed checks that concern a candidate, as the engine decides it.
@@ -351,5 +357,8 @@ mod tests {
         }
         // A logged candidate that is named like a policy is not that policy.
         assert!(!is_named("logged:policy:7", "policy:7"));
+        let id = "01890a5d-ac96-774b-bcce-b302099a8057";
+        assert!(is_named(&format!("policy:{id}"), id) && !is_named(&format!("logged:{id}"), id));
+        assert!(is_named("learned", "learned") && !is_named("logged:learned", "learned"));
     }
 }

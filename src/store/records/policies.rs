@@ -22,8 +22,8 @@ pub struct NewPolicy {
     pub dim: usize,
     /// The digest of its parameters.
     pub digest: String,
-    /// The digest of its parameters without exploration, by which its descent is known: exploring more or less
-    /// does not change what the rest was learned from.
+    /// The digest of what its scores are computed from, by which its descent is known: another form, scale or
+    /// exploration does not change what the rest was learned from. Policies of earlier releases have `digest` here.
     pub base_digest: String,
     /// The job that learned it.
     pub source_job_id: Option<JobId>,

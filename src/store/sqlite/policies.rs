@@ -30,7 +30,7 @@ impl Write {
     pub async fn origins_of(&mut self, job: &Job) -> Result<BTreeSet<DatasetId>> {
         let read: Vec<(DatasetId,)> = sqlx::query_as(
             "SELECT DISTINCT d.dataset_id FROM job_policies j JOIN policies p ON p.id = j.policy_id \
-             JOIN policy_descents d ON d.workspace = p.workspace AND d.digest = p.base_digest WHERE j.job_id = $1",
+             JOIN policy_descents d ON d.workspace = p.workspace AND d.digest IN (p.base_digest, p.digest) WHERE j.job_id = $1",
         )
         .bind(job.id.to_string())
         .fetch_all(self.connection())
@@ -77,7 +77,7 @@ macro_rules! select_policy {
     ($rest:literal) => {
         concat!(
             "SELECT p.*, (SELECT json_group_array(d.dataset_id) FROM policy_descents d \
-             WHERE d.workspace = p.workspace AND d.digest = p.base_digest) AS origins FROM policies p ",
+             WHERE d.workspace = p.workspace AND d.digest IN (p.base_digest, p.digest)) AS origins FROM policies p ",
             $rest
         )
     };

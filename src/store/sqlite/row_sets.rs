@@ -78,11 +78,11 @@ pub fn decode(bytes: &[u8]) -> Result<RowSketch> {
     RowSketch::from_bytes(bytes).ok_or_else(|| StoreError::damaged("a sketch of rows", "it cannot be read"))
 }
 
-/// The sketches of a dataset's own sets.
+/// The sketches of the sets that a dataset's versions added, oldest first.
 pub async fn own_sketches(connection: &mut SqliteConnection, dataset: DatasetId) -> Result<Vec<Vec<u8>>> {
     let rows: Vec<(Vec<u8>,)> = sqlx::query_as(
         "SELECT s.sketch FROM dataset_row_sets d JOIN row_sets s ON s.id = d.set_id \
-         WHERE d.dataset_id = $1 AND s.sketch IS NOT NULL",
+         WHERE d.dataset_id = $1 AND d.whole = 0 AND s.sketch IS NOT NULL ORDER BY d.first_version, d.set_id",
     )
     .bind(dataset.to_string())
     .fetch_all(connection)

@@ -11,7 +11,8 @@ use futures_util::Stream;
 use guarantor_engine::log::Outcome;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
-    Checker, FileError, FileFormat, Health, IngestError, IngestLimits, LogOptions, LogSummary, Rules,
+    Checker, FileError, FileFormat, Health, IngestError, IngestLimits, LogOptions, LogSummary, RowSketch,
+    Rules,
 };
 use uuid::Uuid;
 
@@ -173,12 +174,30 @@ async fn check_repeats(store: &Store, id: DatasetId, rows: AddedRows) -> Result<
     let parts = store.repository().row_sketches(id).await?;
     on_blocking_thread(move || {
         let before = rows.all.without(&rows.new);
-        match parts.iter().chain([&before]).any(|stored| rows.new.beyond_chance(stored)) {
+        let repeated = parts.iter().chain([&before]).any(|stored| rows.new.beyond_chance(stored));
+        match repeated || repeats_in_small_parts(&rows, &parts) {
             true => Err(UploadError::RepeatedRows),
             false => Ok(rows),
         }
     })
     .await?
+}
+
+/// Whether the new rows and the last parts together repeat the rows before them. Each of them alone may be too short
+/// to tell.
+fn repeats_in_small_parts(rows: &AddedRows, parts: &[RowSketch]) -> bool {
+    let mut late = rows.new.clone();
+    for part in parts.iter().rev() {
+        late.merge(part);
+        let early = rows.all.without(&late);
+        if late.rows() > early.rows() {
+            return false;
+        }
+        if late.beyond_chance(&early) {
+            return true;
+        }
+    }
+    false
 }
 
 /// The version of a dataset that a request adds to.

@@ -5,7 +5,7 @@ use super::assemble::{Subjects, assemble, decide};
 use super::ground::{Checked, Ground};
 use super::shares::{GIVEN, policy_delta};
 use crate::bound::{Choice, ControlVariate, lambda_grid};
-use crate::certificate::{About, CandidateResult, Certificate};
+use crate::certificate::{About, CandidateResult, Certificate, Decision};
 use crate::claims::{Claim, PolicyQuantity, bound_of, xi_grid};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
@@ -33,27 +33,28 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     let log = &ground.certified;
     let mut account = Account::open(spec, ground.baseline(), control)?;
     let mut results: Vec<CandidateResult> = Vec::new();
-    let mut best: Option<(bool, PolicyClaims, usize)> = None;
+    let mut best: Option<((bool, bool, f64), PolicyClaims, usize)> = None;
     for (i, candidate) in spec.candidates.iter().enumerate() {
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
         let claims = claim_candidate(spec, log, candidate, subject, &mut account, &control)?;
         let failed = ground.failed(Some(&candidate.label()));
         let sound = failed.iter().all(|check| spec.accept.contains(&check.name));
+        let decision = decide(spec, &claims.guarantee, &failed);
         results.push(CandidateResult {
             candidate: candidate.label(),
             policy_digest: policy.map(PolicyParams::digest).transpose()?,
-            decision: decide(spec, &claims.guarantee, &failed),
+            decision,
             guaranteed_risk: claims.guarantee.risk,
             guaranteed_improvement: claims.guarantee.improvement,
             estimated_risk: estimate::cips(log, subject, 0.0, &control)?,
         });
-        // A candidate whose checks failed is the best one only if all others failed too.
-        let better = |(other_sound, other, _): &(bool, PolicyClaims, usize)| {
-            (sound, claims.guarantee.improvement) > (*other_sound, other.guarantee.improvement)
-        };
-        if best.as_ref().is_none_or(better) {
-            best = Some((sound, claims, i));
+        // A candidate whose checks failed is the best one only if all others failed too. One that deploys without
+        // any failed check comes before those whose failed checks were accepted.
+        let clean = failed.is_empty() && decision == Decision::Deploy;
+        let rank = (sound, clean, claims.guarantee.improvement);
+        if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
+            best = Some((rank, claims, i));
         }
     }
     let (_, best, place) = best.ok_or_else(|| EngineError::Log("there is no candidate".into()))?;

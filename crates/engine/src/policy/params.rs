@@ -223,6 +223,18 @@ impl PolicyParams {
         digest_of(self)
     }
 
+    /// The digest of what the scores are computed from. Policies that differ in their form, their scale or their
+    /// exploration only have the same, because they know the same.
+    ///
+    /// # Errors
+    /// If a parameter is not finite.
+    pub fn scores_digest(&self) -> Result<String> {
+        match self.mean() {
+            Some(mean) => digest_of(&(mean, self.features())),
+            None => digest_of(self.parts().0),
+        }
+    }
+
     /// The map from scores to propensities, at the resolution of certificates. It leaves exploration out.
     pub fn link(&self) -> Box<dyn Policy> {
         match self {
