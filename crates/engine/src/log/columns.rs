@@ -85,17 +85,14 @@ impl Default for Columns {
     }
 }
 
-/// How far the sum of a row's π0(·|x) may be from 1, besides what rounding its numbers explains.
+/// How far the sum of a row's π0(·|x) may be from 1, besides what rounding its numbers to three decimals explains.
 const SUM_TOLERANCE: f64 = 1e-3;
-/// The most that rounding to three decimals explains. It grows with the width of the intervals.
+/// The most that rounding explains.
 const MAX_ROUNDING: f64 = 0.02;
 
-/// How far the sum of these probabilities may be from 1: what rounding to three decimals explains, or to as few as
-/// they have.
-fn sum_tolerance(full: &[f64]) -> f64 {
-    let has = |units: f64| full.iter().all(|p| (p * units - (p * units).round()).abs() < 1e-9 * units);
-    let coarser = [10.0, 100.0].into_iter().find(|&units| has(units)).map_or(1.0, |units| 1000.0 / units);
-    SUM_TOLERANCE + coarser * (5e-4 * full.len() as f64).min(MAX_ROUNDING)
+/// How far the sum of K probabilities may be from 1.
+fn sum_tolerance(k: usize) -> f64 {
+    SUM_TOLERANCE + (5e-4 * k as f64).min(MAX_ROUNDING)
 }
 /// The largest relative difference between two values of one propensity that counts as rounding.
 pub const AGREEMENT_TOLERANCE: f64 = 1e-4;
@@ -280,8 +277,9 @@ pub fn check_distribution(full: &[f64]) -> Result<(), (Option<usize>, String)> {
         return Err((Some(a), format!("{} is not a probability", full[a])));
     }
     let sum: f64 = full.iter().sum();
-    if (sum - 1.0).abs() > sum_tolerance(full) {
-        let message = format!("sum to {sum}, not 1, which rounding does not explain; log all digits");
+    if (sum - 1.0).abs() > sum_tolerance(full.len()) {
+        let message =
+            format!("sum to {sum}, not 1, which rounding to three decimals does not explain; log all digits");
         return Err((None, message));
     }
     Ok(())

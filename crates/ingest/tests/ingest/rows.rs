@@ -198,7 +198,7 @@ fn rejected_rows_count_toward_the_limit_and_memory_for_ids_is_bounded() {
 fn outcomes_are_mapped() {
     let outcome = Outcome::new(OutcomeKind::Reward, 0.0, 10.0).unwrap();
     let rows = [
-        json!({ "action": 0, "propensity": 0.25, "reward": 10 }),
+        json!({ "action": 0, "propensity": 0.5, "reward": 10 }),
         json!({ "action": 1, "propensity": 0.5, "reward": 2.5 }),
     ];
     let options = LogOptions { exact_propensities: true, ..LogOptions::default() };
