@@ -73,7 +73,7 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
             KeysCommand::List => super::print_text(&table(&store.repository().keys().await?))?,
             KeysCommand::Revoke { id } => {
                 let id: KeyId = id.parse().map_err(|_| format!("{id:?} is not the id of a key"))?;
-                let key = store.repository().revoke_key(id).await?;
+                let key = store.revoke_key(id).await?;
                 println!("Revoked key {} of workspace {}", key.id, key.workspace);
             }
         }

@@ -13,6 +13,7 @@ use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 use tokio::task::JoinHandle;
 
+use super::disk::Disk;
 use super::error::{Resource, Result, StoreError};
 use super::private::create_private;
 use super::records::BlobRef;
@@ -23,19 +24,26 @@ pub struct Blobs {
     objects: Arc<dyn ObjectStore>,
     /// The directory of the files, if they are files.
     root: Option<Arc<FsPath>>,
+    /// The disk whose reserve must be whole before anything is written.
+    disk: Option<Disk>,
 }
 
 impl Blobs {
     /// Blobs in any object store.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
-        Blobs { objects, root: None }
+        Blobs { objects, root: None, disk: None }
     }
 
     /// Blobs as files under `root`, which is created if necessary.
     pub fn in_directory(root: &FsPath) -> Result<Self> {
         create_private(root)?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
-        Ok(Blobs { objects: Arc::new(files), root: Some(root.into()) })
+        Ok(Blobs { objects: Arc::new(files), root: Some(root.into()), disk: None })
+    }
+
+    /// The same blobs, written only while the reserve of this disk is whole.
+    pub(super) fn on_disk(self, disk: Disk) -> Self {
+        Blobs { disk: Some(disk), ..self }
     }
 
     /// Stores a blob, which is durable when this returns.
@@ -43,6 +51,7 @@ impl Blobs {
     /// # Errors
     /// `Exists` if the key is taken.
     pub async fn put(&self, key: String, bytes: impl Into<Bytes>) -> Result<BlobRef> {
+        check_space(&self.disk).await?;
         let bytes = bytes.into();
         let length = bytes.len() as u64;
         let options = PutOptions::from(PutMode::Create);
@@ -56,9 +65,10 @@ impl Blobs {
     /// A writer for a blob that is too large for memory. Nothing exists under the key until
     /// `BlobWriter::finish`.
     pub async fn writer(&self, key: String) -> Result<BlobWriter> {
+        check_space(&self.disk).await?;
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
-        let (pending, root) = (Vec::new(), self.root.clone());
-        Ok(BlobWriter { key, upload, pending, pending_bytes: 0, uploading: None, bytes: 0, root })
+        let (pending, root, disk) = (Vec::new(), self.root.clone(), self.disk.clone());
+        Ok(BlobWriter { key, upload, pending, pending_bytes: 0, uploading: None, bytes: 0, root, disk })
     }
 
     /// The bytes of a blob.
@@ -107,6 +117,13 @@ impl Blobs {
     pub async fn keys(&self) -> Result<Vec<String>> {
         let all: Vec<_> = self.objects.list(None).try_collect().await?;
         Ok(all.into_iter().map(|meta| meta.location.to_string()).collect())
+    }
+}
+
+async fn check_space(disk: &Option<Disk>) -> Result<()> {
+    match disk {
+        Some(disk) => disk.check_reserve().await,
+        None => Ok(()),
     }
 }
 
@@ -169,6 +186,7 @@ pub struct BlobWriter {
     uploading: Option<JoinHandle<object_store::Result<()>>>,
     bytes: u64,
     root: Option<Arc<FsPath>>,
+    disk: Option<Disk>,
 }
 
 /// S3 requires parts of at least 5 MiB.
@@ -191,6 +209,7 @@ impl BlobWriter {
     /// Starts the upload of the next part.
     async fn flush(&mut self) -> Result<()> {
         self.uploaded().await?;
+        check_space(&self.disk).await?;
         self.pending_bytes = 0;
         let part = self.upload.put_part(PutPayload::from_iter(self.pending.drain(..)));
         self.uploading = Some(tokio::spawn(part));

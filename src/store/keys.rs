@@ -93,6 +93,11 @@ impl Store {
         }
     }
 
+    /// Revokes a key, also on a full disk.
+    pub async fn revoke_key(&self, id: KeyId) -> Result<ApiKey> {
+        self.freeing(|| self.repository().revoke_key(id)).await
+    }
+
     async fn add_key(&self, workspace: Workspace, name: &str, role: Role, secret: &str) -> Result<ApiKey> {
         let new = NewKey { id: KeyId::new(), workspace, name: name.into(), role, hash: KeyHash::of(secret) };
         self.repository.create_key(new).await

@@ -106,7 +106,10 @@ impl Store {
     pub async fn check_ready(&self) -> Result<()> {
         self.repository.ping().await?;
         match &self.disk {
-            Some(disk) => disk.check_writable().await,
+            Some(disk) => {
+                disk.check_reserve().await?;
+                disk.check_writable().await
+            }
             None => Ok(()),
         }
     }
@@ -116,13 +119,22 @@ impl Store {
         self.disk.as_ref().and_then(|disk| disk.free_bytes().ok())
     }
 
-    /// Does something that frees space, or lets others free it. On a full disk, it gets the space that is reserved
-    /// for this.
+    /// Does something that must work on a full disk: it frees space, or lets others free it, or withdraws access.
+    /// If the disk is full, it gets the space that is reserved for this.
     pub async fn freeing<T, W: Future<Output = Result<T>>>(&self, work: impl Fn() -> W) -> Result<T> {
-        match (work().await, &self.disk) {
-            (Err(StoreError::Full(_)), Some(disk)) => disk.with_reserve(work()).await,
-            (done, _) => done,
+        let mut done = work().await;
+        let (Err(StoreError::Full(_)), Some(disk)) = (&done, &self.disk) else { return done };
+        let mut reserve = disk.take_reserve().await;
+        while matches!(done, Err(StoreError::Full(_))) && reserve.release() {
+            done = work().await;
         }
+        // The log of the database has grown. This returns its space, so that the reserve becomes whole again.
+        while let Err(StoreError::Full(_)) = self.repository.truncate_log().await {
+            if !reserve.release() {
+                break;
+            }
+        }
+        done
     }
 
     /// Reserves space for deletions again, if it was used. Only for the server that holds the directory's lock.
@@ -171,6 +183,32 @@ impl Store {
         self.blobs.delete(&blobs).await;
         self.keep_reserve().await;
         Ok(())
+    }
+
+    /// Changes the definition of a gate. This can close the gate, so it works on a full disk too.
+    pub async fn change_gate(
+        &self,
+        workspace: &Workspace,
+        name: &GateName,
+        definition: &GateDefinition,
+        by: &str,
+    ) -> Result<StandingGate> {
+        self.freeing(|| self.repository.change_gate(workspace, name, definition, by)).await
+    }
+
+    /// Deletes a gate and its tokens, also on a full disk.
+    pub async fn delete_gate(&self, workspace: &Workspace, name: &GateName) -> Result<()> {
+        self.freeing(|| self.repository.delete_gate(workspace, name)).await
+    }
+
+    /// Revokes a token of a gate, also on a full disk.
+    pub async fn revoke_gate_token(
+        &self,
+        workspace: &Workspace,
+        gate: &GateName,
+        id: GateTokenId,
+    ) -> Result<()> {
+        self.freeing(|| self.repository.revoke_gate_token(workspace, gate, id)).await
     }
 
     /// Deletes a dataset and its files.

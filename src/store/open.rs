@@ -55,10 +55,10 @@ impl Store {
             let message = format!("the data directory {} cannot be created: {error}", directory.display());
             StoreError::Refused(message)
         })?;
-        let repository = Sqlite::open(&database_file(directory)).await?;
-        let blobs = Blobs::in_directory(&blob_directory(directory))?;
-        let disk = Some(Disk::new(directory.to_owned()));
-        let store = Store { disk, ..Store::new(Arc::new(repository), blobs) };
+        let disk = Disk::new(directory.to_owned());
+        let repository = open_database(directory, &disk).await?;
+        let blobs = Blobs::in_directory(&blob_directory(directory))?.on_disk(disk.clone());
+        let store = Store { disk: Some(disk), ..Store::new(Arc::new(repository), blobs) };
         let scratch = Some(directory.to_path_buf());
         Ok(store.with_log_memory(LogMemory { scratch, ..LogMemory::default() }))
     }
@@ -81,6 +81,19 @@ impl Store {
         self.sweep(None, Duration::ZERO).await?;
         Ok(lock)
     }
+}
+
+/// Opens the database. Its first user creates two small files, with the space of the reserve if the disk is full.
+async fn open_database(directory: &Path, disk: &Disk) -> Result<Sqlite> {
+    let file = database_file(directory);
+    let mut opened = Sqlite::open(&file).await;
+    if let Err(StoreError::Full(_)) = opened {
+        let mut reserve = disk.take_reserve().await;
+        while matches!(opened, Err(StoreError::Full(_))) && reserve.release() {
+            opened = Sqlite::open(&file).await;
+        }
+    }
+    opened
 }
 
 /// The database of a data directory.

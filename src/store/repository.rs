@@ -238,6 +238,8 @@ pub trait Idempotency: Send + Sync {
 pub trait Upkeep: Send + Sync {
     /// Fails if the database does not respond. Cheap.
     async fn ping(&self) -> Result<()>;
+    /// Moves the changes in the database's log to their places, and returns the space of the log to the disk.
+    async fn truncate_log(&self) -> Result<()>;
     /// Reads the whole database. `Damaged` if it is not consistent.
     async fn check_integrity(&self) -> Result<()>;
     /// Deletes jobs that finished longer than `age` ago, with their events and the policies that they

@@ -124,16 +124,7 @@ fn a_full_disk_is_507_and_recovers_when_there_is_space() {
     client.post("/v1/policies", &policy).problem(507, "insufficient_storage");
     client.get("/readyz").problem(503, "unavailable");
     // The database still has a little space for jobs; then it fails too.
-    let mut accepted = Vec::new();
-    let refused = loop {
-        let answer = client.post("/v1/jobs", &quick(&dataset));
-        match answer.status {
-            202 => accepted.push(id_of(&answer.json)),
-            _ => break answer,
-        }
-        assert!(accepted.len() < 5_000, "jobs are accepted without space for them");
-    };
-    refused.problem(507, "insufficient_storage");
+    let accepted = fill_database(&client, &dataset);
     // What was stored before is still served.
     assert_eq!(client.get(&format!("/v1/datasets/{dataset}")).expect(200), before);
     client.get(finished["result"]["certificate_url"].as_str().unwrap()).expect(200);
@@ -179,16 +170,7 @@ fn deleting_works_on_a_full_disk() {
     let policy =
         id_of(&client.post("/v1/policies", &json!({"kind": "softmax", "mean": [[0.0, 1.0]]})).expect(201));
     disk.fill(0);
-    let mut accepted = Vec::new();
-    let refused = loop {
-        let answer = client.post("/v1/jobs", &quick(&dataset));
-        match answer.status {
-            202 => accepted.push(id_of(&answer.json)),
-            _ => break answer,
-        }
-        assert!(accepted.len() < 5_000, "jobs are accepted without space for them");
-    };
-    refused.problem(507, "insufficient_storage");
+    let accepted = fill_database(&client, &dataset);
     assert_eq!(client.delete(&format!("/v1/policies/{policy}")).status, 204);
     client.get(&format!("/v1/policies/{policy}")).problem(404, "not_found");
     for job in &accepted {
@@ -204,6 +186,100 @@ fn deleting_works_on_a_full_disk() {
     until("an upload is accepted", || client.upload("?outcome=reward", &log(50)).status == 201);
     // Space is reserved for the next time.
     assert!(disk.data().join("reserve").exists());
+}
+
+/// Submits jobs until the database has no space for another one.
+fn fill_database(client: &Client, dataset: &str) -> Vec<String> {
+    let mut accepted = Vec::new();
+    loop {
+        let answer = client.post("/v1/jobs", &quick(dataset));
+        if answer.status != 202 {
+            answer.problem(507, "insufficient_storage");
+            return accepted;
+        }
+        accepted.push(id_of(&answer.json));
+        assert!(accepted.len() < 5_000, "jobs are accepted without space for them");
+    }
+}
+
+/// Who must not have access any more cannot wait until somebody frees space.
+#[test]
+fn access_is_withdrawn_on_a_full_disk() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let mut server = Server::start_on(&disk.data(), &[]);
+    let keys = ["one", "two"].map(|workspace| server.create_key(workspace));
+    let client = server.client().with_key(&keys[0]);
+    let other = server.client().with_key(&keys[1]);
+    let dataset = client.dataset(200);
+    for name in ["a", "b"] {
+        client.post("/v1/gates", &json!({"name": name, "selector": {"app": name}})).expect(201);
+    }
+    let token = client.post("/v1/gates/a/tokens", &json!({"name": "of a test"})).expect(201);
+    let listed = server.keys(&["list"]);
+    let id_in = |workspace: &str| {
+        let line = listed.lines().find(|line| line.split_whitespace().nth(4) == Some(workspace)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    disk.fill(0);
+    fill_database(&client, &dataset);
+
+    server.keys(&["revoke", &id_in("two")]);
+    other.get("/v1/datasets").problem(401, "unauthorized");
+    assert_eq!(client.delete(&format!("/v1/gates/a/tokens/{}", id_of(&token))).status, 204);
+    assert_eq!(client.get("/v1/gates/a/tokens").expect(200)["data"], json!([]));
+    let changed = json!({"selector": {"app": "a"}, "requirements": {"min_improvement": 0.5}});
+    let kind = [("content-type", "application/json")];
+    client.send("PUT", "/v1/gates/a", &kind, Some(changed.to_string().as_bytes())).expect(200);
+    assert_eq!(client.delete("/v1/gates/b").status, 204);
+    client.get("/v1/gates/b/definition").problem(404, "not_found");
+
+    // Without a server, the command opens the database itself.
+    server.kill();
+    disk.fill(0);
+    server.keys(&["revoke", &id_in("one")]);
+    let listed = server.keys(&["list"]);
+    let revoked = |line: &str| line.split_whitespace().nth(2) != Some("-");
+    assert_eq!(listed.lines().skip(1).filter(|line| revoked(line)).count(), 2, "{listed}");
+}
+
+/// A cancellation frees no space, and nothing may take what it borrowed from the reserve.
+#[test]
+fn cancellations_and_uploads_do_not_use_up_the_reserve() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let server = Server::start_on(&disk.data(), &[]);
+    let client = server.client();
+    let dataset = client.dataset(200);
+    let reserve = disk.data().join("reserve");
+    let reserved = || std::fs::metadata(&reserve).unwrap().len();
+    let whole = reserved();
+    disk.fill(0);
+    for job in fill_database(&client, &dataset) {
+        assert_eq!(client.post(&format!("/v1/jobs/{job}/cancel"), &json!({})).status, 200);
+    }
+    // Larger than the space that the database's log may have returned.
+    for seed in 0..20 {
+        upload_keyed(&client, &format!("upload {seed}"), &log(20_000));
+    }
+    assert_eq!(reserved(), whole);
+    disk.fill(0);
+    assert_eq!(client.delete(&format!("/v1/datasets/{dataset}")).status, 204);
+}
+
+/// Also if the reserve was lost, it comes first when there is space again.
+#[test]
+fn uploads_wait_until_the_reserve_is_whole() {
+    let Some(disk) = SmallDisk::mount(24) else { return };
+    let server = Server::start_on(&disk.data(), &[]);
+    let client = server.client();
+    let reserve = disk.data().join("reserve");
+    let whole = std::fs::metadata(&reserve).unwrap().len();
+    std::fs::remove_file(&reserve).unwrap();
+    let filler = disk.fill(whole / 2);
+    upload_keyed(&client, "first", &log(50)).problem(507, "insufficient_storage");
+    client.get("/readyz").problem(503, "unavailable");
+    std::fs::remove_file(filler).unwrap();
+    until("the upload is accepted", || upload_keyed(&client, "first", &log(50)).status == 201);
+    assert_eq!(std::fs::metadata(&reserve).unwrap().len(), whole);
 }
 
 /// A runner whose first job computes and reports until it is stopped, and whose later jobs end at once.

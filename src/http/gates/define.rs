@@ -168,7 +168,7 @@ pub async fn change(
 ) -> Result<Json<GateView>, Problem> {
     body.value.check_name(&name)?;
     let definition = body.value.resolve(&app, &workspace).await?;
-    let gate = app.store.repository().change_gate(&workspace, &name, &definition, &by).await?;
+    let gate = app.store.change_gate(&workspace, &name, &definition, &by).await?;
     record("gate changed", &gate, &by);
     Ok(Json(gate.into()))
 }
@@ -184,7 +184,7 @@ pub async fn delete(
     Id(name): Id<GateName>,
     Params(_): Params<Nothing>,
 ) -> Result<StatusCode, Problem> {
-    app.store.repository().delete_gate(&workspace, &name).await?;
+    app.store.delete_gate(&workspace, &name).await?;
     tracing::info!(gate = %name, workspace = %workspace, by, "gate deleted");
     Ok(StatusCode::NO_CONTENT)
 }

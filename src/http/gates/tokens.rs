@@ -139,7 +139,7 @@ pub async fn revoke(
     let Path((gate, id)) = path.map_err(|_| unknown())?;
     let gate: GateName = gate.parse().map_err(|_| unknown())?;
     let id: GateTokenId = id.parse().map_err(|_| unknown())?;
-    app.store.repository().revoke_gate_token(&workspace, &gate, id).await?;
+    app.store.revoke_gate_token(&workspace, &gate, id).await?;
     tracing::info!(%gate, %workspace, token_id = %id, by, "gate token revoked");
     Ok(StatusCode::NO_CONTENT)
 }

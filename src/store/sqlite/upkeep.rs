@@ -45,6 +45,11 @@ impl Upkeep for Sqlite {
         Ok(())
     }
 
+    async fn truncate_log(&self) -> Result<()> {
+        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
+        Ok(())
+    }
+
     async fn check_integrity(&self) -> Result<()> {
         let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&self.readers).await?;
         let found: String = row.try_get(0)?;
