@@ -169,8 +169,13 @@ async fn recompute(
     if let Some(verification) = verify_unsupported(&certificate) {
         return Ok(verification);
     }
-    let permit = app.verifications.clone().try_acquire_owned().map_err(|_| {
-        let detail = "Too many verifications in progress; try again.";
+    let permit = app.verifications.take(workspace).map_err(|own| {
+        let detail = match own {
+            0 => "Too many verifications in progress; try again.".to_owned(),
+            _ => {
+                format!("This workspace has {own} verifications in progress, which is its share; try again.")
+            }
+        };
         Problem::new(Code::TooManyVerifications, detail).retry_after(Duration::from_secs(5))
     })?;
     let evidence = app.store.evidence(job).await?;

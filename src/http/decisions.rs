@@ -87,7 +87,7 @@ async fn propensities(
     body: JsonBody<ContextsRequest>,
 ) -> Result<Json<Propensities>, Problem> {
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
-    let pi = app.compute(move || params.propensities(x.view())).await?.map_err(unfit)?;
+    let pi = app.compute(&workspace, move || params.propensities(x.view())).await?.map_err(unfit)?;
     let propensities = pi.rows().into_iter().map(|row| row.to_vec()).collect();
     Ok(Json(Propensities { propensities }))
 }
@@ -108,7 +108,7 @@ async fn actions(
     // 64 of the 74 random bits of a new UUID are a seed that no client can predict.
     let seed = body.value.seed.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
     let (params, x) = prepare(&app, &workspace, id, body.value.contexts).await?;
-    let drawn = app.compute(move || params.sample(x.view(), seed)).await?.map_err(unfit)?;
+    let drawn = app.compute(&workspace, move || params.sample(x.view(), seed)).await?.map_err(unfit)?;
     let actions = drawn.into_iter().map(|(action, propensity)| Action { action, propensity }).collect();
     Ok(Json(Actions { actions }))
 }

@@ -50,11 +50,12 @@ use std::time::Duration;
 
 use ::metrics::counter;
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
 use crate::queue::{JobMemory, Queue};
 use crate::store::{KeyId, Store, Workspace};
+use codes::Code;
 use problem::Problem;
 use tally::Tally;
 
@@ -65,6 +66,9 @@ pub use server::{Server, ServerError};
 fn takes_uploads(route: &str) -> bool {
     matches!(route, "/v1/datasets" | "/v1/datasets/{id}/rows" | "/v1/datasets/{id}/candidates")
 }
+
+/// When a client whose workspace computes too much should try again.
+const COMPUTE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What handlers share. It is cloned several times per request, so it is one pointer.
 #[derive(Clone)]
@@ -91,8 +95,10 @@ pub struct Shared {
     turns: turns::Turns,
     /// Permits for what is computed while a request waits.
     computations: Arc<Semaphore>,
-    /// Permits for recomputing certificates.
-    verifications: Arc<Semaphore>,
+    /// The computations that run or wait for a permit, by workspace.
+    computing: Arc<Tally<Workspace>>,
+    /// The certificates that are being recomputed, by workspace.
+    verifications: Arc<Tally<Workspace>>,
     draining: watch::Receiver<bool>,
 }
 
@@ -123,12 +129,23 @@ impl App {
 
     /// Runs a computation on a separate thread once a permit is free, so that it cannot delay other
     /// requests. A client that disconnects loses its turn, but does not stop work in progress.
+    ///
+    /// Permits are given in the order of the requests, so a workspace may have few that wait: those of other
+    /// workspaces wait behind them.
     async fn compute<T: Send + 'static>(
         &self,
+        workspace: &Workspace,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
+        let turn = self.computing.take(workspace).map_err(|own| {
+            let detail = format!(
+                "This workspace has {own} requests that are being computed or wait for it, which is the maximum; \
+                 try again when one of them has ended."
+            );
+            Problem::new(Code::TooManyRequests, detail).retry_after(COMPUTE_RETRY_AFTER)
+        })?;
         let permit = self.computations.clone().acquire_owned().await.map_err(Problem::internal)?;
-        compute_with(permit, |_| work()).await
+        compute_with((turn, permit), |_| work()).await
     }
 
     /// Counts jobs as they end, for as long as the queue runs.
@@ -152,7 +169,7 @@ impl App {
 /// Runs `work` on a thread that may block. The permit is held until the work ends, even if nobody waits
 /// for it anymore; the flag then tells it to stop.
 async fn compute_with<T: Send + 'static>(
-    permit: OwnedSemaphorePermit,
+    permit: impl Send + 'static,
     work: impl FnOnce(&AtomicBool) -> T + Send + 'static,
 ) -> Result<T, Problem> {
     let cancelled = Arc::new(AtomicBool::new(false));

@@ -31,8 +31,12 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 const HEALTH_CONNECTIONS: u32 = 64;
 
 /// How many certificates are recomputed at a time. Each costs as much as the certification in its job
-/// did, and does not go through the queue.
-const VERIFICATIONS: usize = 2;
+/// did, and does not go through the queue. One workspace gets at most half of them.
+const VERIFICATIONS: usize = 4;
+
+/// How many computations a workspace may have running or waiting, for each that runs at a time. So whoever comes
+/// next waits for at most this many rounds of another workspace.
+const ROUNDS: usize = 4;
 
 /// How many responses are computed at a time. More would only be slower and take more memory.
 fn computations() -> usize {
@@ -102,7 +106,8 @@ impl Server {
             uploads_of_keys: Tally::new(Rule::Each(config.max_uploads_per_key as usize)),
             turns: Default::default(),
             computations: Arc::new(Semaphore::new(computations())),
-            verifications: Arc::new(Semaphore::new(VERIFICATIONS)),
+            computing: Tally::new(Rule::Each(ROUNDS * computations())),
+            verifications: Tally::new(Rule::Shared(VERIFICATIONS)),
             job_memory: memory,
             config,
             queue: queue.clone(),
@@ -238,8 +243,9 @@ async fn method_not_allowed(method: Method) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Workspace;
     use axum::body::{Body, Bytes};
-    use futures_util::stream;
+    use futures_util::{FutureExt, stream};
     use hyper::service::Service;
     use hyper_util::service::TowerToHyperService;
     use tokio::sync::mpsc;
@@ -258,21 +264,22 @@ mod tests {
         request.header("content-type", "application/x-ndjson").body(body).unwrap()
     }
 
+    fn post(path: &str, body: &serde_json::Value) -> axum::http::Request<Body> {
+        let request = axum::http::Request::post(path).header("content-type", "application/json");
+        request.body(Body::from(body.to_string())).unwrap()
+    }
+
     async fn json(response: axum::response::Response) -> serde_json::Value {
         let bytes = axum::body::to_bytes(response.into_body(), 1 << 24).await.unwrap();
         serde_json::from_slice(&bytes).unwrap()
     }
 
     #[tokio::test]
-    async fn verifications_over_the_limit_are_rejected() {
+    async fn verifications_over_the_share_of_a_workspace_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let server = server(directory.path(), &[]).await;
         let service = TowerToHyperService::new(router(server.app.clone()));
         let get = |path: String| axum::http::Request::get(path).body(Body::empty()).unwrap();
-        let post = |path: &str, body: &serde_json::Value| {
-            let request = axum::http::Request::post(path).header("content-type", "application/json");
-            request.body(Body::from(body.to_string())).unwrap()
-        };
         let row = "{\"action\":1,\"propensities\":[0.5,0.5],\"cost\":-1,\"candidates\":{\"new\":0.9}}\n";
         let dataset = json(service.call(upload(Body::from(row))).await.unwrap()).await;
         let spec = serde_json::json!({"dataset_id": dataset["id"], "independent_of_log": true,
@@ -283,14 +290,62 @@ mod tests {
         assert_eq!(done["status"], "succeeded", "{done}");
         let document = json(service.call(get(format!("{path}/certificate"))).await.unwrap()).await;
         let verify = || service.call(post("/v1/certificates/verify", &document));
-        let all = server.app.verifications.clone().acquire_many_owned(VERIFICATIONS as u32).await.unwrap();
+        let hold = |workspace: Workspace| -> Vec<_> {
+            std::iter::from_fn(|| server.app.verifications.take(&workspace).ok()).collect()
+        };
+        // Whatever another workspace asks for, it does not get everything.
+        let of_other = hold("other".parse().unwrap());
+        assert_eq!(of_other.len(), VERIFICATIONS / 2);
+        assert_eq!(json(verify().await.unwrap()).await["valid"], true);
+        let own = hold(Workspace::default());
         let rejected = verify().await.unwrap();
         assert_eq!(rejected.status(), 429);
         assert!(rejected.headers().contains_key("retry-after"));
         assert_eq!(json(rejected).await["code"], "too_many_verifications");
-        drop(all);
+        drop(own);
         assert_eq!(json(verify().await.unwrap()).await["valid"], true);
-        assert_eq!(server.app.verifications.available_permits(), VERIFICATIONS);
+        drop(of_other);
+        assert_eq!(server.app.verifications.in_use(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_workspace_has_few_computations_in_front_of_those_of_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let server = server(directory.path(), &[]).await;
+        let app = &server.app;
+        let service = TowerToHyperService::new(router(app.clone()));
+        let policy = serde_json::json!({"kind": "softmax", "mean": [[0.5], [-0.5]]});
+        let policy = json(service.call(post("/v1/policies", &policy)).await.unwrap()).await;
+        let path = format!("/v1/policies/{}", policy["id"].as_str().unwrap());
+        let contexts = serde_json::json!({"contexts": [[1.0]]});
+        let ask = |what: &str| service.call(post(&format!("{path}/{what}"), &contexts));
+        // Nothing is computed, so requests wait.
+        let all = app.computations.clone().acquire_many_owned(computations() as u32).await.unwrap();
+        let most = ROUNDS * computations();
+        let waiting: Vec<_> = (0..most)
+            .map(|i| tokio::spawn(ask(if i % 2 == 0 { "propensities" } else { "actions" })))
+            .collect();
+        while app.computing.in_use() < most {
+            tokio::task::yield_now().await;
+        }
+        for what in ["propensities", "actions"] {
+            let rejected = ask(what).await.unwrap();
+            assert_eq!(
+                (rejected.status().as_u16(), &rejected.headers()["retry-after"]),
+                (429, &"1".parse().unwrap())
+            );
+            assert_eq!(json(rejected).await["code"], "too_many_requests");
+        }
+        let other: Workspace = "other".parse().unwrap();
+        let mut of_other = Box::pin(app.compute(&other, || 7));
+        assert!(of_other.as_mut().now_or_never().is_none(), "it waits, and is not rejected");
+        drop(all);
+        assert_eq!(of_other.await.ok(), Some(7));
+        for answer in waiting {
+            assert_eq!(answer.await.unwrap().unwrap().status(), 200);
+        }
+        assert_eq!(ask("actions").await.unwrap().status(), 200);
+        assert_eq!(app.computing.in_use(), 0);
     }
 
     #[tokio::test]

@@ -82,6 +82,15 @@ impl Blobs {
         Ok(bytes)
     }
 
+    /// Whether the blob exists, with whatever contents.
+    pub async fn exists(&self, blob: &BlobRef) -> Result<bool> {
+        match self.objects.head(&Path::from(blob.key.as_str())).await {
+            Ok(_) => Ok(true),
+            Err(object_store::Error::NotFound { .. }) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Checks that the blob exists and has its length.
     pub async fn check(&self, blob: &BlobRef) -> Result<()> {
         let found = self.objects.head(&Path::from(blob.key.as_str())).await;

@@ -17,23 +17,28 @@ use guarantor_engine::certificate::Decision;
 /// The most bytes of a body that is ignored. Flagger sends a few hundred.
 const MOST_IGNORED: usize = 64 << 10;
 
-/// The answer of a gate about a job and a candidate, unless `unmet` finds a requirement that is not met.
+/// The answer of a gate about a job and a candidate, unless `unmet` finds a requirement that is not met. All names of
+/// `candidates` must mean the same candidate, such as `good` and `logged:good`.
 ///
 /// # Errors
 /// A problem if the gate stays closed.
 async fn decide(
     app: &App,
     job: Job,
-    candidate: Option<&str>,
+    candidates: &[&str],
     unmet: impl FnOnce(&Facts) -> Option<Unmet>,
 ) -> Result<GateAnswer, Problem> {
     let examined = examine(app, job).await?;
-    let Some(answer) = examined.answer(app, candidate).await? else {
-        let Some(candidate) = candidate else {
+    let Some(answer) = examined.answer(app, candidates.first().copied()).await? else {
+        let Some(candidate) = candidates.first() else {
             return Err(Problem::internal("a certificate does not say which candidate it is about"));
         };
         return Err(Problem::from(Unmet::candidate(candidate, examined.names())).member("ok", false));
     };
+    if let Some(other) = candidates.iter().find(|name| !answer.is_about(name)) {
+        let unmet = Unmet::candidate(other, vec![answer.candidate]);
+        return Err(Problem::from(unmet).member("ok", false));
+    }
     if answer.decision != Decision::Deploy {
         return Err(keep(answer));
     }
@@ -54,7 +59,8 @@ pub async fn ask_about_job(
     requirements: &GateRequirements,
 ) -> Result<GateAnswer, Problem> {
     check_query(requirements)?;
-    decide(app, job, requirements.candidate.as_deref(), |facts| first_unmet(requirements, facts)).await
+    let candidate = requirements.candidate.as_deref();
+    decide(app, job, candidate.as_slice(), |facts| first_unmet(requirements, facts)).await
 }
 
 fn keep(answer: GateAnswer) -> Problem {
@@ -92,14 +98,8 @@ async fn answer_of(app: &App, gate: &StandingGate, asked: &GateRequirements) -> 
         return Err(Problem::new(Code::NoMatchingJob, detail));
     };
     let own = gate.definition.requirements.candidate.as_deref();
-    let candidate = own.or(asked.candidate.as_deref());
-    // Both may name a candidate; they must mean the same one.
-    if let (Some(own), Some(other)) = (own, asked.candidate.as_deref())
-        && own != other
-    {
-        return Err(Unmet::candidate(other, vec![own.to_owned()]).into());
-    }
-    decide(app, job, candidate, |facts| {
+    let candidates: Vec<&str> = own.into_iter().chain(asked.candidate.as_deref()).collect();
+    decide(app, job, &candidates, |facts| {
         first_unmet_of_gate(&gate.definition, facts).or_else(|| first_unmet(asked, facts))
     })
     .await

@@ -6,6 +6,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::stored::{check_dataset, check_policy};
 use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::jobs::{certificate_url, require_success};
@@ -88,6 +89,12 @@ impl GateAnswer {
         ([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(self))
     }
 
+    /// Whether `wanted` names the candidate that the answer is about.
+    pub fn is_about(&self, wanted: &str) -> bool {
+        let by_id = |id: PolicyId| is_named(&format!("policy:{id}"), wanted);
+        is_named(&self.candidate, wanted) || self.policy_id.is_some_and(by_id)
+    }
+
     /// The problem with everything that the gate knows as members, and `ok: false`.
     pub fn closed(mut self, mut problem: Problem) -> Problem {
         self.ok = false;
@@ -115,7 +122,7 @@ pub struct Examined {
 ///
 /// # Errors
 /// If the job has not succeeded, or was canceled; if its certificate is of an earlier method, damaged, or not
-/// signed by a key of this server; if its dataset is gone.
+/// signed by a key of this server; if its dataset or a file of it is gone.
 pub async fn examine(app: &App, job: Job) -> Result<Examined, Problem> {
     succeeded(&job).map_err(|problem| problem.member("ok", false).member("job_id", job.id.to_string()))?;
     // Checked against the ledger, because another job's certificate in its place would be intact too.
@@ -128,23 +135,12 @@ pub async fn examine(app: &App, job: Job) -> Result<Examined, Problem> {
     let Document { certificate, ledger, .. } = document;
     // They were written together, so if they differ, one of them was changed.
     if job.result.as_ref().map(|result| result.decision) != Some(certificate.decision) {
-        return Err(Problem::internal(format!(
-            "job {} and its certificate have different decisions",
-            job.id
-        )));
+        let damaged = StoreError::damaged("its result", "the certificate has another decision");
+        return Err(Problem::from(damaged.of(Owner::Job(job.id))).member("ok", false));
     }
     let ledger = ledger.ok_or_else(|| Problem::internal("a signed certificate has no ledger entry"))?;
     let issued_at = job.finished_at.ok_or_else(|| Problem::internal("a job succeeded without an end"))?;
-    let newest_version = match app.store.repository().dataset(&job.workspace, job.dataset_id).await {
-        Err(StoreError::NotFound(..)) => {
-            let detail = format!(
-                "The dataset {} of the certificate was deleted, so its numbers cannot be checked anymore.",
-                job.dataset_id
-            );
-            return Err(Problem::new(Code::DatasetGone, detail).member("ok", false));
-        }
-        dataset => dataset?.version,
-    };
+    let newest_version = check_dataset(app, &job).await?;
     Ok(Examined { job, certificate, ledger, issued_at, signing_key_id, newest_version })
 }
 
@@ -304,17 +300,7 @@ impl Examined {
     async fn check_policy(&self, app: &App, subject: &Subject) -> Result<Option<PolicyId>, Problem> {
         let Some(text) = &subject.policy_id else { return Ok(None) };
         let id: PolicyId = text.parse().map_err(|_| StoreError::not_found(Resource::Policy, text))?;
-        let policy = match app.store.repository().policy(&self.job.workspace, id).await {
-            Err(StoreError::NotFound(..)) => {
-                let detail = format!("The policy {id} was deleted, so there is nothing to roll out.");
-                return Err(Problem::new(Code::PolicyGone, detail).member("ok", false));
-            }
-            policy => policy?,
-        };
-        if Some(&policy.digest) != subject.policy_digest.as_ref() {
-            let why = "the policy does not have the digest that was certified";
-            return Err(StoreError::damaged("its digest", why).of(Owner::Policy(id)).into());
-        }
+        check_policy(app, &self.job.workspace, id, subject.policy_digest.as_deref()).await?;
         Ok(Some(id))
     }
 }

@@ -11,6 +11,7 @@ mod define;
 mod examine;
 mod request;
 mod rules;
+mod stored;
 mod tokens;
 
 use utoipa_axum::router::OpenApiRouter;

@@ -118,6 +118,21 @@ async fn a_keep_that_was_edited_everywhere_opens_no_gate() {
     }
 }
 
+/// The signature does not cover the decision in the job's row, but the certificate has it too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_keep_that_was_edited_in_its_row_only_is_damaged() {
+    let server = Server::start();
+    let client = server.client();
+    let job = certify(&client, spec(&upload(&client, 51, ""), &["best"], json!({"min_improvement": 0.99})));
+    gate_of(&client, &job, "").problem(403, "decision_keep");
+    let edit = "UPDATE jobs SET result = json_set(result, '$.decision', 'deploy') WHERE id = $1";
+    sql(&server, edit, &[&job]).await;
+    eventually(|| gate_of(&client, &job, "").json["code"].clone(), &json!("damaged"));
+    let closed = gate_of(&client, &job, "");
+    closed.problem(500, "damaged");
+    assert_eq!(closed.json["ok"], false);
+}
+
 /// The signature covers the job and the ledger entry as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_approval_that_was_edited_or_unsigned_opens_no_gate() {

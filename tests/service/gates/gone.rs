@@ -1,12 +1,13 @@
 //! What a certificate needs is gone, or its job was canceled.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::forged::{certificate_file, sql};
-use super::{NOBODY, certify, gate_of, spec, upload};
-use crate::common::{Server, eventually, id_of};
+use super::{NDJSON, NOBODY, certify, gate_of, rows, spec, upload};
+use crate::common::{Answer, Server, eventually, id_of};
 
 #[test]
 fn a_gate_closes_when_its_dataset_policy_or_job_is_gone() {
@@ -57,6 +58,103 @@ fn a_gate_closes_when_its_dataset_policy_or_job_is_gone() {
     fs::remove_file(certificate_file(&server, &logged)).unwrap();
     gate_of(&client, &logged, "").problem(500, "damaged");
     gate_of(&client, NOBODY, "").problem(404, "not_found");
+}
+
+/// Renames a file away, asks, and renames it back.
+fn without<T>(file: &Path, ask: impl FnOnce() -> T) -> T {
+    let away = file.with_extension("away");
+    fs::rename(file, &away).unwrap();
+    let answer = ask();
+    fs::rename(&away, file).unwrap();
+    answer
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[track_caller]
+fn assert_closed(answer: &Answer, status: u16, code: &str) {
+    answer.problem(status, code);
+    assert_eq!(answer.json["ok"], json!(false), "{}", answer.text);
+}
+
+#[test]
+fn a_gate_closes_when_the_file_of_its_policy_is_gone_or_changed() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = upload(&client, 47, "");
+    let learned = client.submit(json!({"dataset_id": dataset}));
+    let policy = client.finish(&learned)["result"]["policy_id"].as_str().unwrap().to_owned();
+    let mean = json!([[0.0, 40.0, -40.0], [0.0, 0.0, 0.0]]);
+    let given = id_of(&client.post("/v1/policies", &json!({"kind": "softmax", "mean": mean})).expect(201));
+    let mut evaluation = spec(&dataset, &["best"], json!({}));
+    evaluation["candidates"].as_array_mut().unwrap().push(json!({"kind": "policy", "policy_id": given}));
+    let evaluated = certify(&client, evaluation);
+    let requirements = json!({"candidate": given, "min_family_confidence": 0.5});
+    client
+        .post("/v1/gates", &json!({"name": "g", "dataset_id": dataset, "requirements": requirements}))
+        .expect(201);
+    let of_job = format!("/v1/jobs/{evaluated}/gate?candidate={given}");
+    for (policy, paths) in
+        [(&policy, vec![format!("/v1/jobs/{learned}/gate")]), (&given, vec![of_job, "/v1/gates/g".into()])]
+    {
+        let file = server.data.path().join(format!("blobs/policies/{policy}.json"));
+        let stored = fs::read_to_string(&file).unwrap();
+        // Another number of as many digits, another length, and no JSON.
+        let digit = stored.rfind(|c: char| ('1'..='8').contains(&c)).unwrap();
+        let mut edited = stored.clone();
+        edited.replace_range(digit..=digit, "9");
+        assert!(edited != stored && serde_json::from_str::<Value>(&edited).is_ok());
+        for path in paths {
+            let before = client.get(&path).expect(200);
+            without(&file, || assert_closed(&client.get(&path), 403, "policy_gone"));
+            for changed in [&edited, &format!("{stored} "), &" ".repeat(stored.len())] {
+                fs::write(&file, changed).unwrap();
+                assert_closed(&client.get(&path), 500, "damaged");
+            }
+            fs::write(&file, &stored).unwrap();
+            assert_eq!(client.get(&path).expect(200), before);
+            // Other candidates do not need the file.
+            without(&file, || assert_eq!(gate_of(&client, &evaluated, "?candidate=best").status, 200));
+        }
+    }
+}
+
+#[test]
+fn a_gate_closes_when_a_file_of_its_dataset_is_gone_or_shorter() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = upload(&client, 48, "");
+    let folder = server.data.path().join("blobs/datasets").join(&dataset);
+    let first = files(&folder);
+    let append = |seed| {
+        let path = format!("/v1/datasets/{dataset}/rows");
+        client.send("POST", &path, &NDJSON, Some(rows(seed).as_bytes())).expect(201);
+    };
+    append(49);
+    let certified = files(&folder);
+    assert!(certified.len() > first.len(), "an append has a file of its own");
+    let job = certify(&client, spec(&dataset, &["best"], json!({})));
+    client.post("/v1/gates", &json!({"name": "g", "dataset_id": dataset})).expect(201);
+    append(50);
+    let later: Vec<PathBuf> = files(&folder).into_iter().filter(|file| !certified.contains(file)).collect();
+    let paths = [format!("/v1/jobs/{job}/gate"), "/v1/gates/g".into()];
+    for path in &paths {
+        client.get(path).expect(200);
+        for file in &certified {
+            without(file, || assert_closed(&client.get(path), 403, "dataset_gone"));
+            let stored = fs::read(file).unwrap();
+            fs::write(file, &stored[1..]).unwrap();
+            assert_closed(&client.get(path), 403, "dataset_gone");
+            fs::write(file, stored).unwrap();
+        }
+        // Rows that were appended later are not what was certified.
+        assert_eq!(later.len(), 1);
+        without(&later[0], || assert_eq!(client.get(path).status, 200));
+    }
 }
 
 /// Cancellations that meet jobs at every stage: whoever was told that a job is canceled never sees its gate open.

@@ -157,7 +157,12 @@ fn a_request_can_add_requirements_to_a_standing_gate_and_remove_none() {
     let open = client.get("/v1/gates/g").expect(200);
     assert_eq!(open["candidate"], "logged:often");
     assert_eq!(client.get("/v1/gates/g?candidate=often&min_confidence=0.9").expect(200), open);
-    unmet(&client.get("/v1/gates/g?candidate=best"), "candidate");
+    // Another name of the same candidate.
+    assert_eq!(client.get("/v1/gates/g?candidate=logged:often").expect(200), open);
+    for other in ["best", "logged:best", "policy:often", "learned", NOBODY] {
+        let (required, actual) = unmet(&client.get(&format!("/v1/gates/g?candidate={other}")), "candidate");
+        assert_eq!((required, actual), (json!(other), json!(["logged:often"])));
+    }
     unmet(&client.get("/v1/gates/g?min_confidence=0.99"), "min_confidence");
     client.get("/v1/gates/g?min_confidence=nan").problem(400, "invalid_query");
     let strict = json!({"dataset_id": dataset, "requirements": {"min_improvement": 0.9}});
