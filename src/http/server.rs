@@ -314,7 +314,7 @@ mod tests {
         let server = server(directory.path(), &[]).await;
         let app = &server.app;
         let service = TowerToHyperService::new(router(app.clone()));
-        let policy = serde_json::json!({"kind": "softmax", "mean": [[0.5], [-0.5]]});
+        let policy = serde_json::json!({"kind": "softmax", "mean": [[0.5, -0.5]]});
         let policy = json(service.call(post("/v1/policies", &policy)).await.unwrap()).await;
         let path = format!("/v1/policies/{}", policy["id"].as_str().unwrap());
         let contexts = serde_json::json!({"contexts": [[1.0]]});

@@ -163,6 +163,8 @@ impl Follower {
     async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
         while !self.ended {
             let repository = self.app.store.repository();
+            // Read before the events: a job that has ended by then has its last event among them.
+            let job = repository.job(&self.workspace, self.id).await.ok()?;
             let found = repository.job_events(&self.workspace, self.id, self.after, BATCH).await;
             let batch = found.inspect_err(|error| tracing::warn!(%error, "an event stream failed")).ok()?;
             if let Some(last) = batch.last() {
@@ -171,7 +173,6 @@ impl Follower {
                 return Some(batch);
             }
             // The stream was resumed after the last event of a finished job: there will be no more.
-            let job = repository.job(&self.workspace, self.id).await.ok()?;
             if job.status.is_finished() || self.app.is_draining() {
                 return None;
             }
