@@ -208,6 +208,9 @@ fn access_is_withdrawn_on_a_full_disk() {
     let Some(disk) = SmallDisk::mount(24) else { return };
     let mut server = Server::start_on(&disk.data(), &[]);
     let keys = ["one", "two"].map(|workspace| server.create_key(workspace));
+    // A server without keys notices its first key a little later; a restart does not wait for that.
+    server.kill();
+    server.restart();
     let client = server.client().with_key(&keys[0]);
     let other = server.client().with_key(&keys[1]);
     let dataset = client.dataset(200);
@@ -263,23 +266,6 @@ fn cancellations_and_uploads_do_not_use_up_the_reserve() {
     assert_eq!(reserved(), whole);
     disk.fill(0);
     assert_eq!(client.delete(&format!("/v1/datasets/{dataset}")).status, 204);
-}
-
-/// Also if the reserve was lost, it comes first when there is space again.
-#[test]
-fn uploads_wait_until_the_reserve_is_whole() {
-    let Some(disk) = SmallDisk::mount(24) else { return };
-    let server = Server::start_on(&disk.data(), &[]);
-    let client = server.client();
-    let reserve = disk.data().join("reserve");
-    let whole = std::fs::metadata(&reserve).unwrap().len();
-    std::fs::remove_file(&reserve).unwrap();
-    let filler = disk.fill(whole / 2);
-    upload_keyed(&client, "first", &log(50)).problem(507, "insufficient_storage");
-    client.get("/readyz").problem(503, "unavailable");
-    std::fs::remove_file(filler).unwrap();
-    until("the upload is accepted", || upload_keyed(&client, "first", &log(50)).status == 201);
-    assert_eq!(std::fs::metadata(&reserve).unwrap().len(), whole);
 }
 
 /// A runner whose first job computes and reports until it is stopped, and whose later jobs end at once.

@@ -59,7 +59,8 @@ impl Precision {
     /// A number that may have been written if this is the upper end of its interval.
     pub fn written_below(self, upper: f64) -> f64 {
         // A power of ten must not become the number below it by rounding, because its interval is wider.
-        let wide = (upper - self.half_width(upper)) * (1.0 + 4.0 * f64::EPSILON);
+        let rounding = self.rounding();
+        let wide = (upper - rounding.unit(upper)) / (1.0 + rounding.relative) * (1.0 + 4.0 * f64::EPSILON);
         match self.is_coarse() && (self.upper(wide) - upper).abs() <= 1e-9 {
             true => wide.clamp(0.0, 1.0),
             false => self.solve(upper, |written| written - upper + self.half_width(written)),
@@ -69,7 +70,8 @@ impl Precision {
     /// The largest number that may have been written if this is the lower end of its interval.
     pub fn written_above(self, lower: f64) -> f64 {
         // Behind a power of ten the interval is wider.
-        let wide = lower + self.half_width((10.0 * lower).min(1.0));
+        let rounding = self.rounding();
+        let wide = (lower + rounding.unit((10.0 * lower).min(1.0))) / (1.0 - rounding.relative);
         match self.is_coarse() && (self.lower(wide) - lower).abs() <= 1e-9 {
             true => wide.min(1.0),
             false => self.solve(lower, |written| written - lower - self.half_width(written)),
@@ -106,8 +108,13 @@ impl Rounding {
 
     /// Half the width of the interval of true values behind a written `p`.
     pub fn half_width(&self, p: f64) -> f64 {
+        self.unit(p) + self.relative * p
+    }
+
+    /// Half a unit of the last digit of a written `p`.
+    fn unit(&self, p: f64) -> f64 {
         let of_digits = if self.digits > 0.0 { self.digits * magnitude(p) } else { 0.0 };
-        self.absolute.max(of_digits) + self.relative * p
+        self.absolute.max(of_digits)
     }
 
     /// At least the sum of the half widths of `k` probabilities that sum to 1.
