@@ -71,9 +71,10 @@ impl Precision {
     pub fn written_above(self, lower: f64) -> f64 {
         // Behind a power of ten the interval is wider.
         let rounding = self.rounding();
-        let wide = (lower + rounding.unit((10.0 * lower).min(1.0))) / (1.0 - rounding.relative);
-        match self.is_coarse() && (self.lower(wide) - lower).abs() <= 1e-9 {
-            true => wide.min(1.0),
+        let end = lower + rounding.unit((10.0 * lower).min(1.0));
+        let wide = end / (1.0 - rounding.relative) * (1.0 + 4.0 * f64::EPSILON);
+        match self.is_coarse() && wide <= 1.0 && (self.lower(wide) - lower).abs() <= 1e-9 {
+            true => wide,
             false => self.solve(lower, |written| written - lower - self.half_width(written)),
         }
     }
