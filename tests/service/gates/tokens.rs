@@ -107,3 +107,18 @@ fn tokens_are_in_no_log_metric_or_problem() {
         assert!(!text.contains(digits) && !text.contains(&digits[..16]), "the token is in {what}:\n{text}");
     }
 }
+
+/// Whoever has no valid token is answered before the body has arrived, so nobody can hold connections with bodies that
+/// never end.
+#[test]
+fn a_request_without_a_valid_token_is_answered_before_its_body() {
+    use std::io::{Read, Write};
+    let server = Server::start();
+    let address = server.base.strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    write!(stream, "POST /v1/gate/x HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n{{").unwrap();
+    let mut start = [0; 12];
+    stream.read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"HTTP/1.1 404");
+}
