@@ -2,9 +2,8 @@
 //! of their statistics, and a tiny log measured at the resolution of certificates. The files have 40-digit
 //! reference values that an independent program computed.
 
-use guarantor_engine::bound::{
-    Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
-};
+use crate::given::Given;
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample, lambda_grid};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
 use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
@@ -228,7 +227,7 @@ impl Tiny {
     }
 
     fn assert_given(&self, what: &str, kappa: u8, xi: f64, want: &Value) {
-        let given = GivenBetting { betting: Betting::new(self.sample, kappa, &[xi], self.tau, self.delta) };
+        let given = Given { betting: Betting::new(self.sample, kappa, &[xi], self.tau, self.delta) };
         let statistics = self.statistics(&given);
         let value = given.betting.value_and_gradient(&statistics, 0.0);
         assert_close(what, value.value, &want["upper_bound"]);
@@ -312,7 +311,7 @@ fn tiny_log_baseline() {
 /// The reference values were computed on the documented grid, docs/math.md#betting-grid.
 #[test]
 fn betting_grid_is_the_documented_one() {
-    let grid = lambda_grid(ControlVariate::Constant(-0.5), 0.25, 1);
+    let grid = lambda_grid(-0.5, 0.25, 1);
     assert_eq!(grid.len(), 32);
     for (k, choice) in grid.iter().enumerate() {
         let want = 0.9 / 3.0 * 2f64.powf(-0.5 * k as f64);

@@ -136,7 +136,7 @@ fn learning_sees_only_rows_before_the_first_certified_one() {
     let learned = |log: &Columns, seen: u64| {
         let log = MemoryLog::new(log.clone()).unwrap();
         match start_after(&log, &SpecRequest::default(), seen).unwrap().evidence {
-            Evidence::Auto { policies, .. } => policies.direct,
+            Evidence::Auto(learned) => learned,
             other => panic!("{other:?}"),
         }
     };

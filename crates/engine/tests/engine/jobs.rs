@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guarantor_engine::certificate::{
-    AutoPolicy, Certificate, CheckCode, Decision, Evidence, METHOD, check_digest,
-};
+use guarantor_engine::certificate::{Certificate, CheckCode, Decision, Evidence, METHOD, check_digest};
 use guarantor_engine::control::{Control, Progress, TerminationReason, unattended};
 use guarantor_engine::error::EngineError;
 use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, Logging, MemoryLog, Repetitions};
@@ -232,24 +230,16 @@ fn a_changed_digit_is_caught() {
     *slack = slack.next_up();
     forged.digest = forged.content_digest().unwrap();
     assert!(!verified(&forged, &finished.evidence));
-    let Evidence::Auto { policies, certified } = &finished.evidence else { panic!("not `auto`") };
-    let mut changed = policies.clone();
-    let policy = match certified {
-        AutoPolicy::Direct => &mut changed.direct.policy,
-        AutoPolicy::Refined => &mut changed.refined,
-    };
-    let PolicyParams::Exploring { base, .. } = policy else { panic!("it explores by default") };
+    let Evidence::Auto(learned) = &finished.evidence else { panic!("not `auto`") };
+    let mut changed = learned.clone();
+    let PolicyParams::Exploring { base, .. } = &mut changed.policy else { panic!("it explores by default") };
     let PolicyParams::Lig { mean, .. } = &mut **base else { panic!("`auto` learns LIG policies") };
     mean[0][0] += 0.5;
-    let evidence = Evidence::Auto { policies: changed, certified: *certified };
-    assert!(!verified(&finished.certificate, &evidence));
-    // The other policy's evidence is not evidence for this one.
-    let other = match certified {
-        AutoPolicy::Direct => AutoPolicy::Refined,
-        AutoPolicy::Refined => AutoPolicy::Direct,
-    };
-    let evidence = Evidence::Auto { policies: policies.clone(), certified: other };
-    assert!(!verified(&finished.certificate, &evidence));
+    assert!(!verified(&finished.certificate, &Evidence::Auto(changed)));
+    // Another start of the bets is not evidence either.
+    let mut changed = learned.clone();
+    changed.split.improvement.variance *= 2.0;
+    assert!(!verified(&finished.certificate, &Evidence::Auto(changed)));
     assert!(!verified(&finished.certificate, &Evidence::Candidates));
     let mut moved = finished.certificate.clone();
     moved.dataset.digest = "sha256:other".into();

@@ -7,6 +7,8 @@
 
 mod arrivals;
 mod certify;
+#[path = "../common/given.rs"]
+mod given;
 mod harness;
 mod jobs;
 #[path = "../common/light_kl.rs"]

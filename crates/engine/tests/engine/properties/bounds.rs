@@ -1,8 +1,7 @@
 //! Bounds as functions of their statistics, of KL, of δ and of n, and against one another.
 
-use guarantor_engine::bound::{
-    Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
-};
+use crate::given::Given;
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample, lambda_grid};
 use guarantor_engine::log::{Columns, MemoryLog};
 use guarantor_engine::numerics::divergence::{bernoulli, bernoulli_inverse};
 use guarantor_engine::policy::PolicyParams;
@@ -175,7 +174,7 @@ proptest! {
         let (policy, kl) = (q.policy(PolicyClass::Lig), q.kl(&prior));
         let limit = Betting::log_smoothing(sample(&log), 0.05);
         let at = |tau: f64| {
-            let choices = lambda_grid(ControlVariate::Constant(0.0), tau, 0);
+            let choices = lambda_grid(0.0, tau, 0);
             value(&log, &policy, &Betting { choices, ..limit.clone() }, kl)
         };
         let (low, high) = (taus.0.min(taus.1), taus.0.max(taus.1));
@@ -192,7 +191,7 @@ proptest! {
         let policy = recipe.gaussians().0.policy(PolicyClass::Lig);
         let rules = Betting::new(sample(&log), kappa, &[0.0, -0.3, -0.9], tau, 0.05);
         let of_rules = measured(&log, &policy, &(&rules as &dyn Bound)).statistics;
-        let given = GivenBetting { betting: rules.clone() };
+        let given = Given { betting: rules.clone() };
         let of_given = measured(&log, &policy, &given).statistics;
         for choice in 0..rules.choices.len() {
             let (a, b) = (rules.at(choice, of_given[choice], 0.0).0, rules.at(choice, of_rules[choice], 0.0).0);
