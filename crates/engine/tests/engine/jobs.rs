@@ -235,11 +235,13 @@ fn a_changed_digit_is_caught() {
     let PolicyParams::Exploring { base, .. } = &mut changed.policy else { panic!("it explores by default") };
     let PolicyParams::Lig { mean, .. } = &mut **base else { panic!("`auto` learns LIG policies") };
     mean[0][0] += 0.5;
-    assert!(!verified(&finished.certificate, &Evidence::Auto(changed)));
+    let evidence = Evidence::Auto(changed);
+    assert!(!verified(&finished.certificate, &evidence));
     // Another start of the bets is not evidence either.
     let mut changed = learned.clone();
     changed.split.improvement.variance *= 2.0;
-    assert!(!verified(&finished.certificate, &Evidence::Auto(changed)));
+    let evidence = Evidence::Auto(changed);
+    assert!(!verified(&finished.certificate, &evidence));
     assert!(!verified(&finished.certificate, &Evidence::Candidates));
     let mut moved = finished.certificate.clone();
     moved.dataset.digest = "sha256:other".into();
