@@ -2,7 +2,7 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, LondonSandler, Sample,
+    Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, Ix, LondonSandler, Sample,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
@@ -94,6 +94,7 @@ pub fn bound_of(
         BoundKind::Cbb => {
             Box::new(Cbb::new(sample, multiplicities(log)?, tau, spec.xi.unwrap_or(-0.5), delta))
         }
+        BoundKind::Ix => Box::new(Ix { sample, delta }),
         BoundKind::LogSmoothing => Box::new(Betting::log_smoothing(sample, delta)),
         BoundKind::Betting | BoundKind::Auto => {
             let xis = xi_grid(spec, log, true);

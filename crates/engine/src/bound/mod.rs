@@ -6,6 +6,7 @@ pub mod betting;
 pub mod catoni;
 pub mod cbb;
 mod given;
+pub mod ix;
 pub mod london_sandler;
 
 use super::error::{EngineError, Result};
@@ -16,6 +17,7 @@ pub use betting::{Betting, Choice, ControlVariate, LAMBDA_POINTS, lambda_grid};
 pub use catoni::Catoni;
 pub use cbb::Cbb;
 pub use given::{GivenBetting, Played, z_values};
+pub use ix::Ix;
 pub use london_sandler::LondonSandler;
 
 /// A context as a bound sees it.

@@ -203,10 +203,12 @@ fn bounds_that_need_a_fixed_policy_are_refused_on_adaptive_logs() {
         let retries = Columns { contexts: Some((0..100).map(|row| row / 2).collect()), ..fixed };
         assert_eq!(code_of(&retries, &request), SpecCode::BoundNeedsSingleInteractions);
     }
-    let betting = SpecRequest { bound: Some(BoundKind::LogSmoothing), ..SpecRequest::default() };
-    let certificate = start(&log, &betting).certificate;
-    let baseline = certificate.bounds.iter().find(|record| record.subject == "logging_policy").unwrap();
-    assert_eq!(baseline.bound, "betting", "the kl bound is for fixed logs");
+    for bound in [BoundKind::LogSmoothing, BoundKind::Ix] {
+        let request = SpecRequest { bound: Some(bound), ..SpecRequest::default() };
+        let certificate = start(&log, &request).certificate;
+        let baseline = certificate.bounds.iter().find(|record| record.subject == "logging_policy").unwrap();
+        assert_eq!(baseline.bound, "betting", "the kl bound is for fixed logs");
+    }
 }
 
 #[test]
