@@ -2,7 +2,7 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Aimed, Betting, Bound, CONSTANT_STRENGTH, Catoni, Cbb, ControlVariate, Guess, LondonSandler, Mixture,
+    Aimed, Betting, Bound, CONSTANT_STRENGTH, Catoni, Cbb, ControlVariate, Guess, Ix, LondonSandler, Mixture,
     Order, Rules, Sample, Start, pilot_of,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
@@ -139,6 +139,7 @@ pub fn bound_of(
         BoundKind::Cbb => {
             Box::new(Cbb::new(sample, multiplicities(log)?, tau, spec.xi.unwrap_or(-0.5), delta))
         }
+        BoundKind::Ix => Box::new(Ix { sample, delta }),
         BoundKind::LogSmoothing => Box::new(Betting::log_smoothing(sample, delta)),
         BoundKind::Betting | BoundKind::Auto => {
             let xis = xi_grid(spec, log);

@@ -43,6 +43,9 @@ pub struct Terms {
     /// τ, the clipping level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tau: Option<f64>,
+    /// γ of `ix`, which is added to each propensity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gamma: Option<f64>,
     /// κ: 1 if the bound is on R(π) − R(π0), 0 if it is on R(π).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kappa: Option<u8>,

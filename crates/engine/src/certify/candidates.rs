@@ -102,7 +102,7 @@ fn claim_candidate(
     account.claim(spec, about, GIVEN, each, |quantity, delta| {
         let claim = Claim { about, subject, quantity, delta };
         match spec.bound {
-            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb => {
+            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb | BoundKind::Ix => {
                 claim.for_posterior(log, &*bound_of(spec, log, quantity, delta)?, 0.0, control)
             }
             BoundKind::LogSmoothing => {

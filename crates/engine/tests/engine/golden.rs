@@ -3,7 +3,7 @@
 //! reference values that an independent program computed.
 
 use crate::given::Given;
-use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample, lambda_grid};
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, Ix, LondonSandler, Sample, lambda_grid};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
 use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
@@ -91,6 +91,15 @@ fn bounds_of_cips() {
         assert_close("catoni", catoni.value_and_gradient(&statistics, kl).value, &case["catoni"]);
         let at = catoni.at_lambda(statistics[0], kl, 0.02);
         assert_close("catoni at λ = 0.02", at, &case["catoni_at_lambda_0.02"]);
+    }
+}
+
+#[test]
+fn implicit_exploration_of_its_statistic() {
+    for case in load("ix.json")["cases"].as_array().unwrap() {
+        let get = |name: &str| number(&case[name]);
+        let bound = Ix { sample: once_each(get("n") as u64), delta: get("delta") };
+        assert_close("ix", bound.value_and_gradient(&[get("rhat")], get("kl")).value, &case["ix"]);
     }
 }
 
@@ -278,6 +287,17 @@ fn tiny_log_with_multiple_interactions() {
     let log_smoothing = Betting::log_smoothing(tiny.sample, tiny.delta);
     tiny.assert_bet("log_smoothing", &log_smoothing, &want["log_smoothing"]);
     tiny.assert_bet("improvement at ξ", &tiny.betting(1, -0.2), &want["betting_improvement_xi_-0.2"]);
+}
+
+#[test]
+fn tiny_log_with_implicit_exploration() {
+    for (part, single) in [("single", true), ("multiple", false)] {
+        let (tiny, want) = (Tiny::load(single), &load("ix.json")["tiny_log"][part]);
+        let (value, terms, statistics) = tiny.value(&Ix { sample: tiny.sample, delta: tiny.delta });
+        assert_close("γ", terms.gamma.unwrap(), &want["gamma"]);
+        assert_close("the statistic", statistics[0], &want["statistic"]);
+        assert_close("ix", value, &want["ix"]);
+    }
 }
 
 #[test]

@@ -15,11 +15,12 @@ use guarantor_engine::spec::{
 use guarantor_engine::verify::{Wording, verify_unsupported};
 use guarantor_engine::{Finished, Inputs, Result, run, verify};
 
-const BOUNDS: [BoundKind; 6] = [
+const BOUNDS: [BoundKind; 7] = [
     BoundKind::Auto,
     BoundKind::LondonSandler,
     BoundKind::Catoni,
     BoundKind::Cbb,
+    BoundKind::Ix,
     BoundKind::LogSmoothing,
     BoundKind::Betting,
 ];
@@ -182,7 +183,9 @@ fn auto_deploys_what_is_plainly_better_and_keeps_what_is_not() {
 fn candidates_share_delta_and_have_their_own_decisions() {
     let log = log(3000);
     let all = [policy("lig"), policy("uniform"), Candidate::Logged { name: "oracle".into() }];
-    for bound in [BoundKind::Auto, BoundKind::Betting, BoundKind::LogSmoothing, BoundKind::Catoni] {
+    let bounds =
+        [BoundKind::Auto, BoundKind::Betting, BoundKind::LogSmoothing, BoundKind::Ix, BoundKind::Catoni];
+    for bound in bounds {
         let certificate = start(&log, &evaluate(bound, &all)).unwrap().certificate;
         check_sound(&certificate);
         assert_eq!(certificate.candidates.len(), 3);

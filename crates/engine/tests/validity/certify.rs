@@ -5,7 +5,7 @@ use crate::light_kl::LightKl;
 use guarantor_engine::Result;
 use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{
-    Betting, Bound, Catoni, Cbb, ControlVariate, LondonSandler, Mixture, Rules, Sample, Start,
+    Betting, Bound, Catoni, Cbb, ControlVariate, Ix, LondonSandler, Mixture, Rules, Sample, Start,
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
@@ -52,6 +52,7 @@ pub fn bounds(drawn: &Drawn, log: &MemoryLog) -> Vec<Named> {
     let capabilities = &log.shape().capabilities;
     let mut all = vec![
         named("log_smoothing", 0, Betting::log_smoothing(sample, delta)),
+        named("ix", 0, Ix { sample, delta }),
         named("improvement at ξ = 0", 1, Betting::new(sample, 1, &[0.0], tau, delta)),
     ];
     if !capabilities.multiple_interactions {
