@@ -11,7 +11,7 @@ use super::table::{Moments, Table};
 use crate::error::{EngineError, Result};
 use crate::numerics::elementary::{exp, exp2, ln, ln_1p};
 
-/// The control variate's factor is chosen anew whenever this many plays have doubled. The number does not depend on
+/// The control variate's factor is chosen again whenever this many plays have doubled. The number does not depend on
 /// n, so that appended rows change no factor of earlier ones.
 const FIRST_REFRESH: usize = 16;
 
