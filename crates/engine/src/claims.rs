@@ -2,16 +2,17 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Aimed, Betting, Bound, CONSTANT_STRENGTH, Catoni, Cbb, ControlVariate, Guess, Ix, LondonSandler, Mixture,
-    Order, Rules, Sample, Start, pilot_of,
+    Aimed, Betting, Bound, CONSTANT_STRENGTH, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler,
+    Mixture, Order, Rules, Sample, Start, pilot_of,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{Result, finite};
 use super::log::LogSource;
-use super::measure::{Measured, Statistics, Subject, collect, measure};
+use super::measure::{Measured, Modeled, Statistics, Subject, collect, measure};
 use super::numerics::elementary::ln;
+use super::refit::{self, Refitted};
 use super::spec::{BoundKind, JobSpec};
 use super::terms::Terms;
 
@@ -89,7 +90,8 @@ pub struct Bet<'a> {
     pub control: ControlVariate,
     /// Where the control variate's factor starts.
     pub start: Start,
-    /// The cost model, if it is the control variate.
+    /// The cost model, if it is the control variate and was fitted on rows that are not certified. Without it, the
+    /// rows that were played before fit one.
     pub cost_model: Option<&'a CostModel<'a>>,
     /// τ, with which the cost model was fitted; 0 without a cost model.
     pub tau: f64,
@@ -115,6 +117,8 @@ pub enum Game {
 impl Start {
     /// A constant's factor is chosen by the rows.
     pub const CONSTANT: Start = Start { theta: 0.0, strength: CONSTANT_STRENGTH, fixed: false };
+    /// A model that was fitted on some of the rows is trusted less.
+    pub const REFITTED: Start = Start { theta: 0.9, strength: 20.0, fixed: false };
     /// A cost model is used as it was fitted until the rows say otherwise.
     pub const COST_MODEL: Start = Start { theta: 1.0, strength: 50.0, fixed: false };
 }
@@ -182,7 +186,13 @@ impl Claim<'_> {
             }
             Game::Mixture | Game::One(_) => None,
         };
-        let collected = collect(log, self.subject, bet.cost_model, &rules, order.as_ref(), control)?;
+        // A cost model that no one has fitted is fitted on the blocks before.
+        let refitted = match (&order, rules.control, bet.cost_model) {
+            (Some(order), ControlVariate::CostModel, None) => Some(Refitted::fit(log, order, control)?),
+            _ => None,
+        };
+        let modeled = bet.cost_model.map(Modeled::Fixed).or(refitted.as_ref().map(Modeled::Refitted));
+        let collected = collect(log, self.subject, modeled, &rules, order.as_ref(), control)?;
         let contexts = sample.contexts as f64;
         let mut terms = Terms {
             n: sample.rows,
@@ -194,7 +204,11 @@ impl Claim<'_> {
             ..Terms::default()
         };
         let value = if let (Some(order), Game::Aimed { guess, .. }) = (&order, bet.game) {
-            let aimed = Aimed::new(collected.table, &collected.blocks, order, bet.start, guess, delta)?;
+            let change = refitted
+                .is_some()
+                .then(|| Change { block: refit::first_block(order), start: Start::REFITTED });
+            let starts = (bet.start, change);
+            let aimed = Aimed::new(collected.table, &collected.blocks, order, starts, guess, delta)?;
             let aim = aimed.bound(|| control.check())?;
             terms.estimate = Some(finite("an estimate", aim.mean)?);
             terms.theta = (rules.control != ControlVariate::None).then_some(aim.theta);

@@ -7,8 +7,8 @@
 //! which keeps 20 pairs of vectors of length d; and the policies as they are certified and written.
 
 use crate::learn::lbfgs;
+use crate::log::ranges::BLOCKS;
 use crate::log::{LogShape, chunk_contexts};
-use crate::measure::BLOCKS;
 use crate::policy::DRAWS;
 use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
 use crate::split::{FOLDS, LARGE, NARROW, WIDE};

@@ -10,9 +10,11 @@ use super::bound::{Bound, ControlVariate, Order, Play, Played, Rules, Seen, Tabl
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
+use super::log::ranges::blocks;
 use super::log::{Capabilities, Chunk, LogSource};
 use super::numerics::sum::Sum;
 use super::policy::{Policy, PolicyParams, Scratch, mixed};
+use super::refit::Refitted;
 
 /// The policy whose statistics are measured.
 #[derive(Clone, Copy)]
@@ -75,15 +77,6 @@ impl Statistics for &dyn Bound {
     }
 }
 
-/// The most ranges of chunks that are summed separately, whatever the number of threads.
-pub const BLOCKS: usize = 64;
-
-/// Ranges of chunks that are summed separately.
-pub fn blocks(chunks: usize) -> Vec<Range<usize>> {
-    let size = chunks.div_ceil(BLOCKS).max(1);
-    (0..chunks.div_ceil(size)).map(|b| b * size..((b + 1) * size).min(chunks)).collect()
-}
-
 struct Block {
     /// The statistics, and the absolute difference that the coarser integral makes, summed over contexts.
     sums: [Vec<Sum>; 2],
@@ -104,7 +97,8 @@ pub fn measure(
 ) -> Result<Measured> {
     // The link is made once for all chunks: the points of a mixed logit cost more than a chunk.
     let link = link_of(subject);
-    let pass = Pass { log, player: player(subject, link.as_deref()), cost_model, control };
+    let modeled = cost_model.map(Modeled::Fixed);
+    let pass = Pass { log, player: player(subject, link.as_deref()), modeled, control };
     let blocks: Vec<Block> = blocks(log.chunks())
         .into_par_iter()
         .map(|range| measure_block(&pass, statistics, range))
@@ -185,8 +179,27 @@ fn expect_rows(log: &dyn LogSource, rows: u64) -> Result<()> {
 struct Pass<'a> {
     log: &'a dyn LogSource,
     player: Player<'a>,
-    cost_model: Option<&'a CostModel<'a>>,
+    modeled: Option<Modeled<'a>>,
     control: &'a Control<'a>,
+}
+
+/// Where a cost model comes from.
+#[derive(Clone, Copy)]
+pub enum Modeled<'a> {
+    /// It was fitted on rows that are not certified.
+    Fixed(&'a CostModel<'a>),
+    /// It is refitted on the blocks that were played before.
+    Refitted(&'a Refitted<'a>),
+}
+
+impl Modeled<'_> {
+    /// ĉ(x, ·) of each context of a chunk.
+    fn costs(&self, chunk: &Chunk) -> Result<Array2<f64>> {
+        match self {
+            Modeled::Fixed(model) => model.costs(chunk.x.view()),
+            Modeled::Refitted(models) => Ok(models.costs(chunk.x.view(), &chunk.ordinals)),
+        }
+    }
 }
 
 /// One context of a pass.
@@ -208,7 +221,7 @@ impl Pass<'_> {
             let chunk = log.chunk(index)?;
             chunk.check(log.shape())?;
             rows += chunk.rows() as u64;
-            let modeled = self.cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
+            let modeled = self.modeled.map(|modeled| modeled.costs(&chunk)).transpose()?;
             let mut walk = Walk::new(&chunk, self.player, &log.shape().capabilities)?;
             for c in 0..chunk.contexts() {
                 let seen = Seen {
@@ -263,13 +276,13 @@ pub struct Collected {
 pub fn collect(
     log: &dyn LogSource,
     subject: Subject,
-    cost_model: Option<&CostModel>,
+    modeled: Option<Modeled>,
     rules: &Rules,
     order: Option<&Order>,
     control: &Control,
 ) -> Result<Collected> {
     let link = link_of(subject);
-    let pass = Pass { log, player: player(subject, link.as_deref()), cost_model, control };
+    let pass = Pass { log, player: player(subject, link.as_deref()), modeled, control };
     let precision = Uncertainty::new(log, subject);
     let parts: Vec<(Collected, u64)> = blocks(log.chunks())
         .into_par_iter()

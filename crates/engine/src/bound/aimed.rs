@@ -55,6 +55,15 @@ pub struct Start {
     pub fixed: bool,
 }
 
+/// Another control variate from some block on, whose factor starts again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// The first block with the other control variate.
+    pub block: usize,
+    /// Where its factor starts.
+    pub start: Start,
+}
+
 /// The random order: which block a context is played in. It is derived from the log's digest.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
@@ -84,6 +93,14 @@ impl Order {
     /// The number of blocks, the pilot included.
     pub fn blocks(&self) -> usize {
         self.ends.len()
+    }
+
+    /// The share of the contexts that are played before a block.
+    pub fn start(&self, block: u16) -> f64 {
+        match block.checked_sub(1) {
+            Some(before) => self.ends[before as usize] as f64 / u64::MAX as f64,
+            None => 0.0,
+        }
     }
 
     /// The block of a context. It depends on nothing in the context's rows.
@@ -161,14 +178,17 @@ impl Aimed {
         mut table: Table,
         blocks: &[u16],
         order: &Order,
-        start: Start,
+        (mut start, change): (Start, Option<Change>),
         guess: Option<Guess>,
         delta: f64,
     ) -> Result<Self> {
         let starts = table.arrange(blocks, order.blocks());
         let (mut contexts, mut thetas) = (Vec::new(), Vec::new());
         let (mut past, mut first) = (Moments::default(), Moments::default());
-        for block in starts.windows(2) {
+        for (at, block) in starts.windows(2).enumerate() {
+            if let Some(change) = change.filter(|change| change.block == at) {
+                (start, past) = (change.start, Moments::default());
+            }
             let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
             thetas.push(theta);
             let sums = table.moments(block[0]..block[1]);

@@ -39,7 +39,7 @@ impl Ix {
 
     /// 1/(2γn_c), what one nat costs.
     fn price(&self) -> f64 {
-        0.5 / (self.gamma() * self.sample.contexts as f64)
+        0.5 / (self.smoothing() * self.sample.contexts as f64)
     }
 }
 
@@ -49,7 +49,7 @@ impl Bound for Ix {
     }
 
     fn coefficients(&self, seen: &Seen, h: &mut [f64]) -> Result<()> {
-        let (c, gamma) = (&seen.context, self.gamma());
+        let (c, gamma) = (&seen.context, self.smoothing());
         for j in 0..c.actions.len() {
             h[c.actions[j] as usize] += c.weights[j] * c.costs[j] / (c.propensities[j] + gamma);
         }
@@ -77,7 +77,7 @@ impl Bound for Ix {
             empirical_risk: Some(statistics[0]),
             kl: Some(kl),
             penalty: Some(self.penalty()),
-            gamma: Some(self.gamma()),
+            gamma: Some(self.smoothing()),
             ..Terms::default()
         }
     }

@@ -16,7 +16,7 @@ use super::error::{EngineError, Result};
 use super::log::Context;
 use super::terms::Terms;
 
-pub use aimed::{Aim, Aimed, Guess, Order, Start, pilot_of};
+pub use aimed::{Aim, Aimed, Change, Guess, Order, Start, pilot_of};
 pub use betting::{Betting, Choice, LAMBDA_POINTS, lambda_grid};
 pub use catoni::Catoni;
 pub use cbb::Cbb;

@@ -14,6 +14,7 @@ use crate::inputs::Inputs;
 use crate::log::LogSource;
 use crate::measure::Subject;
 use crate::policy::PolicyParams;
+use crate::refit;
 use crate::spec::{BoundKind, Candidate, JobKind, JobSpec};
 
 /// Certifies the candidates. They share δ equally, and the certificate's own results are those of the
@@ -125,7 +126,8 @@ fn claim_candidate(
     })
 }
 
-/// The control variate of a candidate: a constant, where π0(·|x) and π(·|x) are known.
+/// The control variate of a candidate, where π0(·|x) and π(·|x) are known: a cost model that is refitted if the log has
+/// features, and otherwise a constant.
 fn constant_control(ground: &Ground, subject: Subject, aimed: bool) -> (ControlVariate, Start) {
     let capabilities = &ground.certified.shape().capabilities;
     let all = match subject {
@@ -142,6 +144,9 @@ fn constant_control(ground: &Ground, subject: Subject, aimed: bool) -> (ControlV
         _ if !all || !capabilities.control_variate() => (ControlVariate::None, Start::CONSTANT),
         Some(0.0) => (ControlVariate::None, Start::CONSTANT),
         Some(xi) => (ControlVariate::Constant, Start { theta: -xi, strength: 0.0, fixed: true }),
+        None if aimed && refit::possible(ground.certified.shape()) => {
+            (ControlVariate::CostModel, Start::CONSTANT)
+        }
         None if running => (ControlVariate::Constant, Start::CONSTANT),
         None => (ControlVariate::None, Start::CONSTANT),
     }

@@ -14,7 +14,7 @@ use crate::bound::{Bound, BoundValue, Seen};
 use crate::control::{Control, Progress, TerminationReason};
 use crate::error::Result;
 use crate::log::LogSource;
-use crate::measure::blocks;
+use crate::log::ranges::blocks;
 use crate::numerics::divergence;
 use crate::numerics::elementary::exp;
 use crate::numerics::product::{norms, pad, padded};

@@ -7,8 +7,8 @@ use rayon::prelude::*;
 
 use crate::control::Control;
 use crate::error::{EngineError, Result};
+use crate::log::ranges::blocks;
 use crate::log::{Chunk, LogSource};
-use crate::measure::blocks;
 use crate::numerics::product::{add_narrow_gradient, narrow_scores, pad, padded};
 use crate::policy::Scratch;
 

@@ -12,6 +12,7 @@ mod memory;
 mod outcome;
 mod part;
 mod precision;
+pub mod ranges;
 
 use std::borrow::Cow;
 

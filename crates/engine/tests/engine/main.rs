@@ -3,6 +3,7 @@
 mod arithmetic;
 #[path = "../common/given.rs"]
 mod given;
+mod given_games;
 mod golden;
 mod honest;
 mod jobs;

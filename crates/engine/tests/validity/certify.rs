@@ -172,7 +172,9 @@ pub fn modeled_claims(
     let claim = |(name, kappa, lambda): (&'static str, u8, f64)| {
         let rules = Rules { kappa, control: ControlVariate::CostModel, tau: 0.2 * TAU };
         let subject = Subject::Policy(policy);
-        let plays = collect(&log, subject, Some(&model), &rules, None, &unattended()).expect("plays").table;
+        let plays = collect(&log, subject, Some(Modeled::Fixed(&model)), &rules, None, &unattended())
+            .expect("plays")
+            .table;
         let start = Start { theta: 1.0, strength: 0.0, fixed: true };
         let contexts = sample(&log).contexts as f64;
         let bound = Mixture::one(lambda, DELTA).bound(&plays, contexts, start).expect("a bound").value;

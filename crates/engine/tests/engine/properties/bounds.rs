@@ -176,7 +176,7 @@ proptest! {
         let (policy, kl) = (q.policy(PolicyClass::Lig), q.kl(&prior) + more);
         let (sample, delta) = (sample(&log), 0.05);
         let ix = Ix { sample, delta };
-        let choice = Choice { xi: 0.0, tau: 0.0, lambda: 2.0 * ix.gamma() };
+        let choice = Choice { xi: 0.0, tau: 0.0, lambda: 2.0 * ix.smoothing() };
         let smooth = Betting { choices: vec![choice], ..Betting::log_smoothing(sample, delta) };
         let (wide, narrow) = (value(&log, &policy, &ix, kl), value(&log, &policy, &smooth, kl));
         prop_assert!(narrow <= wide + FORMULA, "{narrow} > {wide}");

@@ -1,0 +1,294 @@
+//! A linear cost model that is refitted while a game goes on, docs/math.md#refitted: the control variate of candidates
+//! whose log has features. The model that serves a block is fitted on earlier blocks only. Features are folded into a
+//! few dimensions, so that one pass over the log and a small amount of memory are enough, however large the log is.
+
+use ndarray::ArrayView2;
+use rayon::prelude::*;
+
+use super::bound::Order;
+use super::control::Control;
+use super::error::Result;
+use super::log::ranges::blocks;
+use super::log::{Context, LogShape, LogSource};
+
+/// The dimensions into which features are folded.
+const DIMS: usize = 24;
+/// With more actions there is no model: its sums would take too much memory.
+const MAX_ACTIONS: usize = 128;
+/// With fewer contexts there is no model: a constant does as well.
+const MIN_CONTEXTS: u64 = 200;
+/// The shares of the contexts after which the model is refitted.
+const REFITS: [f64; 4] = [1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0];
+/// How many rows the model of all actions counts for in the model of one.
+const POOLED_ROWS: f64 = 10.0;
+
+/// Whether a log can have a refitted cost model.
+pub fn possible(shape: &LogShape) -> bool {
+    shape.dim > 0 && shape.n_actions <= MAX_ACTIONS && shape.contexts >= MIN_CONTEXTS
+}
+
+/// The number of refits before a block.
+fn stage(order: &Order, block: u16) -> usize {
+    let start = order.start(block);
+    REFITS.iter().filter(|&&share| start >= share).count()
+}
+
+/// The first block that has a model.
+pub fn first_block(order: &Order) -> usize {
+    (0..order.blocks()).find(|&block| stage(order, block as u16) > 0).unwrap_or(order.blocks())
+}
+
+/// The features of a context in few dimensions, with a constant 1 at the end.
+fn folded(x: &[f32], out: &mut [f64]) {
+    let last = out.len() - 1;
+    out.fill(0.0);
+    out[last] = 1.0;
+    if x.len() <= last {
+        x.iter().zip(out).for_each(|(&x, out)| *out = f64::from(x));
+        return;
+    }
+    for (j, &x) in x.iter().enumerate() {
+        let hash = (j as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let sign = if hash >> 63 == 1 { 1.0 } else { -1.0 };
+        out[(hash >> 33) as usize % last] += sign * f64::from(x);
+    }
+}
+
+/// Sums over the rows of one action: products of features, and of features and costs.
+#[derive(Debug, Clone)]
+struct Sums {
+    /// The lower triangle, row by row.
+    products: Vec<f64>,
+    costs: Vec<f64>,
+}
+
+impl Sums {
+    fn new(d: usize) -> Self {
+        Sums { products: vec![0.0; d * (d + 1) / 2], costs: vec![0.0; d] }
+    }
+
+    fn add_row(&mut self, x: &[f64], cost: f64, weight: f64) {
+        let mut at = 0;
+        for (i, &xi) in x.iter().enumerate() {
+            let xi = weight * xi;
+            for (sum, &xj) in self.products[at..=at + i].iter_mut().zip(x) {
+                *sum += xi * xj;
+            }
+            at += i + 1;
+            self.costs[i] += xi * cost;
+        }
+    }
+
+    fn add(&mut self, other: &Sums) {
+        self.products.iter_mut().zip(&other.products).for_each(|(a, b)| *a += b);
+        self.costs.iter_mut().zip(&other.costs).for_each(|(a, b)| *a += b);
+    }
+
+    fn product(&self, i: usize, j: usize) -> f64 {
+        let (i, j) = (i.max(j), i.min(j));
+        self.products[i * (i + 1) / 2 + j]
+    }
+}
+
+/// The model of one stage.
+#[derive(Debug, Clone)]
+struct Model {
+    center: Vec<f64>,
+    inverse_scale: Vec<f64>,
+    /// For each action, one weight per feature and the constant.
+    weights: Vec<Vec<f64>>,
+}
+
+impl Model {
+    fn fitted(by_action: &[Sums]) -> Model {
+        let d = by_action[0].costs.len();
+        let mut all = Sums::new(d);
+        by_action.iter().for_each(|sums| all.add(sums));
+        let (last, n) = (d - 1, all.product(d - 1, d - 1).max(1.0));
+        let (mut center, mut inverse_scale) = (vec![0.0; d], vec![1.0; d]);
+        for j in 0..last {
+            let mean = all.product(last, j) / n;
+            let variance = all.product(j, j) / n - mean * mean;
+            // A smaller variance is rounding error. A feature without variance gets no weight.
+            let varies = variance > 1e-9 * mean * mean && variance > 1e-24 && variance.is_finite();
+            center[j] = mean;
+            inverse_scale[j] = if varies { 1.0 / variance.sqrt() } else { 0.0 };
+        }
+        let mut model = Model { center, inverse_scale, weights: Vec::new() };
+        let pooled = model.solve(&all, 1.0, &vec![0.0; d]);
+        model.weights = by_action.iter().map(|sums| model.solve(sums, POOLED_ROWS, &pooled)).collect();
+        model
+    }
+
+    /// The ridge regression toward `start`, in standardized features.
+    fn solve(&self, sums: &Sums, ridge: f64, start: &[f64]) -> Vec<f64> {
+        let d = start.len();
+        let last = d - 1;
+        let n = sums.product(last, last);
+        let first = |j: usize| sums.product(last, j);
+        let standardized = |i: usize, j: usize| {
+            let (ci, cj) = (self.center[i], self.center[j]);
+            let centered = match (i == last, j == last) {
+                (true, true) => n,
+                (true, false) => first(j) - cj * n,
+                (false, true) => first(i) - ci * n,
+                (false, false) => sums.product(i, j) - ci * first(j) - cj * first(i) + ci * cj * n,
+            };
+            centered * self.inverse_scale[i] * self.inverse_scale[j]
+        };
+        let mut matrix = vec![0.0; d * d];
+        let mut right = vec![0.0; d];
+        for i in 0..d {
+            for j in 0..=i {
+                matrix[i * d + j] = standardized(i, j) + if i == j { ridge } else { 0.0 };
+            }
+            let cost = match i == last {
+                true => sums.costs[last],
+                false => (sums.costs[i] - self.center[i] * sums.costs[last]) * self.inverse_scale[i],
+            };
+            right[i] = cost + ridge * start[i];
+        }
+        solved(&mut matrix, right, d)
+    }
+
+    fn costs(&self, x: &mut [f64], out: &mut [f64]) {
+        let last = x.len() - 1;
+        for j in 0..last {
+            // Rare large values would otherwise decide.
+            x[j] = ((x[j] - self.center[j]) * self.inverse_scale[j]).clamp(-5.0, 5.0);
+        }
+        for (weights, out) in self.weights.iter().zip(out) {
+            let cost: f64 = weights.iter().zip(x.iter()).map(|(w, x)| w * x).sum();
+            *out = if cost.is_finite() { cost.clamp(-1.0, 0.0) } else { -0.5 };
+        }
+    }
+}
+
+/// Solves a symmetric positive definite system, given by its lower triangle, by Cholesky's method.
+fn solved(matrix: &mut [f64], mut right: Vec<f64>, d: usize) -> Vec<f64> {
+    for i in 0..d {
+        for j in 0..=i {
+            let inner: f64 = (0..j).map(|k| matrix[i * d + k] * matrix[j * d + k]).sum();
+            let rest = matrix[i * d + j] - inner;
+            matrix[i * d + j] = if i == j { rest.max(1e-12).sqrt() } else { rest / matrix[j * d + j] };
+        }
+    }
+    for i in 0..d {
+        let inner: f64 = (0..i).map(|k| matrix[i * d + k] * right[k]).sum();
+        right[i] = (right[i] - inner) / matrix[i * d + i];
+    }
+    for i in (0..d).rev() {
+        let inner: f64 = (i + 1..d).map(|k| matrix[k * d + i] * right[k]).sum();
+        right[i] = (right[i] - inner) / matrix[i * d + i];
+    }
+    right
+}
+
+/// A cost model for every stage of a game.
+#[derive(Debug, Clone)]
+pub struct Refitted<'a> {
+    order: &'a Order,
+    n_actions: usize,
+    /// The models from the second stage on. In the first stage the model is the constant −1.
+    models: Vec<Model>,
+}
+
+impl<'a> Refitted<'a> {
+    /// Fits the models of all stages in one pass over the log.
+    ///
+    /// # Errors
+    /// If the log cannot be read or the job is canceled.
+    pub fn fit(log: &dyn LogSource, order: &'a Order, control: &Control) -> Result<Self> {
+        let (k, d) = (log.shape().n_actions, log.shape().dim.min(DIMS) + 1);
+        let empty = || vec![Sums::new(d); k * REFITS.len()];
+        let parts: Vec<Vec<Sums>> = blocks(log.chunks())
+            .into_par_iter()
+            .map(|range| {
+                let (mut sums, mut x) = (empty(), vec![0.0; d]);
+                for index in range {
+                    control.check()?;
+                    let chunk = log.chunk(index)?;
+                    chunk.check(log.shape())?;
+                    for c in 0..chunk.contexts() {
+                        let stage = stage(order, order.block(chunk.ordinals[c]));
+                        // Nothing is fitted on the rows of the last stage.
+                        if stage < REFITS.len() {
+                            folded(chunk.x.row(c).to_slice().expect("row-major"), &mut x);
+                            add_context(&mut sums[stage * k..(stage + 1) * k], &chunk.context(c), &x);
+                        }
+                    }
+                }
+                Ok(sums)
+            })
+            .collect::<Result<_>>()?;
+        let mut total = empty();
+        for part in &parts {
+            total.iter_mut().zip(part).for_each(|(total, part)| total.add(part));
+        }
+        let mut past = vec![Sums::new(d); k];
+        let mut models = Vec::with_capacity(REFITS.len());
+        for stage in total.chunks(k) {
+            past.iter_mut().zip(stage).for_each(|(past, sums)| past.add(sums));
+            models.push(Model::fitted(&past));
+        }
+        Ok(Refitted { order, n_actions: k, models })
+    }
+
+    /// ĉ(x, ·) of each context, by the model of its block.
+    pub fn costs(&self, x: ArrayView2<f32>, ordinals: &[u64]) -> ndarray::Array2<f64> {
+        let mut out = ndarray::Array2::from_elem((x.nrows(), self.n_actions), -1.0);
+        let mut scratch = vec![0.0; x.ncols().min(DIMS) + 1];
+        for ((x, mut out), &ordinal) in x.rows().into_iter().zip(out.rows_mut()).zip(ordinals) {
+            let stage = stage(self.order, self.order.block(ordinal));
+            if let Some(model) = stage.checked_sub(1).and_then(|stage| self.models.get(stage)) {
+                folded(x.to_slice().expect("row-major"), &mut scratch);
+                model.costs(&mut scratch, out.as_slice_mut().expect("row-major"));
+            }
+        }
+        out
+    }
+}
+
+fn add_context(sums: &mut [Sums], context: &Context, x: &[f64]) {
+    for j in 0..context.actions.len() {
+        sums[context.actions[j] as usize].add_row(x, context.costs[j], context.weights[j]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linear_cost_is_found() {
+        let d = 4;
+        let mut sums = vec![Sums::new(d), Sums::new(d)];
+        let point = |i: usize| [(i % 7) as f64 * 100.0 + 1e4, (i % 5) as f64, 3.0, 1.0];
+        let cost = |x: &[f64], a: usize| -0.5 - 0.0005 * (x[0] - 1e4) + 0.1 * (a as f64 - 0.5) * x[1];
+        for i in 0..4000 {
+            let (x, a) = (point(i), i % 2);
+            sums[a].add_row(&x, cost(&x, a), 1.0);
+        }
+        let model = Model::fitted(&sums);
+        let mut out = [0.0; 2];
+        for i in 0..35 {
+            model.costs(&mut point(i), &mut out);
+            for (a, found) in out.into_iter().enumerate() {
+                let want = cost(&point(i), a).clamp(-1.0, 0.0);
+                assert!((found - want).abs() < 0.01, "{i} {a}: {found} is not {want}");
+            }
+        }
+    }
+
+    #[test]
+    fn folding_keeps_few_features_and_mixes_many() {
+        let mut out = vec![9.0; 4];
+        folded(&[1.0, 2.0], &mut out);
+        assert_eq!(out, [1.0, 2.0, 0.0, 1.0]);
+        let many: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        let mut out = vec![0.0; DIMS + 1];
+        folded(&many, &mut out);
+        assert!(out.iter().filter(|&&v| v != 0.0).count() > DIMS / 2 && out[DIMS] == 1.0);
+    }
+}
