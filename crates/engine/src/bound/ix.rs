@@ -29,7 +29,7 @@ pub struct Ix {
 
 impl Ix {
     /// γ, what is added to each propensity: 1/(2√n_c), as in the published comparisons.
-    pub fn gamma(&self) -> f64 {
+    pub fn smoothing(&self) -> f64 {
         0.5 / (self.sample.contexts as f64).sqrt()
     }
 
