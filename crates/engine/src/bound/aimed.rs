@@ -31,6 +31,8 @@ const LEAST_VARIANCE: f64 = 1e-6;
 const BATCH: usize = 8;
 /// Thresholds are closest within this many widths of the guessed mean.
 const NEAR: f64 = 10.0;
+/// Thresholds are never further apart than this.
+const WIDEST_STEP: f64 = 1.0 / 64.0;
 /// At most this many times the plays are visited, so that a bad guess cannot take forever. Stopping early only makes
 /// the bound larger.
 const VISITS: usize = 2_000;
@@ -252,7 +254,7 @@ impl Aimed {
     pub fn bound(&self, check: impl Fn() -> Result<()>) -> Result<Aim> {
         let contexts: f64 = self.contexts.iter().skip(1).sum();
         let width = (2.0 * ln(1.0 / self.delta) * self.guess.variance / contexts).sqrt();
-        let step = (width / resolution(contexts)).clamp(1e-7, 1.0 / 64.0);
+        let step = (width / resolution(contexts)).clamp(1e-7, WIDEST_STEP);
         let (mut value, mut last) = (self.table.kappa(), step);
         let mut visits = VISITS.saturating_mul(self.table.len()).max(1 << 24);
         'down: loop {
@@ -260,7 +262,7 @@ impl Aimed {
             let (mut batch, mut next) = (Vec::with_capacity(BATCH), value);
             while batch.len() < BATCH && next > LOWEST {
                 let distance = (next - self.guess.mean).abs() / (NEAR * width).max(1e-9);
-                let step = step * distance.max(1.0);
+                let step = (step * distance.max(1.0)).min(WIDEST_STEP);
                 next -= step;
                 batch.push((next, step));
             }

@@ -372,9 +372,12 @@ fn a_certificate_of_another_method_keeps_its_digest_but_is_not_recomputed() {
     let read: Certificate = serde_json::from_value(written.clone()).unwrap();
     assert_eq!(read, old);
     assert_eq!(serde_json::to_value(&read).unwrap(), written);
-    for (method, release) in
-        [(1, "release 0.1 can"), (2, "release 0.2 can"), (4, "a newer release is needed")]
-    {
+    for (method, release) in [
+        (1, "release 0.1 can"),
+        (2, "release 0.2 can"),
+        (3, "release 0.3 can"),
+        (5, "a newer release is needed"),
+    ] {
         let mut other = old.clone();
         other.method = method;
         other.digest = other.content_digest().unwrap();

@@ -11,7 +11,7 @@ use guarantor_engine::control::unattended;
 use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
 use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
-use guarantor_engine::measure::{Statistics, Subject, collect, measure};
+use guarantor_engine::measure::{Modeled, Statistics, Subject, collect, measure};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
