@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod certify;
+mod given;
 mod harness;
 mod jobs;
 #[path = "../common/light_kl.rs"]

@@ -1,0 +1,117 @@
+//! Logs of one policy, attested as such.
+
+use guarantor_engine::spec::Looks;
+use rand_chacha::ChaCha8Rng;
+
+use super::jobs::{FORMS, Form, Look, certificate, claims, evaluating, first_rows, in_form};
+use super::nulls::{self, Null};
+use super::{DELTAS, LOGS};
+use crate::harness::{Claim, Tally, assert_valid, simulate};
+
+/// The claims on one log, in each form and at each δ.
+fn all_claims(null: &Null, contexts: u64, forms: &[Form], rng: &mut ChaCha8Rng) -> Vec<Claim> {
+    let (columns, stored) = (null.draw(contexts, rng), null.stored());
+    let mut all = Vec::new();
+    for &form in forms {
+        let log = in_form(form, columns.clone(), &stored);
+        for delta in DELTAS {
+            let request = evaluating(form, stored.keys(), delta, Looks::Once, rng);
+            let certificate = certificate(&request, &log, &stored);
+            all.extend(claims(form, &[Look { certificate, truths: null.truths() }]));
+        }
+    }
+    all
+}
+
+/// Tallies of logs with this many contexts.
+pub fn tallies(null: &Null, contexts: u64, forms: &[Form], seed: u64) -> Vec<Tally> {
+    println!("{contexts} contexts:");
+    simulate(LOGS, seed + contexts, |rng| all_claims(null, contexts, forms, rng))
+}
+
+fn holds(null: &Null, sizes: &[u64], seed: u64) {
+    let all: Vec<Tally> = sizes.iter().flat_map(|&n| tallies(null, n, &FORMS, seed)).collect();
+    assert_valid(&all);
+}
+
+#[test]
+fn rare_rewards_hold() {
+    holds(&nulls::rare_rewards(), &[30, 100, 300, 1000], 20_000);
+}
+
+#[test]
+fn heavy_weights_hold() {
+    holds(&nulls::heavy_weights(), &[30, 100, 300, 1000], 21_000);
+}
+
+#[test]
+fn heteroscedastic_costs_hold() {
+    holds(&nulls::heteroscedastic(), &[30, 100, 300], 22_000);
+}
+
+#[test]
+fn equal_costs_hold() {
+    holds(&nulls::equal_costs(), &[30, 100, 300], 23_000);
+}
+
+#[test]
+fn logs_without_any_reward_hold() {
+    holds(&nulls::no_rewards(), &[30], 24_000);
+}
+
+#[test]
+fn continuous_costs_hold() {
+    holds(&nulls::continuous(), &[30, 100, 300], 25_000);
+}
+
+#[test]
+fn the_logging_policy_itself_holds() {
+    holds(&nulls::same_policy(), &[30, 300], 26_000);
+}
+
+#[test]
+fn missing_support_holds() {
+    holds(&nulls::missing_support(), &[30, 100, 300], 27_000);
+}
+
+#[test]
+fn rare_losses_hold() {
+    holds(&nulls::rare_losses(), &[30, 100, 300, 1000], 28_000);
+}
+
+#[test]
+fn rare_wins_hold() {
+    holds(&nulls::rare_wins(), &[30, 100, 300, 1000], 29_000);
+}
+
+#[test]
+fn designed_repetitions_hold() {
+    holds(&nulls::repetitions(), &[30], 30_000);
+    holds(&nulls::few_repetitions(), &[30, 100], 31_000);
+}
+
+/// Looks at a growing log with `looks: anytime`: all of them hold together.
+#[test]
+fn looks_at_any_time_hold_together() {
+    let sizes = [20, 50, 100, 200];
+    let worlds = [nulls::rare_rewards(), nulls::heavy_weights(), nulls::rare_losses(), nulls::easy()];
+    for (null, seed) in worlds.iter().zip([32_000, 32_100, 32_200, 32_300]) {
+        assert_valid(&simulate(LOGS, seed, |rng| {
+            let (columns, stored) = (null.draw(sizes[3] as u64, rng), null.stored());
+            let mut all = Vec::new();
+            for form in [Form::Logged, Form::Stored] {
+                let log = |&rows: &usize| in_form(form, first_rows(&columns, rows), &stored);
+                let logs: Vec<_> = sizes.iter().map(log).collect();
+                for delta in DELTAS {
+                    let request = evaluating(form, stored.keys(), delta, Looks::Anytime, rng);
+                    let look = |log| Look {
+                        certificate: certificate(&request, log, &stored),
+                        truths: null.truths(),
+                    };
+                    all.extend(claims(form, &logs.iter().map(look).collect::<Vec<_>>()));
+                }
+            }
+            all
+        }));
+    }
+}
