@@ -3,7 +3,9 @@
 use guarantor_engine::spec::Looks;
 use rand_chacha::ChaCha8Rng;
 
-use super::jobs::{FORMS, Form, Look, certificate, claims, evaluating, first_rows, in_form};
+use super::jobs::{
+    FORMS, Form, Look, certificate, claims, evaluating, first_rows, in_form, later_certificate,
+};
 use super::nulls::{self, Null};
 use super::{DELTAS, LOGS};
 use crate::arrivals::stream::Truth;
@@ -125,6 +127,37 @@ fn looks_at_any_time_hold_together() {
             all
         }));
     }
+}
+
+/// A team looks again at fresh rows until it may deploy. Every look holds at its own δ.
+#[test]
+fn looks_at_fresh_rows_hold_each() {
+    let (null, form) = (nulls::rare_wins(), Form::Logged);
+    let names = ["first look", "second look", "third look", "fourth look"];
+    let step = 80;
+    assert_valid(&simulate(LOGS, 32_800, |rng| {
+        let (columns, stored) = (null.draw((names.len() * step) as u64, rng), null.stored());
+        let mut all = Vec::new();
+        for delta in DELTAS {
+            let request = evaluating(form, stored.keys(), delta, Looks::Once, rng);
+            let mut deployed = false;
+            for (i, name) in names.into_iter().enumerate() {
+                // Looks after the one that said deploy do not take place.
+                let mut excess = f64::NEG_INFINITY;
+                if !deployed {
+                    let log = in_form(form, first_rows(&columns, (i + 1) * step), &stored);
+                    let certificate = later_certificate(&request, &log, &stored, (i * step) as u64);
+                    let rows = certificate.certified.as_ref().expect("the certified rows").rows;
+                    assert!(rows <= step as u64, "only fresh rows are certified");
+                    deployed = certificate.guaranteed_improvement > 0.0;
+                    let look = Look { certificate, truths: null.truths() };
+                    excess = claims(form, &[look]).pop().expect("the joint claim").truth;
+                }
+                all.push(Claim::that_none_exceeds(name, [excess.max(-1.0)]).at(delta));
+            }
+        }
+        all
+    }));
 }
 
 /// The claims are those of the certificate: each is violated if its own truth is worse than what was guaranteed.

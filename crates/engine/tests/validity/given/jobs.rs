@@ -112,13 +112,23 @@ pub fn evaluating<'a>(
     }
 }
 
-/// The certificate of one job.
+/// The certificate of the first job on a log.
 pub fn certificate(
     request: &SpecRequest,
     log: &MemoryLog,
     stored: &BTreeMap<String, PolicyParams>,
 ) -> Certificate {
-    run_later(request, log, stored, 0).certificate
+    later_certificate(request, log, stored, 0)
+}
+
+/// The certificate of a job on a log of which earlier certificates have seen the first rows.
+pub fn later_certificate(
+    request: &SpecRequest,
+    log: &MemoryLog,
+    stored: &BTreeMap<String, PolicyParams>,
+    seen_rows: u64,
+) -> Certificate {
+    run_later(request, log, stored, seen_rows).certificate
 }
 
 /// δ of all claims of a certificate about one quantity of a candidate.

@@ -7,6 +7,7 @@
 
 mod adaptive;
 mod agreement;
+mod bets;
 mod controls;
 mod drift;
 mod fixed;

@@ -102,9 +102,10 @@ pub fn same_policy() -> Null {
     null(world(Outcomes::Bernoulli, |c, _| 0.2 * (1.0 + c as f64), logging), logging)
 }
 
-/// The candidate plays an action that was never logged half of the time.
+/// The candidate plays an action that was never logged half of the time. It has no reward, so that nothing is lost
+/// by counting it as 0, which is the least that is known.
 pub fn missing_support() -> Null {
-    let reward = |c: usize, a: usize| if a == 0 { 0.05 } else { 0.1 * (a + c) as f64 };
+    let reward = |c: usize, a: usize| if a == 0 { 0.0 } else { 0.1 * (a + c) as f64 };
     null(world(Outcomes::Continuous, reward, |_, a| f64::from(u8::from(a > 0))), mostly(0, 0.5))
 }
 
@@ -123,9 +124,9 @@ pub fn rare_wins() -> Null {
     null(world(Outcomes::Bernoulli, |_, _| 0.5, logging), mostly(0, 1.0))
 }
 
-/// Contexts that were logged up to 40 times each, and that are good or bad whatever the action.
+/// Contexts that were logged up to 12 times each, and that are good or bad whatever the action.
 pub fn repetitions() -> Null {
-    null(World::few_contexts_often(), mostly(0, 0.6))
+    null(World { most_interactions: 12, ..World::few_contexts_often() }, mostly(0, 0.6))
 }
 
 /// Contexts that were logged up to five times each, with costs of all sizes.
