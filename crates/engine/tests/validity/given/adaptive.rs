@@ -109,7 +109,7 @@ fn small_logs_of_learners_hold() {
 
 #[test]
 fn logs_of_learners_hold() {
-    holds(240, 40, 40_100);
+    holds(180, 30, 40_100);
 }
 
 #[test]

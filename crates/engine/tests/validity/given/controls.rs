@@ -114,7 +114,7 @@ fn tuning_the_bets_on_the_certified_rows_is_caught() {
 /// order, because the digest of the log changes.
 #[test]
 fn pooling_rows_until_deploy_is_caught() {
-    let lambdas = constants(1.0, 16);
+    let lambdas = constants(1.0, 8);
     let tallies = simulate(LOGS, 42_300, |rng| {
         let z = null_rows(2000, rng);
         let (mut pooled, mut mixed, mut fresh) = ([false; 2], [false; 2], [false; 2]);

@@ -8,10 +8,11 @@ use crate::harness::assert_valid;
 
 #[test]
 fn five_candidates_hold_together() {
-    let forms = [Form::Logged, Form::Stored];
-    for (null, seed) in
-        [(nulls::easy(), 33_000), (nulls::rare_wins(), 34_000), (nulls::rare_losses(), 35_000)]
-    {
+    for (null, forms, seed) in [
+        (nulls::easy(), vec![Form::Logged, Form::Stored], 33_000),
+        (nulls::rare_wins(), vec![Form::Logged], 34_000),
+        (nulls::rare_losses(), vec![Form::Logged], 35_000),
+    ] {
         assert_valid(&tallies(&with_many(null), 60, &forms, seed));
     }
 }
