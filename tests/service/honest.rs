@@ -147,7 +147,7 @@ fn rounded_propensities_do_not_make_a_policy_better_than_itself() {
         row["candidates"] = json!({"itself": 0.333});
     });
     let dataset = id_of(&client.upload("?outcome=reward&n_actions=3", &rows).expect(201));
-    for bound in ["auto", "betting", "log_smoothing"] {
+    for bound in ["auto", "betting", "log_smoothing", "ix"] {
         let (job, certificate) = certify(&client, with(logged(&dataset, "itself"), json!({"bound": bound})));
         assert_eq!(certificate["decision"], "keep", "{bound}: {certificate}");
         let improvement = certificate["guaranteed_improvement"].as_f64().unwrap();
@@ -301,7 +301,7 @@ fn a_guaranteed_risk_is_a_possible_risk() {
     let dataset = id_of(&client.upload("?logging=fixed", &rows).expect(201));
     let policy = good_policy(&client);
     let mut specs = vec![json!({"dataset_id": dataset})];
-    for bound in ["auto", "betting", "log_smoothing", "catoni", "london_sandler", "cbb"] {
+    for bound in ["auto", "betting", "log_smoothing", "ix", "catoni", "london_sandler", "cbb"] {
         specs.push(with(evaluation(&dataset, &policy), json!({"bound": bound, "delta": 0.5})));
     }
     for spec in specs {

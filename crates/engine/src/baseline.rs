@@ -1,12 +1,12 @@
 //! The baseline R(π0) (docs/math.md#baseline).
 
-use super::bound::{ControlVariate, LAMBDA_POINTS, Sample, lambda_grid};
+use super::bound::{Mixture, Sample};
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
 use super::error::{Result, finite};
 use super::log::{Chunk, LogSource};
 use super::numerics::divergence::bernoulli_inverse;
-use super::numerics::elementary::{exp, ln, ln_1p};
+use super::numerics::elementary::{ln, ln_1p};
 use super::numerics::sum::Sum;
 use super::spec::JobSpec;
 use super::terms::Terms;
@@ -57,9 +57,9 @@ pub fn certify(
     let value = if independent {
         lower_bound(mean_cost, sample.contexts, delta)
     } else {
-        terms.penalty = Some(ln(LAMBDA_POINTS as f64 / delta));
-        terms.grid_size = Some(LAMBDA_POINTS as u64);
-        betting_lower_bound(log, delta, control)?
+        let mixture = Mixture::of_grid(1, delta);
+        terms.grid_size = Some(mixture.members.len() as u64);
+        betting_lower_bound(log, &mixture, control)?
     };
     terms.numerical_slack = SLACK;
     Ok(BoundRecord {
@@ -74,23 +74,18 @@ pub fn certify(
     })
 }
 
-/// The betting bound on the mean of −c, which lies in [0, 1] (docs/math.md#betting with z = −c): a lower bound on
+/// The betting bound on the mean of −c, which lies in [0, 1] (docs/math.md#mixture with z = −c): a lower bound on
 /// the mean of E[c | the past] over the rows.
-fn betting_lower_bound(log: &dyn LogSource, delta: f64, control: &Control) -> Result<f64> {
-    // The grid for z ≤ 1.
-    let grid = lambda_grid(ControlVariate::Constant(0.0), 0.0, 1);
-    let lambdas: Vec<f64> = grid.iter().map(|choice| choice.lambda).collect();
-    let mut sums = vec![Sum::default(); LAMBDA_POINTS];
+fn betting_lower_bound(log: &dyn LogSource, mixture: &Mixture, control: &Control) -> Result<f64> {
+    let mut sums = vec![Sum::default(); mixture.members.len()];
     each_chunk(log, control, |chunk| {
         for (cost, weight) in chunk.costs.iter().zip(chunk.weights.iter()) {
-            let terms = lambdas.iter().zip(&mut sums);
-            terms.for_each(|(lambda, sum)| sum.add(weight * ln_1p(lambda * cost)));
+            let terms = mixture.members.iter().zip(&mut sums);
+            terms.for_each(|(member, sum)| sum.add(weight * ln_1p(member.lambda * cost)));
         }
     })?;
-    let (n, penalty) = (log.shape().contexts as f64, ln(LAMBDA_POINTS as f64 / delta));
-    let upper = |(lambda, sum): (&f64, &Sum)| (1.0 - exp((sum.value() - penalty) / n)) / lambda;
-    let upper = lambdas.iter().zip(&sums).map(upper).fold(1.0, f64::min);
-    Ok(-upper)
+    let sums: Vec<f64> = sums.iter().map(Sum::value).collect();
+    Ok(-mixture.invert(&sums, log.shape().contexts as f64, 1.0)?.value)
 }
 
 /// The lower bound on R(π0): R(π0) ≥ −kl⁻¹(mean(−c), ln(1/δ)/n_c) with probability at least 1 − δ, for

@@ -2,14 +2,16 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, LondonSandler, Sample,
+    Aimed, Betting, Bound, CONSTANT_STRENGTH, Catoni, Cbb, ControlVariate, Guess, Ix, LondonSandler, Mixture,
+    Order, Rules, Sample, Start, pilot_of,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
 use super::cost_model::CostModel;
-use super::error::{EngineError, Result, finite};
+use super::error::{Result, finite};
 use super::log::LogSource;
-use super::measure::{Measured, Statistics, Subject, measure};
+use super::measure::{Measured, Statistics, Subject, collect, measure};
+use super::numerics::elementary::ln;
 use super::spec::{BoundKind, JobSpec};
 use super::terms::Terms;
 
@@ -70,14 +72,57 @@ pub fn multiplicities(log: &dyn LogSource) -> Result<Vec<u64>> {
     Ok(seen.into_iter().collect())
 }
 
-/// The ξ over which a betting claim is minimized. `all_actions` says whether the policy's propensities
-/// are known for all actions.
-pub fn xi_grid(spec: &JobSpec, log: &dyn LogSource, all_actions: bool) -> Vec<f64> {
+/// The ξ over which a betting claim for all posteriors is minimized.
+fn xi_grid(spec: &JobSpec, log: &dyn LogSource) -> Vec<f64> {
     match spec.xi {
         Some(xi) => vec![xi],
-        None if log.shape().capabilities.control_variate() && all_actions => XI_GRID.to_vec(),
+        None if log.shape().capabilities.control_variate() => XI_GRID.to_vec(),
         None => vec![0.0],
     }
+}
+
+/// How a claim about a given policy bets (docs/math.md#given-policy).
+pub struct Bet<'a> {
+    /// The game.
+    pub game: Game,
+    /// The control variate.
+    pub control: ControlVariate,
+    /// Where the control variate's factor starts.
+    pub start: Start,
+    /// The cost model, if it is the control variate.
+    pub cost_model: Option<&'a CostModel<'a>>,
+    /// τ, with which the cost model was fitted; 0 without a cost model.
+    pub tau: f64,
+}
+
+/// The game that a bet is played in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Game {
+    /// Bets that aim at 1/δ, in a random order from this seed. For independent contexts under one policy. Without a
+    /// guess, the first contexts are left out of the claim and give one.
+    Aimed {
+        /// The seed of the order.
+        seed: u64,
+        /// The mean and variance of z.
+        guess: Option<Guess>,
+    },
+    /// The mixture of the constants of the grid. It holds at every n, whatever the logging policy learned.
+    Mixture,
+    /// One constant, from the variance of z on rows that are not certified.
+    One(Guess),
+}
+
+impl Start {
+    /// A constant's factor is chosen by the rows.
+    pub const CONSTANT: Start = Start { theta: 0.0, strength: CONSTANT_STRENGTH, fixed: false };
+    /// A cost model is used as it was fitted until the rows say otherwise.
+    pub const COST_MODEL: Start = Start { theta: 1.0, strength: 50.0, fixed: false };
+}
+
+/// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound.
+fn constant(guess: &Guess, contexts: f64, delta: f64) -> f64 {
+    let lambda = (2.0 * ln(1.0 / delta) / (contexts * guess.variance)).sqrt();
+    if lambda.is_finite() { lambda.clamp(1e-6, 0.5) } else { 0.5 }
 }
 
 /// The bound that the spec names, for a posterior.
@@ -94,9 +139,10 @@ pub fn bound_of(
         BoundKind::Cbb => {
             Box::new(Cbb::new(sample, multiplicities(log)?, tau, spec.xi.unwrap_or(-0.5), delta))
         }
+        BoundKind::Ix => Box::new(Ix { sample, delta }),
         BoundKind::LogSmoothing => Box::new(Betting::log_smoothing(sample, delta)),
         BoundKind::Betting | BoundKind::Auto => {
-            let xis = xi_grid(spec, log, true);
+            let xis = xi_grid(spec, log);
             Box::new(Betting::new(sample, quantity.kappa(), &xis, tau, delta))
         }
     })
@@ -119,27 +165,59 @@ impl Claim<'_> {
         self.record(bound.name(), value.value, terms)
     }
 
-    /// Bounds a policy that does not depend on these rows, minimizing over `choices`.
+    /// Bounds a policy that does not depend on these rows.
     pub fn for_given(
         &self,
         log: &dyn LogSource,
         name: &'static str,
-        choices: Vec<Choice>,
-        cost_model: Option<&CostModel>,
+        bet: &Bet,
         control: &Control,
     ) -> Result<BoundRecord> {
-        let kappa = self.quantity.kappa();
-        let shrunk = choices.iter().any(|c| c.control == ControlVariate::Shrunk);
-        if shrunk && choices.iter().any(|c| c.lambda > 0.9) {
-            return Err(EngineError::Numerical("λ is above 0.9, the maximum for a shrunk cost model".into()));
-        }
-        let betting = Betting { name, sample: sample_of(log), kappa, delta: self.delta, choices };
-        let given = GivenBetting { betting };
-        let measured = measure(log, self.subject, cost_model, &given, control)?;
-        let value = given.betting.value_and_gradient(&measured.statistics, 0.0);
-        let mut terms = given.betting.terms_at(value.choice, measured.statistics[value.choice], 0.0);
-        terms.numerical_slack = slack(value.value, &value.d_statistics, &measured) + single_slack(log);
-        self.record(name, value.value, terms)
+        let (sample, delta) = (sample_of(log), self.delta);
+        let rules = Rules { kappa: self.quantity.kappa(), control: bet.control, tau: bet.tau };
+        let order = match bet.game {
+            Game::Aimed { seed, guess } => {
+                let pilot = if guess.is_some() { 0 } else { pilot_of(sample.contexts) };
+                Some(Order::new(seed, sample.contexts, pilot))
+            }
+            Game::Mixture | Game::One(_) => None,
+        };
+        let collected = collect(log, self.subject, bet.cost_model, &rules, order.as_ref(), control)?;
+        let contexts = sample.contexts as f64;
+        let mut terms = Terms {
+            n: sample.rows,
+            contexts: sample.contexts,
+            kl: Some(0.0),
+            penalty: Some(ln(1.0 / delta)),
+            tau: Some(rules.tau),
+            kappa: Some(rules.kappa),
+            ..Terms::default()
+        };
+        let value = if let (Some(order), Game::Aimed { guess, .. }) = (&order, bet.game) {
+            let aimed = Aimed::new(collected.table, &collected.blocks, order, bet.start, guess, delta)?;
+            let aim = aimed.bound(|| control.check())?;
+            terms.estimate = Some(finite("an estimate", aim.mean)?);
+            terms.theta = (rules.control != ControlVariate::None).then_some(aim.theta);
+            terms.pilot = guess.is_none().then_some(aim.pilot.round() as u64);
+            terms.step = Some(aim.step);
+            aim.value
+        } else {
+            let mixture = match bet.game {
+                Game::One(guess) => Mixture::one(constant(&guess, contexts, delta), delta),
+                Game::Mixture | Game::Aimed { .. } => Mixture::of_grid(rules.kappa, delta),
+            };
+            let table = collected.table;
+            let found = mixture.bound(&table, contexts, bet.start)?;
+            let sums = table.moments(0..table.len());
+            terms.estimate = Some(finite("an estimate", (sums.u + found.theta * sums.v) / contexts)?);
+            terms.theta = (rules.control != ControlVariate::None).then_some(found.theta);
+            terms.lambda = Some(found.lambda);
+            terms.log_sum = Some(found.log_sum);
+            terms.grid_size = Some(mixture.members.len() as u64);
+            found.value
+        };
+        terms.numerical_slack = 64.0 * f64::EPSILON * (1.0 + value.abs());
+        self.record(name, value, terms)
     }
 
     fn record(&self, bound: &str, value: f64, terms: Terms) -> Result<BoundRecord> {

@@ -223,7 +223,8 @@ impl Job<'_> {
     /// The largest phase of learning.
     fn learning(&self, learned: &Learned) -> f64 {
         let on_a_side = learned.networks.as_ref().map_or(0.0, |networks| self.networks(networks, learned));
-        on_a_side.max(self.minimizing(learned))
+        // `auto` certifies the learn side's policy as it is.
+        on_a_side.max(if self.spec.is_automatic() { 0.0 } else { self.minimizing(learned) })
     }
 
     /// Training the networks of the learn side. A training holds its weights, three vectors of Adam and two
@@ -260,16 +261,31 @@ impl Job<'_> {
         self.transformed(learned) + point + blocks + self.threads() * thread
     }
 
-    /// The certified rows with φ in place of their features, if φ is not the identity.
-    fn transformed(&self, learned: &Learned) -> f64 {
-        if learned.phi == 0.0 {
-            return 0.0;
-        }
-        let rows = match (self.spec.seen_rows, self.spec.fraction()) {
+    /// About how many rows are certified, at most.
+    fn certified(&self) -> f64 {
+        match (self.spec.seen_rows, self.spec.fraction()) {
             (Some(seen), _) => self.rows() - (seen as f64).min(self.rows()),
             (None, Some(fraction)) => (1.1 * (1.0 - fraction) * self.rows() + 64.0).min(self.rows()),
             (None, None) => self.rows(),
-        };
+        }
+    }
+
+    /// The plays of a given policy, while they are put in the order in which they are played.
+    fn plays(&self) -> f64 {
+        let given = self.spec.kind == JobKind::Evaluate || self.spec.is_automatic();
+        let capabilities = &self.shape.capabilities;
+        let controlled = if capabilities.control_variate() { 2.0 * F32 } else { 0.0 };
+        let weights = if capabilities.multiple_interactions { F64 } else { 0.0 };
+        // Every number twice while the parts of the log are joined, and the blocks of two bytes.
+        if given { self.certified() * 2.0 * (F32 + controlled + weights + 2.0) } else { 0.0 }
+    }
+
+    /// The certified rows with φ in place of their features, if φ is not the identity.
+    fn transformed(&self, learned: &Learned) -> f64 {
+        if learned.phi == 0.0 || self.spec.is_automatic() {
+            return 0.0;
+        }
+        let rows = self.certified();
         let capabilities = &self.shape.capabilities;
         let lists = f64::from(u8::from(capabilities.full_propensities))
             + capabilities.candidate_propensities.len() as f64;
@@ -287,9 +303,10 @@ impl Job<'_> {
         let lists = 8.0 + candidates;
         let thread = self.chunk() * k * F64 * lists + PHI + (STATISTICS + NODES) * k * F64;
         let checks = 64.0 * (candidates + 1.0) * 4096.0;
-        let Some(learned) = learned else { return self.threads() * thread + checks };
+        let plays = self.plays();
+        let Some(learned) = learned else { return self.threads() * thread + checks + plays };
         let (d, phi) = (learned.width * k, learned.phi);
-        // The learn side's policy, its refinement and the prior; their digests and their JSON.
+        // The policy and the prior, their digests and their JSON.
         let explored = match self.spec.explore.map(|explore| explore.with) {
             Some(ExploreWith::LoggingPolicy) => {
                 self.resources.logging_policy.map_or(0.0, |policy| policy.numbers as f64)
@@ -299,6 +316,6 @@ impl Job<'_> {
         let policies = 3.0 * F64 * d + 3.0 * F32 * phi + 2.0 * F64 * explored;
         let written = JSON * (4.0 * d + 3.0 * phi + 3.0 * explored);
         let copies = self.threads() * (2.0 * F64 * d + 2.0 * F32 * phi) + 2.0 * F64 * d;
-        policies + written.max(copies + self.threads() * thread) + checks + self.transformed(learned)
+        policies + written.max(copies + self.threads() * thread) + checks + plays + self.transformed(learned)
     }
 }

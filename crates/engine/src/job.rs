@@ -5,9 +5,9 @@ use std::time::Duration;
 use ndarray::Array2;
 
 use super::certificate::{
-    AutoEvidence, Certificate, DirectEvidence, Evidence, LearnedEvidence, LearningRecord, PriorEvidence,
+    AutoEvidence, Certificate, Evidence, LearnedEvidence, LearningRecord, PriorEvidence, SplitEvidence,
 };
-use super::certify::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
+use super::certify::shares::{NAMED, Shares, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned};
 use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
@@ -21,7 +21,7 @@ use super::spec::{
     BoundKind, Explore, ExploreWith, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind,
     check_proved,
 };
-use super::split::{self, MaterialLog, PartOne, Target};
+use super::split::{self, MaterialLog, PartOne};
 
 /// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,10 +32,9 @@ pub struct Finished {
     pub evidence: Evidence,
 }
 
-/// Refining on the certify side takes few steps, because it starts at the learn side's policy.
-const REFINING_EPOCHS: u64 = 12;
-/// The prior of a refinement is wider than the near-greedy policy itself. Otherwise the posterior could
-/// not move.
+/// τ of the cost model, as a share of the job's.
+const COST_MODEL_TAU: f64 = 0.5;
+/// A prior from the learn side is wider than the near-greedy policy itself. Otherwise the posterior could not move.
 const PRIOR_WIDENING: f64 = 10.0;
 
 /// Runs a job on the current rayon pool. The result does not depend on the number of threads.
@@ -63,10 +62,10 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
             Finished { certificate, evidence: Evidence::Candidates }
         }
         JobKind::Learn if spec.is_automatic() => {
-            let (policies, learning) = learn_auto(spec, inputs, control)?;
+            let (learned, learning) = learn_auto(spec, inputs, control)?;
             certifying();
-            let (certificate, certified) = certify_auto(spec, &sure, &policies, Some(learning), &phase)?;
-            Finished { certificate, evidence: Evidence::Auto { policies, certified } }
+            let certificate = certify_auto(spec, &sure, &learned, Some(learning), &phase)?;
+            Finished { certificate, evidence: Evidence::Auto(learned) }
         }
         JobKind::Learn => {
             let (learned, learning) = learn_named(spec, inputs, control)?;
@@ -204,11 +203,12 @@ fn exploring(policy: PolicyParams, spec: &JobSpec, inputs: &Inputs) -> Result<Po
 
 /// The prior is learned on the learn side, and the bound is computed on the certify side.
 fn split_ground<'a>(spec: &JobSpec, inputs: &Inputs<'a>, control: &Control) -> Result<Ground<'a>> {
-    let (learned, certify_side) = learn_side(spec, inputs, &control.span(0.0, 0.3))?;
+    let learned = learn_side(spec, inputs, &control.span(0.0, 0.3))?;
+    let span = span_of(spec, inputs);
     let features = learned.policy.features().clone();
+    let log = MaterialLog::new(&Certified::new(&span, inputs)?, &features)?;
     let prior = widened(&learned)?;
-    let split = Some(span_of(spec, inputs));
-    Ok(Ground { log: Box::new(certify_side), features, prior, split, choices: learned.choices })
+    Ok(Ground { log: Box::new(log), features, prior, split: Some(span), choices: learned.choices })
 }
 
 /// The learn side's near-greedy policy as a Gaussian that is wide enough for a posterior to move in.
@@ -218,61 +218,22 @@ fn widened(learned: &PartOne) -> Result<Gaussian> {
     Ok(Gaussian { mean, scale: PRIOR_WIDENING * scale })
 }
 
-/// Learns on the learn side. Also returns the certify side, on the features of the learned policy.
-fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(PartOne, MaterialLog)> {
-    let span = span_of(spec, inputs);
-    let certify_side = Certified::new(&span, inputs)?;
-    let risk = if spec.bounds_improvement() { DIRECT.risk } else { DIRECT.risk_alone };
-    let target = Target {
-        contexts: certify_side.shape().contexts,
-        improvement_delta: DIRECT.improvement * spec.delta,
-        risk_delta: risk * spec.delta,
-        tau: 0.5 * spec.tau,
-    };
-    let learned = split::learn(inputs.log, &span, &target, spec.seed, control)?;
-    let material = MaterialLog::new(&certify_side, learned.policy.features())?;
-    Ok((learned, material))
+/// Learns on the learn side.
+fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<PartOne> {
+    split::learn(inputs.log, &span_of(spec, inputs), COST_MODEL_TAU * spec.tau, spec.seed, control)
 }
 
-/// `auto`: learns on the learn side and refines on the certify side. `certify_auto` compares the two.
+/// `auto`: learns on the learn side everything that is certified.
 fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(AutoEvidence, LearningRecord)> {
     let control = budgeted(spec, control)?;
-    let (on_learn_side, certify_side) = learn_side(spec, inputs, &control.span(0.0, 0.7))?;
-    let prior = widened(&on_learn_side)?;
-    let (quantity, share) = learned_quantity(spec, REFINED);
-    let bound = bound_of(spec, &certify_side, quantity, share * spec.delta)?;
-    let problem = LearningProblem {
-        log: &certify_side,
-        bound: &*bound,
-        class: PolicyClass::Lig,
-        prior: &prior,
-        seed: spec.seed,
+    let learned = learn_side(spec, inputs, &control.span(0.0, 0.9))?;
+    let termination = match control.out_of_time() {
+        true => TerminationReason::TimeBudget,
+        false => TerminationReason::Converged,
     };
-    let mut optimizer = optimizer_of(spec)?.clone();
-    optimizer.epochs = Some(optimizer.epochs.unwrap_or(REFINING_EPOCHS).min(REFINING_EPOCHS));
-    let learned = minimize(&problem, &optimizer, &control.span(0.7, 0.9))?;
-    let PartOne { policy, calibration, improvement, risk, choices, trainings } = on_learn_side;
-    let features = policy.features().clone();
-    let termination = match learned.termination {
-        TerminationReason::TimeBudget => TerminationReason::TimeBudget,
-        TerminationReason::Converged | TerminationReason::EpochBudget => TerminationReason::Converged,
-    };
-    let record = LearningRecord {
-        termination,
-        iterations: trainings + learned.iterations,
-        split: Some(span_of(spec, inputs)),
-        choices,
-    };
-    let evidence = AutoEvidence {
-        direct: DirectEvidence {
-            policy: exploring(policy, spec, inputs)?,
-            calibration,
-            tau: improvement.tau,
-            improvement_lambda: improvement.lambda,
-            risk_lambda: risk.lambda,
-        },
-        refined: exploring(policy_of(&learned, PolicyClass::Lig, features), spec, inputs)?,
-        prior: prior_evidence(&prior),
-    };
-    Ok((evidence, record))
+    let PartOne { policy, calibration, tau, improvement, risk, choices, trainings } = learned;
+    let split = Some(span_of(spec, inputs));
+    let record = LearningRecord { termination, iterations: trainings, split, choices };
+    let split = SplitEvidence { calibration, tau, improvement, risk };
+    Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
 }

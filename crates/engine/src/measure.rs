@@ -6,7 +6,7 @@ use std::ops::Range;
 use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 
-use super::bound::{Bound, GivenBetting, Played, Seen};
+use super::bound::{Bound, ControlVariate, Order, Play, Played, Rules, Seen, Table};
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
@@ -75,16 +75,6 @@ impl Statistics for &dyn Bound {
     }
 }
 
-impl Statistics for GivenBetting {
-    fn count(&self) -> usize {
-        self.betting.choices.len()
-    }
-
-    fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
-        played.iter().zip(out).try_for_each(|(played, out)| self.add_statistics(seen, *played, out))
-    }
-}
-
 /// The most ranges of chunks that are summed separately, whatever the number of threads.
 pub const BLOCKS: usize = 64;
 
@@ -113,24 +103,13 @@ pub fn measure(
     control: &Control,
 ) -> Result<Measured> {
     // The link is made once for all chunks: the points of a mixed logit cost more than a chunk.
-    let link;
-    let player = match subject {
-        Subject::Policy(policy) => {
-            link = policy.link();
-            let (policy, explored) = policy.parts();
-            Player::Policy { policy, link: &*link, explored }
-        }
-        Subject::Logged(candidate) => Player::Logged(candidate),
-    };
+    let link = link_of(subject);
+    let pass = Pass { log, player: player(subject, link.as_deref()), cost_model, control };
     let blocks: Vec<Block> = blocks(log.chunks())
         .into_par_iter()
-        .map(|range| measure_block(log, player, cost_model, statistics, range, control))
+        .map(|range| measure_block(&pass, statistics, range))
         .collect::<Result<_>>()?;
-    let rows: u64 = blocks.iter().map(|b| b.rows).sum();
-    if rows != log.shape().rows {
-        let message = format!("{rows} rows were read, but {} were expected", log.shape().rows);
-        return Err(EngineError::Log(message));
-    }
+    expect_rows(log, blocks.iter().map(|b| b.rows).sum())?;
     let mut totals = [vec![Sum::default(); statistics.count()], vec![Sum::default(); statistics.count()]];
     let mut worst_total = 0.0f64;
     for block in &blocks {
@@ -177,38 +156,197 @@ enum Player<'a> {
     Logged(usize),
 }
 
-fn measure_block(
-    log: &dyn LogSource,
-    player: Player,
-    cost_model: Option<&CostModel>,
-    statistics: &dyn Statistics,
-    range: Range<usize>,
-    control: &Control,
-) -> Result<Block> {
-    let count = statistics.count();
-    let empty = || vec![Sum::default(); count];
-    let mut block = Block { sums: [empty(), empty()], worst_total: 0.0, rows: 0 };
-    for index in range {
-        control.check()?;
-        let chunk = log.chunk(index)?;
-        chunk.check(log.shape())?;
-        block.rows += chunk.rows() as u64;
-        let modeled = cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
-        let mut walk = Walk::new(&chunk, player, &log.shape().capabilities)?;
-        for c in 0..chunk.contexts() {
-            let seen = Seen {
-                n_actions: log.shape().n_actions,
-                context: chunk.context(c),
-                cost_model: modeled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
-            };
-            let total = walk.context(c, &seen, statistics, &mut block.sums)?;
-            block.worst_total = block.worst_total.max((total - 1.0).abs());
-            if total.is_nan() {
-                return Err(EngineError::Numerical("a propensity is not a number".into()));
+fn link_of<'a>(subject: Subject<'a>) -> Option<Box<dyn Policy + 'a>> {
+    match subject {
+        Subject::Policy(policy) => Some(policy.link()),
+        Subject::Logged(_) => None,
+    }
+}
+
+fn player<'a>(subject: Subject<'a>, link: Option<&'a dyn Policy>) -> Player<'a> {
+    match (subject, link) {
+        (Subject::Policy(policy), Some(link)) => {
+            let (policy, explored) = policy.parts();
+            Player::Policy { policy, link, explored }
+        }
+        (Subject::Logged(candidate), _) => Player::Logged(candidate),
+        (Subject::Policy(_), None) => unreachable!("a policy has a link"),
+    }
+}
+
+fn expect_rows(log: &dyn LogSource, rows: u64) -> Result<()> {
+    if rows == log.shape().rows {
+        return Ok(());
+    }
+    Err(EngineError::Log(format!("{rows} rows were read, but {} were expected", log.shape().rows)))
+}
+
+/// One pass over the contexts of a log.
+struct Pass<'a> {
+    log: &'a dyn LogSource,
+    player: Player<'a>,
+    cost_model: Option<&'a CostModel<'a>>,
+    control: &'a Control<'a>,
+}
+
+/// One context of a pass.
+struct Visited<'a> {
+    seen: Seen<'a>,
+    ordinal: u64,
+    /// What the subject plays, at the fine and at the coarse resolution of its integrals.
+    played: [Played<'a>; 2],
+    /// |Σ_a π(a|x) − 1|.
+    off: f64,
+}
+
+impl Pass<'_> {
+    /// Visits the contexts of some chunks. Returns the number of their rows.
+    fn each(&self, range: Range<usize>, mut visit: impl FnMut(&Visited) -> Result<()>) -> Result<u64> {
+        let (log, mut rows) = (self.log, 0);
+        for index in range {
+            self.control.check()?;
+            let chunk = log.chunk(index)?;
+            chunk.check(log.shape())?;
+            rows += chunk.rows() as u64;
+            let modeled = self.cost_model.map(|m| m.costs(chunk.x.view())).transpose()?;
+            let mut walk = Walk::new(&chunk, self.player, &log.shape().capabilities)?;
+            for c in 0..chunk.contexts() {
+                let seen = Seen {
+                    n_actions: log.shape().n_actions,
+                    context: chunk.context(c),
+                    cost_model: modeled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
+                };
+                let (played, total) = walk.context(c);
+                if total.is_nan() {
+                    return Err(EngineError::Numerical("a propensity is not a number".into()));
+                }
+                let off = (total - 1.0).abs();
+                visit(&Visited { seen, ordinal: chunk.ordinals[c], played, off })?;
             }
         }
+        Ok(rows)
     }
-    Ok(block)
+}
+
+fn measure_block(pass: &Pass, statistics: &dyn Statistics, range: Range<usize>) -> Result<Block> {
+    let count = statistics.count();
+    let empty = || vec![Sum::default(); count];
+    let mut sums = [empty(), empty()];
+    let (mut worst_total, mut scratch) = (0.0f64, Vec::new());
+    let mut out = [vec![0.0; count], vec![0.0; count]];
+    let rows = pass.each(range, |visited| {
+        worst_total = worst_total.max(visited.off);
+        out.iter_mut().for_each(|out| out.fill(0.0));
+        statistics.add(&visited.seen, &visited.played, &mut scratch, &mut out)?;
+        let ([fine, coarse], [values, differences]) = (&out, &mut sums);
+        for i in 0..count {
+            values[i].add(fine[i]);
+            differences[i].add((fine[i] - coarse[i]).abs());
+        }
+        Ok(())
+    })?;
+    Ok(Block { sums, worst_total, rows })
+}
+
+/// The plays of a log, in order of arrival, and the block of each if there is a random order.
+pub struct Collected {
+    /// The plays.
+    pub table: Table,
+    /// The block of each play; empty without a random order.
+    pub blocks: Vec<u16>,
+}
+
+/// Collects z of `subject` on `log`, rounded up by its numerical error.
+///
+/// # Errors
+/// If the log cannot be read or has an unexpected number of rows, or a number is not finite.
+pub fn collect(
+    log: &dyn LogSource,
+    subject: Subject,
+    cost_model: Option<&CostModel>,
+    rules: &Rules,
+    order: Option<&Order>,
+    control: &Control,
+) -> Result<Collected> {
+    let link = link_of(subject);
+    let pass = Pass { log, player: player(subject, link.as_deref()), cost_model, control };
+    let precision = Uncertainty::new(log, subject);
+    let parts: Vec<(Collected, u64)> = blocks(log.chunks())
+        .into_par_iter()
+        .map(|range| collect_block(&pass, rules, order, precision, range))
+        .collect::<Result<_>>()?;
+    let mut all = Collected { table: Table::new(rules.kappa), blocks: Vec::new() };
+    let mut rows = 0;
+    for (mut part, read) in parts {
+        rows += read;
+        all.table.append(part.table);
+        all.blocks.append(&mut part.blocks);
+    }
+    expect_rows(log, rows)?;
+    Ok(all)
+}
+
+/// How far a computed propensity can be off (docs/math.md#slack).
+#[derive(Clone, Copy)]
+struct Uncertainty {
+    /// The factor of the difference between the two resolutions.
+    safety: f64,
+    /// Relative to the weight.
+    relative: f64,
+}
+
+impl Uncertainty {
+    fn new(log: &dyn LogSource, subject: Subject) -> Self {
+        let (safety, rounding) = match subject {
+            Subject::Policy(policy) => (policy.quadrature_safety(), policy.score_rounding()),
+            Subject::Logged(_) => (0.0, 0.0),
+        };
+        let capabilities = &log.shape().capabilities;
+        let single = capabilities.precision.single && !capabilities.uniform;
+        let single = if single { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
+        Uncertainty { safety, relative: rounding + single + 16.0 * f64::EPSILON }
+    }
+}
+
+fn collect_block(
+    pass: &Pass,
+    rules: &Rules,
+    order: Option<&Order>,
+    uncertainty: Uncertainty,
+    range: Range<usize>,
+) -> Result<(Collected, u64)> {
+    let mut found = Collected { table: Table::new(rules.kappa), blocks: Vec::new() };
+    let (mut fine, mut coarse): (Vec<Play>, Vec<Play>) = (Vec::new(), Vec::new());
+    let repeated = pass.log.shape().capabilities.multiple_interactions;
+    let controlled = rules.control != ControlVariate::None;
+    let rows = pass.each(range, |visited| {
+        let Visited { seen, ordinal, played, off } = visited;
+        if *off > 1e-6 {
+            return Err(EngineError::Numerical(format!("propensities sum to 1 only up to {off}")));
+        }
+        fine.clear();
+        coarse.clear();
+        let top = rules.plays(seen, played[0], &mut fine)?;
+        if uncertainty.safety > 0.0 {
+            rules.plays(seen, played[1], &mut coarse)?;
+        } else {
+            coarse.extend(&fine);
+        }
+        let relative = uncertainty.relative + off;
+        let block = order.map(|order| order.block(*ordinal));
+        for (j, (fine, coarse)) in fine.iter().zip(&coarse).enumerate() {
+            // The terms of z are at most |z| + 2 before they are added up.
+            let error = |fine: f64, coarse: f64| {
+                uncertainty.safety * (fine - coarse).abs() + relative * (fine.abs() + 2.0)
+            };
+            let u = fine.u + error(fine.u, coarse.u);
+            let control = controlled.then(|| (fine.v + error(fine.v, coarse.v), top));
+            found.table.push(u, control, repeated.then(|| seen.context.weights[j]))?;
+            found.blocks.extend(block);
+        }
+        Ok(())
+    })?;
+    Ok((found, rows))
 }
 
 /// The subject on one chunk.
@@ -233,8 +371,6 @@ struct Walk<'a> {
     plays: Plays<'a>,
     pi: [Vec<f64>; 2],
     scratch: Scratch,
-    h: Vec<f64>,
-    out: [Vec<f64>; 2],
 }
 
 impl<'a> Walk<'a> {
@@ -260,41 +396,21 @@ impl<'a> Walk<'a> {
                 }
             }
         };
-        Ok(Walk {
-            chunk,
-            plays,
-            pi: [vec![0.0; k], vec![0.0; k]],
-            scratch: Scratch::default(),
-            h: Vec::new(),
-            out: Default::default(),
-        })
+        Ok(Walk { chunk, plays, pi: [vec![0.0; k], vec![0.0; k]], scratch: Scratch::default() })
     }
 
-    /// Adds one context; returns Σ_a π(a|x).
-    fn context(
-        &mut self,
-        c: usize,
-        seen: &Seen,
-        statistics: &dyn Statistics,
-        sums: &mut [Vec<Sum>; 2],
-    ) -> Result<f64> {
-        let count = statistics.count();
-        self.out.iter_mut().for_each(|out| {
-            out.clear();
-            out.resize(count, 0.0);
-        });
-        let mut total = 1.0;
-        let played = match &self.plays {
+    /// What the subject plays on one context, and Σ_a π(a|x).
+    fn context(&mut self, c: usize) -> ([Played<'_>; 2], f64) {
+        match &self.plays {
             Plays::Logged(candidate) => {
                 let pi = &candidate[self.chunk.rows_of(c)];
-                [Played::Logged(pi), Played::Logged(pi)]
+                ([Played::Logged(pi), Played::Logged(pi)], 1.0)
             }
             Plays::All(full) => {
                 // Rows of one context have the same features, and so the same π(·|x).
                 let row = full.row(self.chunk.rows_of(c).start);
                 let pi = row.to_slice().expect("row-major");
-                total = pi.iter().sum();
-                [Played::All(pi), Played::All(pi)]
+                ([Played::All(pi), Played::All(pi)], pi.iter().sum())
             }
             Plays::Scores { scores, norms, link, explored } => {
                 let scores = scores.row(c);
@@ -308,17 +424,9 @@ impl<'a> Walk<'a> {
                         coarse[a] = mixed(*share, coarse[a], q);
                     }
                 }
-                total = self.pi[0].iter().sum();
-                [Played::All(&self.pi[0]), Played::All(&self.pi[1])]
+                let total = self.pi[0].iter().sum();
+                ([Played::All(&self.pi[0]), Played::All(&self.pi[1])], total)
             }
-        };
-        statistics.add(seen, &played, &mut self.h, &mut self.out)?;
-        let [fine, coarse] = &self.out;
-        let [values, differences] = sums;
-        for i in 0..count {
-            values[i].add(fine[i]);
-            differences[i].add((fine[i] - coarse[i]).abs());
         }
-        Ok(total)
     }
 }

@@ -29,8 +29,9 @@ pub fn span_of(spec: &JobSpec, inputs: &Inputs) -> Span {
     }
 }
 
-/// The seed of a split: 52 bits from the log's digest, so that nobody can try seeds until one suits.
-fn seed_of(digest: &str) -> u64 {
+/// The seed of a split or of a random order: 52 bits from the log's digest, so that nobody can try seeds until one
+/// suits.
+pub fn seed_of(digest: &str) -> u64 {
     let hash = Sha256::digest(digest.as_bytes());
     u64::from_le_bytes(std::array::from_fn(|i| hash[i])) >> 12
 }

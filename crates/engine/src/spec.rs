@@ -353,6 +353,7 @@ fn needs(bound: BoundKind) -> Needs {
         BoundKind::LondonSandler => bound::london_sandler::NEEDS,
         BoundKind::Catoni => bound::catoni::NEEDS,
         BoundKind::Cbb => bound::cbb::NEEDS,
+        BoundKind::Ix => bound::ix::NEEDS,
         BoundKind::Auto | BoundKind::LogSmoothing | BoundKind::Betting => bound::betting::NEEDS,
     }
 }
@@ -369,7 +370,7 @@ fn check_bound(bound: BoundKind, context: &SpecContext) -> Checked<()> {
     if needs.fixed_logging && context.shape.logging == Logging::Adaptive {
         let message = format!(
             "{name} is proved for one fixed logging policy, and this dataset has logging = adaptive; use auto, \
-             betting or log_smoothing, or, if one policy logged every row and traffic came from one \
+             betting, log_smoothing or ix, or, if one policy logged every row and traffic came from one \
              distribution, upload the log with logging=fixed"
         );
         return Err(SpecError::new(SpecCode::BoundNeedsFixedLogging, "bound", message));
@@ -472,12 +473,21 @@ fn check_candidate(i: usize, candidate: &Candidate, spec: &JobSpec, context: &Sp
                     message,
                 ));
             }
-            let known = capabilities.candidate_propensities.contains(name);
+            // Rounded probabilities are used at the logged action only (docs/math.md#rounding).
+            let place = capabilities.candidates.iter().position(|other| other == name);
+            let known = capabilities.candidate_propensities.contains(name)
+                && place.is_some_and(|place| !capabilities.precision_of(place).is_coarse());
             if !known && (spec.bound == BoundKind::Cbb || spec.xi.is_some_and(|xi| xi < 0.0)) {
                 let message = "this bound needs the candidate's probabilities of all actions, but the log has only \
-                               those of the logged actions; use auto, log_smoothing or betting with \
-                               xi = 0, log `candidate_propensities`, or send a policy";
+                               those of the logged actions; use auto, log_smoothing, ix or betting with \
+                               xi = 0, log `candidate_propensities` with all of their digits, or send a policy";
                 return Err(SpecError::new(SpecCode::BoundNeedsFullPropensities, "bound", message));
+            }
+            if !known && spec.bound == BoundKind::Ix && capabilities.multiple_interactions {
+                let message = "ix needs the candidate's probabilities of all actions if contexts were logged more \
+                               than once; use auto, betting or log_smoothing, log `candidate_propensities`, or \
+                               send a policy";
+                return Err(SpecError::new(SpecCode::BoundNeedsSingleInteractions, "bound", message));
             }
             Ok(())
         }

@@ -13,6 +13,9 @@ pub struct Terms {
     /// The policy's estimated risk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empirical_risk: Option<f64>,
+    /// The mean of z, which estimates what is bounded; only for given policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<f64>,
     /// KL divergence of the posterior from the prior, in nats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kl: Option<f64>,
@@ -34,18 +37,27 @@ pub struct Terms {
     /// ξ, the constant control variate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xi: Option<f64>,
-    /// The largest −ĉ of the cost model; present if a cost model is used instead of ξ.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_model_max: Option<f64>,
+    /// θ, the last factor of the control variate of a given policy, which may change from row to row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub theta: Option<f64>,
     /// τ, the clipping level.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tau: Option<f64>,
+    /// γ of `ix`, which is added to each propensity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gamma: Option<f64>,
     /// κ: 1 if the bound is on R(π) − R(π0), 0 if it is on R(π).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kappa: Option<u8>,
-    /// Number of parameter choices that the bound was minimized over on these rows.
+    /// Number of parameter choices that the bound was minimized over on these rows, or that it is a mixture of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grid_size: Option<u64>,
+    /// Number of contexts from which aimed bets took their first guess, and which are not certified.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pilot: Option<u64>,
+    /// The distance of the thresholds that aimed bets tested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<f64>,
     /// A bound on the floating-point and integration error of the value.
     pub numerical_slack: f64,
 }

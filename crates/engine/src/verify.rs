@@ -81,14 +81,7 @@ fn recompute(
     match evidence {
         Evidence::Candidates => certify_candidates(spec, inputs, control),
         Evidence::Learned(learned) => certify_learned(spec, inputs, learned, learning, control),
-        Evidence::Auto { policies, certified } => {
-            let (again, better) = certify_auto(spec, inputs, policies, learning, control)?;
-            if better == *certified {
-                return Ok(again);
-            }
-            let message = "the evidence names a different policy than the bounds choose";
-            Err(EngineError::Numerical(message.into()))
-        }
+        Evidence::Auto(auto) => certify_auto(spec, inputs, auto, learning, control),
     }
 }
 

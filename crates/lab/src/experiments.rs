@@ -9,7 +9,7 @@ use super::related::{self, Parts, Principle};
 use super::rows::Row;
 use super::{Bandit, Examples, Logger, Supervised, rewards};
 use guarantor_engine::baseline::mean_cost;
-use guarantor_engine::certificate::{AutoPolicy, Decision, Evidence};
+use guarantor_engine::certificate::{Decision, Evidence};
 use guarantor_engine::control::{Control, TerminationReason};
 use guarantor_engine::error::{EngineError, Result};
 use guarantor_engine::log::{LogSource, Side, Span, Split};
@@ -258,8 +258,7 @@ fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Co
         log_checks: None,
     };
     let Finished { certificate, evidence } = run(&spec, &inputs, control)?;
-    // The refinement was learned on the certify side.
-    let unseen = matches!(evidence, Evidence::Auto { certified: AutoPolicy::Direct, .. });
+    let unseen = matches!(evidence, Evidence::Auto(_));
     let learning = certificate.learning;
     let missing = || EngineError::Log("the evidence has no policy".into());
     Ok(Promised {

@@ -10,7 +10,9 @@
 //! (its logs share them without copying) and μ0. [`Conversion`] does the same in one step.
 
 mod arff;
+pub mod benchmark;
 pub mod claims;
+pub mod compare;
 mod convert;
 mod dataset;
 mod experiments;
@@ -19,12 +21,14 @@ mod idx;
 pub mod lines;
 mod logging;
 mod multilabel;
+pub mod normal;
 pub mod pictures;
 pub mod plot;
 pub mod related;
 pub mod report;
 pub mod rows;
 pub mod table;
+pub mod trial;
 
 pub use convert::{Bandit, Conversion, Logger, rewards, true_risk};
 pub use dataset::{Examples, Labels, PaperDataset, Supervised, load};

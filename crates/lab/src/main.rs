@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use commands::{reproduce, simulate};
+use commands::{benchmark, compare, reproduce, simulate};
 
 /// Reproduce the paper's experiments, and write logs from its datasets.
 #[derive(Parser)]
@@ -18,6 +18,10 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the benchmarks, print them and write docs/benchmarks.md with its pictures.
+    Benchmark(benchmark::BenchmarkArgs),
+    /// Print every valid bound for one candidate on one log.
+    Compare(Box<compare::CompareArgs>),
     /// Reproduce the paper's experiments and ours: tables, CSV and figures.
     Reproduce(reproduce::ReproduceArgs),
     /// Write a log of simulated decisions from one of the paper's datasets.
@@ -26,6 +30,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Benchmark(args) => benchmark::benchmark(args),
+        Command::Compare(args) => compare::compare(*args),
         Command::Reproduce(args) => reproduce::reproduce(args),
         Command::Simulate(args) => simulate::simulate(args),
     };

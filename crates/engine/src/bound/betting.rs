@@ -26,21 +26,11 @@ pub const NEEDS: Needs = Needs {
 /// holds at every n at once.
 pub const LAMBDA_POINTS: usize = 32;
 
-/// The control variate of a betting bound.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ControlVariate {
-    /// ξ, the same for all contexts and actions.
-    Constant(f64),
-    /// The cost model ĉ(x, a), shrunk on the contexts on which z could exceed 0.9/λ, and centered on π0 if
-    /// κ = 1 (docs/math.md#cost-model). Only for given policies.
-    Shrunk,
-}
-
 /// One member of the grid that a betting bound is minimized over.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
-    /// ξ, or the cost model in its place.
-    pub control: ControlVariate,
+    /// ξ, the control variate.
+    pub xi: f64,
     /// τ, the clipping level.
     pub tau: f64,
     /// λ, the size of the bet.
@@ -48,25 +38,20 @@ pub struct Choice {
 }
 
 /// z_max, an upper bound on z.
-fn z_max(control: ControlVariate, tau: f64, kappa: u8) -> f64 {
-    let depth = match control {
-        ControlVariate::Constant(xi) => -xi,
-        // Shrinking keeps z below 0.9/λ for every λ up to 0.9.
-        ControlVariate::Shrunk => 0.0,
-    };
-    (if depth > 0.0 { depth / tau } else { 0.0 }) + kappa as f64
+fn z_max(xi: f64, tau: f64, kappa: u8) -> f64 {
+    (if xi < 0.0 { -xi / tau } else { 0.0 }) + f64::from(kappa)
 }
 
 /// The largest λ that leaves 1 − λz well above 0.
-fn lambda_max(control: ControlVariate, tau: f64, kappa: u8) -> f64 {
-    let z_max = z_max(control, tau, kappa);
+fn lambda_max(xi: f64, tau: f64, kappa: u8) -> f64 {
+    let z_max = z_max(xi, tau, kappa);
     if z_max > 0.0 { 0.9 / z_max } else { 1.0 }
 }
 
-/// The grid of λ for one control variate and τ: λ_max·2^{−k/2}, k = 0, …, 31.
-pub fn lambda_grid(control: ControlVariate, tau: f64, kappa: u8) -> Vec<Choice> {
-    let max = lambda_max(control, tau, kappa);
-    let at = |k: usize| Choice { control, tau, lambda: max * exp2(-0.5 * k as f64) };
+/// The grid of λ for one ξ and τ: λ_max·2^{−k/2}, k = 0, …, 31.
+pub fn lambda_grid(xi: f64, tau: f64, kappa: u8) -> Vec<Choice> {
+    let max = lambda_max(xi, tau, kappa);
+    let at = |k: usize| Choice { xi, tau, lambda: max * exp2(-0.5 * k as f64) };
     (0..LAMBDA_POINTS).map(at).collect()
 }
 
@@ -91,7 +76,7 @@ impl Betting {
     pub fn new(sample: Sample, kappa: u8, xis: &[f64], tau: f64, delta: f64) -> Self {
         let member = |&xi: &f64| {
             let tau = if xi == 0.0 { 0.0 } else { tau };
-            lambda_grid(ControlVariate::Constant(xi), tau, kappa)
+            lambda_grid(xi, tau, kappa)
         };
         let choices = xis.iter().flat_map(member).collect();
         Betting { name: "betting", sample, kappa, delta, choices }
@@ -119,10 +104,6 @@ impl Betting {
     /// The terms of the bound at one member of the grid.
     pub fn terms_at(&self, choice: usize, statistic: f64, kl: f64) -> Terms {
         let member = self.choices[choice];
-        let (xi, cost_model_max) = match member.control {
-            ControlVariate::Constant(xi) => (Some(xi), None),
-            ControlVariate::Shrunk => (None, Some(1.0)),
-        };
         Terms {
             n: self.sample.rows,
             contexts: self.sample.contexts,
@@ -130,8 +111,7 @@ impl Betting {
             penalty: Some(self.penalty()),
             log_sum: Some(statistic * self.sample.contexts as f64),
             lambda: Some(member.lambda),
-            xi,
-            cost_model_max,
+            xi: Some(member.xi),
             tau: Some(member.tau),
             kappa: Some(self.kappa),
             grid_size: Some(self.choices.len() as u64),
@@ -142,20 +122,17 @@ impl Betting {
 
 /// ξ·min(π0(a|x)/τ, 1).
 #[inline]
-pub(super) fn expected_control(xi: f64, p: f64, tau: f64) -> f64 {
+fn expected_control(xi: f64, p: f64, tau: f64) -> f64 {
     if p >= tau { xi } else { xi * (p / tau) }
 }
 
 /// Adds Σ_j w_j ln(1 − λz_j(a)) of one context for one member of the grid.
 ///
 /// # Errors
-/// If the control variate is the cost model, or if it is a ξ other than 0 and π0(·|x) is not known.
+/// If ξ is not 0 and π0(·|x) is not known.
 fn add_logs(choice: &Choice, kappa: u8, seen: &Seen, h: &mut [f64]) -> Result<()> {
     let Context { actions, costs, propensities, weights, full } = seen.context;
-    let (tau, lambda) = (choice.tau, choice.lambda);
-    let ControlVariate::Constant(xi) = choice.control else {
-        return Err(impossible("a cost model is a control variate for given policies only"));
-    };
+    let Choice { xi, tau, lambda } = *choice;
     let full = full.filter(|full| full.len() == h.len());
     if xi != 0.0 && full.is_none() {
         return Err(impossible("a control variate below 0 needs the propensities of all actions"));

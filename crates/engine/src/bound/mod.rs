@@ -2,21 +2,29 @@
 //! are linear in the policy, and of KL(Q‖P). It holds with probability at least 1 − δ for all posteriors Q at
 //! once. The learner works with any of them.
 
+mod aimed;
 pub mod betting;
 pub mod catoni;
 pub mod cbb;
-mod given;
+pub mod ix;
 pub mod london_sandler;
+mod mixture;
+mod play;
+mod table;
 
 use super::error::{EngineError, Result};
 use super::log::Context;
 use super::terms::Terms;
 
-pub use betting::{Betting, Choice, ControlVariate, LAMBDA_POINTS, lambda_grid};
+pub use aimed::{Aim, Aimed, Guess, Order, Start, pilot_of};
+pub use betting::{Betting, Choice, LAMBDA_POINTS, lambda_grid};
 pub use catoni::Catoni;
 pub use cbb::Cbb;
-pub use given::{GivenBetting, Played, z_values};
+pub use ix::Ix;
 pub use london_sandler::LondonSandler;
+pub use mixture::{CONSTANT_STRENGTH, Found, Member, Mixture};
+pub use play::{ControlVariate, Play, Played, Rules, shrunk};
+pub use table::{Bets, Moments, Table};
 
 /// A context as a bound sees it.
 #[derive(Clone, Copy)]

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::bound::Guess;
 use crate::cost_model::ScoreCalibration;
 use crate::policy::PolicyParams;
 
@@ -16,13 +17,8 @@ pub enum Evidence {
     Candidates,
     /// Kind `learn` with a named bound.
     Learned(LearnedEvidence),
-    /// Kind `learn` with the bound `auto`: its two policies, and which of them is certified.
-    Auto {
-        /// The two policies and what they were certified with.
-        policies: AutoEvidence,
-        /// The policy that the certificate is about.
-        certified: AutoPolicy,
-    },
+    /// Kind `learn` with the bound `auto`.
+    Auto(AutoEvidence),
 }
 
 impl Evidence {
@@ -31,7 +27,7 @@ impl Evidence {
         match self {
             Evidence::Candidates => None,
             Evidence::Learned(learned) => Some(&learned.policy),
-            Evidence::Auto { policies, certified } => Some(policies.policy(*certified)),
+            Evidence::Auto(auto) => Some(&auto.policy),
         }
     }
 }
@@ -45,46 +41,6 @@ pub struct LearnedEvidence {
     pub prior: PriorEvidence,
 }
 
-/// The two policies of `auto`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AutoEvidence {
-    /// The learn side's policy, certified as given.
-    pub direct: DirectEvidence,
-    /// Its refinement on the certify side, certified as a posterior.
-    pub refined: PolicyParams,
-    /// The prior of the refinement.
-    pub prior: PriorEvidence,
-}
-
-impl AutoEvidence {
-    /// One of the two policies.
-    pub fn policy(&self, which: AutoPolicy) -> &PolicyParams {
-        match which {
-            AutoPolicy::Direct => &self.direct.policy,
-            AutoPolicy::Refined => &self.refined,
-        }
-    }
-}
-
-/// One of the two policies of `auto`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AutoPolicy {
-    /// The learn side's policy, certified as given.
-    Direct,
-    /// Its refinement on the certify side, certified as a posterior.
-    Refined,
-}
-
-impl AutoPolicy {
-    /// The name in the events of a certificate.
-    pub fn name(self) -> &'static str {
-        match self {
-            AutoPolicy::Direct => "direct",
-            AutoPolicy::Refined => "refined",
-        }
-    }
-}
-
 /// A prior N(μ0, σ0²I), on the features of its posterior.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PriorEvidence {
@@ -96,21 +52,28 @@ pub struct PriorEvidence {
 
 /// The learn side's policy and the parameters of its bound, fixed before the certify side was read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct DirectEvidence {
+pub struct AutoEvidence {
     /// The policy.
     pub policy: PolicyParams,
+    /// What its bound starts from.
+    pub split: SplitEvidence,
+}
+
+/// What the learn side fixed besides the policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SplitEvidence {
     /// How the policy's scores are read as costs; None if the log has no π0(·|x).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<ScoreCalibration>,
     /// τ of both claims.
     pub tau: f64,
-    /// λ of the claim on the improvement.
-    pub improvement_lambda: f64,
-    /// λ of the claim on the risk.
-    pub risk_lambda: f64,
+    /// The mean and variance of z for the improvement.
+    pub improvement: Guess,
+    /// The mean and variance of z for the risk.
+    pub risk: Guess,
 }
 
-/// The stored form. `policy` is the certified policy; for `auto`, the other policy is stored under
-/// `direct.policy` or `refined`.
+/// The stored form. `policy` is the certified policy.
 #[derive(Serialize, Deserialize)]
 struct StoredEvidence<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,50 +81,18 @@ struct StoredEvidence<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     prior: Option<Cow<'a, PriorEvidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    direct: Option<StoredDirect<'a>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    refined: Option<Cow<'a, PolicyParams>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredDirect<'a> {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    policy: Option<Cow<'a, PolicyParams>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    calibration: Option<ScoreCalibration>,
-    tau: f64,
-    improvement_lambda: f64,
-    risk_lambda: f64,
+    split: Option<SplitEvidence>,
 }
 
 impl Serialize for Evidence {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let policy = self.policy().map(Cow::Borrowed);
-        let stored = match self {
-            Evidence::Candidates => StoredEvidence { policy, prior: None, direct: None, refined: None },
-            Evidence::Learned(learned) => StoredEvidence {
-                policy,
-                prior: Some(Cow::Borrowed(&learned.prior)),
-                direct: None,
-                refined: None,
-            },
-            Evidence::Auto { policies: AutoEvidence { direct, refined, prior }, certified } => {
-                let other = |which, policy| (which != *certified).then_some(Cow::Borrowed(policy));
-                StoredEvidence {
-                    policy,
-                    prior: Some(Cow::Borrowed(prior)),
-                    direct: Some(StoredDirect {
-                        policy: other(AutoPolicy::Direct, &direct.policy),
-                        calibration: direct.calibration,
-                        tau: direct.tau,
-                        improvement_lambda: direct.improvement_lambda,
-                        risk_lambda: direct.risk_lambda,
-                    }),
-                    refined: other(AutoPolicy::Refined, refined),
-                }
-            }
+        let (prior, split) = match self {
+            Evidence::Candidates => (None, None),
+            Evidence::Learned(learned) => (Some(Cow::Borrowed(&learned.prior)), None),
+            Evidence::Auto(auto) => (None, Some(auto.split.clone())),
         };
-        stored.serialize(serializer)
+        StoredEvidence { policy, prior, split }.serialize(serializer)
     }
 }
 
@@ -169,27 +100,16 @@ impl TryFrom<StoredEvidence<'_>> for Evidence {
     type Error = &'static str;
 
     fn try_from(stored: StoredEvidence) -> Result<Self, Self::Error> {
-        let StoredEvidence { policy, prior, direct, refined } = stored;
-        match (policy, prior, direct, refined) {
-            (None, None, None, None) => Ok(Evidence::Candidates),
-            (Some(policy), Some(prior), None, None) => Ok(Evidence::Learned(LearnedEvidence {
+        match (stored.policy, stored.prior, stored.split) {
+            (None, None, None) => Ok(Evidence::Candidates),
+            (Some(policy), Some(prior), None) => Ok(Evidence::Learned(LearnedEvidence {
                 policy: policy.into_owned(),
                 prior: prior.into_owned(),
             })),
-            (Some(policy), Some(prior), Some(direct), refined) => {
-                let StoredDirect { policy: other, calibration, tau, improvement_lambda, risk_lambda } =
-                    direct;
-                let (certified, direct, refined) = match (other, refined) {
-                    (None, Some(refined)) => (AutoPolicy::Direct, policy, refined),
-                    (Some(direct), None) => (AutoPolicy::Refined, direct, policy),
-                    _ => return Err("evidence of `auto` must contain exactly two policies"),
-                };
-                let policy = direct.into_owned();
-                let direct = DirectEvidence { policy, calibration, tau, improvement_lambda, risk_lambda };
-                let (refined, prior) = (refined.into_owned(), prior.into_owned());
-                Ok(Evidence::Auto { policies: AutoEvidence { direct, refined, prior }, certified })
+            (Some(policy), None, Some(split)) => {
+                Ok(Evidence::Auto(AutoEvidence { policy: policy.into_owned(), split }))
             }
-            _ => Err("evidence must contain a policy with its prior, or be empty"),
+            _ => Err("evidence must contain a policy with its prior or its split, or be empty"),
         }
     }
 }
@@ -204,24 +124,18 @@ mod tests {
         PolicyParams::Lig { mean: vec![vec![mean, 0.0]], scale: 0.5, features: Default::default() }
     }
 
+    fn split() -> SplitEvidence {
+        let guess = Guess { mean: -0.1, variance: 0.5 };
+        SplitEvidence { calibration: None, tau: 0.25, improvement: guess, risk: guess }
+    }
+
     #[test]
     fn the_stored_form_is_read_back() {
         let prior = PriorEvidence { mean: vec![vec![0.0, 0.0]], scale: 1.0 };
-        let policy = lig(3.0);
-        let direct = DirectEvidence {
-            policy: lig(1.0),
-            calibration: None,
-            tau: 0.25,
-            improvement_lambda: 0.5,
-            risk_lambda: 0.75,
-        };
-        let policies = AutoEvidence { direct, refined: lig(2.0), prior: prior.clone() };
-        let auto = |certified| Evidence::Auto { policies: policies.clone(), certified };
         let all = [
             (Evidence::Candidates, vec![]),
-            (Evidence::Learned(LearnedEvidence { policy, prior }), vec!["policy", "prior"]),
-            (auto(AutoPolicy::Direct), vec!["direct", "policy", "prior", "refined"]),
-            (auto(AutoPolicy::Refined), vec!["direct", "policy", "prior"]),
+            (Evidence::Learned(LearnedEvidence { policy: lig(3.0), prior }), vec!["policy", "prior"]),
+            (Evidence::Auto(AutoEvidence { policy: lig(1.0), split: split() }), vec!["policy", "split"]),
         ];
         for (evidence, members) in all {
             let stored = serde_json::to_value(&evidence).unwrap();
@@ -235,23 +149,10 @@ mod tests {
 
     #[test]
     fn evidence_that_fits_no_kind_of_job_is_rejected() {
-        let mut stored = serde_json::to_value(Evidence::Auto {
-            policies: AutoEvidence {
-                direct: DirectEvidence {
-                    policy: lig(1.0),
-                    calibration: None,
-                    tau: 0.25,
-                    improvement_lambda: 0.5,
-                    risk_lambda: 0.75,
-                },
-                refined: lig(2.0),
-                prior: PriorEvidence { mean: vec![vec![0.0, 0.0]], scale: 1.0 },
-            },
-            certified: AutoPolicy::Refined,
-        })
-        .unwrap();
-        stored["refined"] = json!(lig(4.0));
-        assert!(serde_json::from_value::<Evidence>(stored.clone()).is_err(), "three policies");
+        let evidence = Evidence::Auto(AutoEvidence { policy: lig(1.0), split: split() });
+        let mut stored = serde_json::to_value(evidence).unwrap();
+        stored["prior"] = json!(PriorEvidence { mean: vec![vec![0.0, 0.0]], scale: 1.0 });
+        assert!(serde_json::from_value::<Evidence>(stored.clone()).is_err(), "a prior and a split");
         stored.as_object_mut().unwrap().remove("policy");
         assert!(serde_json::from_value::<Evidence>(stored).is_err(), "no certified policy");
         assert!(serde_json::from_value::<Evidence>(json!({"policy": lig(1.0)})).is_err(), "no prior");

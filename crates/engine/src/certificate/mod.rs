@@ -12,7 +12,7 @@ mod types;
 
 pub use check::{Check, CheckCode, Verification, check_digest, check_method, differing_fields, fields};
 pub use document::*;
-pub use evidence::{AutoEvidence, AutoPolicy, DirectEvidence, Evidence, LearnedEvidence, PriorEvidence};
+pub use evidence::{AutoEvidence, Evidence, LearnedEvidence, PriorEvidence, SplitEvidence};
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use statement::{assumptions, attestations, reasons, statement, what_holds};
 pub use strict::{StrictJson, extra_field};

@@ -1,8 +1,6 @@
 //! The wording of a certificate.
 
-use super::{
-    About, AutoPolicy, BoundedQuantity, Certificate, Decision, LedgerPlace, Reason, ReasonCode, SharedWhy,
-};
+use super::{About, BoundedQuantity, Certificate, Decision, LedgerPlace, Reason, ReasonCode, SharedWhy};
 use crate::checks::CheckResult;
 use crate::log::{Capabilities, OutcomeKind, Span};
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, Looks};
@@ -234,7 +232,7 @@ pub fn attestations(spec: &JobSpec, capabilities: &Capabilities, policy_known: b
 pub fn what_holds(about: About, quantity: BoundedQuantity) -> String {
     let policy = match about {
         About::Candidate(label) => label,
-        About::Learned | About::Auto(_) => "π",
+        About::Learned => "π",
         About::LoggingPolicy => "π0",
     };
     let inequality = match quantity {
@@ -243,8 +241,6 @@ pub fn what_holds(about: About, quantity: BoundedQuantity) -> String {
         BoundedQuantity::BaselineRisk => format!("R({policy}) is not below its bound"),
     };
     match about {
-        About::Auto(AutoPolicy::Direct) => format!("{inequality} (π learned on the learn side)"),
-        About::Auto(AutoPolicy::Refined) => format!("{inequality} (π refined on the certify side)"),
         About::Learned | About::Candidate(_) | About::LoggingPolicy => inequality,
     }
 }

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::evidence::AutoPolicy;
 use crate::checks::{CheckName, CheckResult};
 use crate::control::TerminationReason;
 use crate::log::{Logging, Outcome, Span};
@@ -15,7 +14,7 @@ pub const FORMAT: &str = "guarantor.certificate/1";
 
 /// The version of the statistical method of this release. Only certificates of this method can be
 /// recomputed. It changes whenever the same log and spec could give other numbers.
-pub const METHOD: u32 = 3;
+pub const METHOD: u32 = 4;
 
 /// The method of certificates that do not name theirs: those issued before the field existed.
 const FIRST_METHOD: u32 = 1;
@@ -34,7 +33,8 @@ pub fn release_of_method(method: u32) -> Option<&'static str> {
     match method {
         FIRST_METHOD => Some("0.1"),
         2 => Some("0.2"),
-        METHOD => Some("0.3"),
+        3 => Some("0.3"),
+        METHOD => Some("0.4"),
         _ => None,
     }
 }
@@ -218,10 +218,8 @@ impl BoundedQuantity {
 /// The policy that a claim is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About<'a> {
-    /// The policy learned with a named bound.
+    /// The learned policy.
     Learned,
-    /// One of the two policies of `auto`.
-    Auto(AutoPolicy),
     /// A candidate, by its label.
     Candidate(&'a str),
     /// The logging policy.
@@ -234,7 +232,6 @@ impl About<'_> {
         let quantity = quantity.name();
         match self {
             About::Learned => quantity.into(),
-            About::Auto(policy) => format!("{quantity}:{}", policy.name()),
             About::Candidate(label) => format!("{quantity}:{label}"),
             About::LoggingPolicy => "baseline".into(),
         }
@@ -243,7 +240,7 @@ impl About<'_> {
     /// The policy as `BoundRecord::subject` names it.
     pub fn subject(self) -> String {
         match self {
-            About::Learned | About::Auto(_) => "learned".into(),
+            About::Learned => "learned".into(),
             About::Candidate(label) => label.into(),
             About::LoggingPolicy => "logging_policy".into(),
         }

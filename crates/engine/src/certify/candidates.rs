@@ -4,9 +4,9 @@ use super::account::{Account, PolicyClaims};
 use super::assemble::{Subjects, assemble, decide};
 use super::ground::{Checked, Ground};
 use super::shares::{GIVEN, policy_delta};
-use crate::bound::{Choice, ControlVariate, lambda_grid};
+use crate::bound::{ControlVariate, Start};
 use crate::certificate::{About, CandidateResult, Certificate, Decision};
-use crate::claims::{Claim, PolicyQuantity, bound_of, xi_grid};
+use crate::claims::{Bet, Claim, Game, bound_of};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
 use crate::estimate;
@@ -37,7 +37,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     for (i, candidate) in spec.candidates.iter().enumerate() {
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
-        let claims = claim_candidate(spec, log, candidate, subject, &mut account, &control)?;
+        let claims = claim_candidate(&ground, candidate, subject, &mut account, &control)?;
         let failed = ground.failed(Some(&candidate.label()));
         let sound = failed.iter().all(|check| spec.accept.contains(&check.name));
         let decision = decide(spec, &claims.guarantee, &failed);
@@ -89,54 +89,60 @@ fn subject_of<'a>(
 }
 
 fn claim_candidate(
-    spec: &JobSpec,
-    log: &dyn LogSource,
+    ground: &Ground,
     candidate: &Candidate,
     subject: Subject,
     account: &mut Account,
     control: &Control,
 ) -> Result<PolicyClaims> {
+    let (spec, log) = (ground.spec, &ground.certified);
     let label = candidate.label();
     let about = About::Candidate(&label);
     let each = policy_delta(spec) / spec.candidates.len() as f64;
     account.claim(spec, about, GIVEN, each, |quantity, delta| {
         let claim = Claim { about, subject, quantity, delta };
         match spec.bound {
-            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb => {
+            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb | BoundKind::Ix => {
                 claim.for_posterior(log, &*bound_of(spec, log, quantity, delta)?, 0.0, control)
             }
             BoundKind::LogSmoothing => {
-                let grid = lambda_grid(ControlVariate::Constant(0.0), 0.0, quantity.kappa());
-                claim.for_given(log, "log_smoothing", grid, None, control)
+                let (control_variate, start) = (ControlVariate::None, Start::CONSTANT);
+                let bet =
+                    Bet { game: Game::Mixture, control: control_variate, start, cost_model: None, tau: 0.0 };
+                claim.for_given(log, "log_smoothing", &bet, control)
             }
             BoundKind::Betting | BoundKind::Auto => {
-                let all = match subject {
-                    Subject::Policy(_) => true,
-                    Subject::Logged(place) => {
-                        let capabilities = &log.shape().capabilities;
-                        let name = capabilities.candidates.get(place);
-                        name.is_some_and(|name| capabilities.candidate_propensities.contains(name))
-                            && !capabilities.precision_of(place).is_coarse()
-                    }
+                let aimed = spec.bound == BoundKind::Auto && ground.may_aim();
+                let (name, game) = match aimed {
+                    true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: None }),
+                    false => ("betting", Game::Mixture),
                 };
-                let grid = given_grid(spec, log, all, quantity);
-                claim.for_given(log, "betting", grid, None, control)
+                let (control_variate, start) = constant_control(ground, subject, aimed);
+                let bet = Bet { game, control: control_variate, start, cost_model: None, tau: 0.0 };
+                claim.for_given(log, name, &bet, control)
             }
         }
     })
 }
 
-/// The grid of (λ, ξ) for a given policy. It does not depend on n, so a log can be certified again after
-/// an append.
-fn given_grid(
-    spec: &JobSpec,
-    log: &dyn LogSource,
-    all_actions: bool,
-    quantity: PolicyQuantity,
-) -> Vec<Choice> {
-    let member = |xi: f64| {
-        let tau = if xi == 0.0 { 0.0 } else { spec.tau };
-        lambda_grid(ControlVariate::Constant(xi), tau, quantity.kappa())
+/// The control variate of a candidate: a constant, where π0(·|x) and π(·|x) are known.
+fn constant_control(ground: &Ground, subject: Subject, aimed: bool) -> (ControlVariate, Start) {
+    let capabilities = &ground.certified.shape().capabilities;
+    let all = match subject {
+        Subject::Policy(_) => true,
+        Subject::Logged(place) => {
+            let name = capabilities.candidates.get(place);
+            name.is_some_and(|name| capabilities.candidate_propensities.contains(name))
+                && !capabilities.precision_of(place).is_coarse()
+        }
     };
-    xi_grid(spec, log, all_actions).into_iter().flat_map(member).collect()
+    // In order of arrival, the rows of a context that was logged several times choose factors for each other.
+    let running = aimed || !capabilities.multiple_interactions;
+    match ground.spec.xi {
+        _ if !all || !capabilities.control_variate() => (ControlVariate::None, Start::CONSTANT),
+        Some(0.0) => (ControlVariate::None, Start::CONSTANT),
+        Some(xi) => (ControlVariate::Constant, Start { theta: -xi, strength: 0.0, fixed: true }),
+        None if running => (ControlVariate::Constant, Start::CONSTANT),
+        None => (ControlVariate::None, Start::CONSTANT),
+    }
 }

@@ -16,8 +16,8 @@ use crate::inputs::Inputs;
 use crate::log::{Chunk, LogShape, LogSource, PartLog, Precision, Side, Span};
 use crate::measure::{Subject, blocks};
 use crate::numerics::special;
-use crate::span::{Certified, span_of};
-use crate::spec::{BaselineKind, JobSpec};
+use crate::span::{Certified, seed_of, span_of};
+use crate::spec::{BaselineKind, JobSpec, Looks};
 
 /// The share of δ for the case that the certified rows show no action that earlier rows have not shown.
 const SAME_ACTIONS: f64 = 0.9;
@@ -51,6 +51,18 @@ impl<'a> Ground<'a> {
         let mut checks = log_checks(spec, inputs, policies, control)?;
         checks.extend(check_rows(spec, &certified, policies, CheckScope::CertifiedRows, control)?);
         Ok(Ground { spec, inputs, span, certified, checks })
+    }
+
+    /// Whether aimed bets hold on the certified rows: independent contexts under one policy, and no later look that
+    /// pools these rows with others (docs/math.md#aimed).
+    pub fn may_aim(&self) -> bool {
+        let capabilities = &self.certified.shape().capabilities;
+        self.spec.is_fixed() && !capabilities.repeated_contexts && self.spec.looks == Some(Looks::Once)
+    }
+
+    /// The seed of the random order of aimed bets, from the log's digest.
+    pub fn order_seed(&self) -> u64 {
+        seed_of(self.inputs.dataset_digest)
     }
 
     /// The rows on which the logging policy is measured: all rows of a fixed log, unless some were certified

@@ -10,13 +10,12 @@ pub mod shares;
 use self::account::{Account, PolicyClaims};
 use self::assemble::{Subjects, assemble};
 use self::ground::Ground;
-use self::shares::{DIRECT, NAMED, REFINED, Shares, policy_delta};
-use crate::bound::{Choice, ControlVariate};
+use self::shares::{GIVEN, NAMED, Shares, policy_delta};
+use crate::bound::{ControlVariate, Start};
 use crate::certificate::{
-    About, AutoEvidence, AutoPolicy, Certificate, DirectEvidence, Exploration, LearnedEvidence,
-    LearningRecord, PriorEvidence,
+    About, AutoEvidence, Certificate, Exploration, LearnedEvidence, LearningRecord, PriorEvidence,
 };
-use crate::claims::{Claim, PolicyQuantity, bound_of};
+use crate::claims::{Bet, Claim, Game, PolicyQuantity, bound_of};
 use crate::control::Control;
 use crate::cost_model::CostModel;
 use crate::error::{EngineError, Result, finite};
@@ -65,7 +64,7 @@ pub fn certify_learned(
     assemble(&ground, account, guarantee, subjects)
 }
 
-/// Certifies both policies of `auto` and chooses the better one (docs/math.md#auto).
+/// Certifies the policy of `auto` (docs/math.md#auto).
 ///
 /// # Errors
 /// If the spec is not of this kind, the log cannot be read, or a number is not finite.
@@ -75,36 +74,27 @@ pub fn certify_auto(
     evidence: &AutoEvidence,
     learning: Option<LearningRecord>,
     control: &Control,
-) -> Result<(Certificate, AutoPolicy)> {
+) -> Result<Certificate> {
     if spec.kind != JobKind::Learn || !spec.is_automatic() {
         return Err(other_evidence());
     }
-    let AutoEvidence { direct, refined, prior } = evidence;
-    // The refinement was learned on the certified rows, so its weights need not have the mean 1 on them.
-    let checked = [(About::Auto(AutoPolicy::Direct).subject(), Subject::Policy(&direct.policy))];
+    let policy = &evidence.policy;
+    let checked = [(About::Learned.subject(), Subject::Policy(policy))];
     let ground = Ground::new(spec, inputs, &checked, control)?;
     let claiming = &ground.claiming(control)?;
     let mut account = Account::open(claiming, ground.baseline(), control)?;
-    let as_given = claim_direct(claiming, &ground.certified, direct, &mut account, control)?;
-    let posterior = Posterior { about: About::Auto(AutoPolicy::Refined), policy: refined, prior };
-    let as_posterior = posterior.claim(claiming, &ground.certified, REFINED, &mut account, control)?;
+    let claims = claim_auto(claiming, &ground, evidence, &mut account, control)?;
     account.set_aside(spec.delta - claiming.delta);
-    let (certified, claims) = match as_posterior.guarantee.improvement > as_given.guarantee.improvement {
-        true => (AutoPolicy::Refined, as_posterior),
-        false => (AutoPolicy::Direct, as_given),
-    };
     let guarantee = account.rest_on(&claims);
-    let policy = evidence.policy(certified);
     let subjects = Subjects {
         policy: Some(policy),
-        prior: Some(prior),
-        cost_model: cost_model(direct),
+        cost_model: cost_model(evidence),
         learning,
         exploration: exploration(&ground, policy, control)?,
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
-    Ok((assemble(&ground, account, guarantee, subjects)?, certified))
+    assemble(&ground, account, guarantee, subjects)
 }
 
 /// What the certificate says about the exploration of the learned policy.
@@ -197,30 +187,37 @@ impl Posterior<'_> {
 }
 
 /// The cost model of the learn side's policy, if it has one.
-fn cost_model(direct: &DirectEvidence) -> Option<CostModel<'_>> {
-    direct.calibration.map(|calibration| CostModel { scores: &direct.policy, calibration })
+fn cost_model(evidence: &AutoEvidence) -> Option<CostModel<'_>> {
+    evidence.split.calibration.map(|calibration| CostModel { scores: &evidence.policy, calibration })
 }
 
 /// Claims about the learn side's policy. The learn side fixed all parameters, so nothing is minimized.
-fn claim_direct(
+fn claim_auto(
     spec: &JobSpec,
-    log: &dyn LogSource,
-    direct: &DirectEvidence,
+    ground: &Ground,
+    evidence: &AutoEvidence,
     account: &mut Account,
     control: &Control,
 ) -> Result<PolicyClaims> {
-    let about = About::Auto(AutoPolicy::Direct);
-    let cost_model = cost_model(direct);
-    account.claim(spec, about, DIRECT, spec.delta, |quantity, delta| {
-        let lambda = match quantity {
-            PolicyQuantity::Improvement => direct.improvement_lambda,
-            PolicyQuantity::Risk => direct.risk_lambda,
+    let (about, cost_model) = (About::Learned, cost_model(evidence));
+    let (variate, tau, start) = match cost_model {
+        Some(_) => (ControlVariate::CostModel, evidence.split.tau, Start::COST_MODEL),
+        None => (ControlVariate::None, 0.0, Start::CONSTANT),
+    };
+    account.claim(spec, about, GIVEN, spec.delta, |quantity, delta| {
+        let guess = match quantity {
+            PolicyQuantity::Improvement => evidence.split.improvement,
+            PolicyQuantity::Risk => evidence.split.risk,
         };
-        let choice = match cost_model {
-            Some(_) => Choice { control: ControlVariate::Shrunk, tau: direct.tau, lambda },
-            None => Choice { control: ControlVariate::Constant(0.0), tau: 0.0, lambda },
+        let (name, game) = match ground.may_aim() {
+            true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: Some(guess) }),
+            false => ("betting", Game::One(guess)),
         };
-        let claim = Claim { about, subject: Subject::Policy(&direct.policy), quantity, delta };
-        claim.for_given(log, "betting", vec![choice], cost_model.as_ref(), control)
+        // In order of arrival, rows of one context would choose factors for each other.
+        let repeated = ground.certified.shape().capabilities.multiple_interactions;
+        let start = Start { fixed: repeated && !ground.may_aim(), ..start };
+        let bet = Bet { game, control: variate, start, cost_model: cost_model.as_ref(), tau };
+        let claim = Claim { about, subject: Subject::Policy(&evidence.policy), quantity, delta };
+        claim.for_given(&ground.certified, name, &bet, control)
     })
 }

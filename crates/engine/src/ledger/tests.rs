@@ -278,6 +278,8 @@ fn which_events_hold_at_every_number_of_rows() {
         (spec(BoundKind::Catoni), false),
         (spec(BoundKind::Cbb), false),
         (spec(BoundKind::LondonSandler), false),
+        (spec(BoundKind::Ix), false),
+        (JobSpec { baseline: known.clone(), ..spec(BoundKind::Ix) }, false),
         (spec(BoundKind::LogSmoothing), false),
         (JobSpec { baseline: known, ..spec(BoundKind::LogSmoothing) }, true),
         (learning(BoundKind::Betting, PriorKind::Zero), true),

@@ -29,6 +29,8 @@ pub enum BoundKind {
     Catoni,
     /// The conditional Bernstein bound (docs/math.md#cbb).
     Cbb,
+    /// Implicit exploration (docs/math.md#ix).
+    Ix,
     /// The betting bound on the risk, without a control variate.
     LogSmoothing,
     /// The betting bound (docs/math.md#betting).
@@ -43,6 +45,7 @@ impl BoundKind {
             BoundKind::LondonSandler => "london_sandler",
             BoundKind::Catoni => "catoni",
             BoundKind::Cbb => "cbb",
+            BoundKind::Ix => "ix",
             BoundKind::LogSmoothing => "log_smoothing",
             BoundKind::Betting => "betting",
         }
@@ -422,7 +425,7 @@ impl JobSpec {
             BoundKind::Auto => self.kind == JobKind::Evaluate,
             // A certified baseline of a fixed log needs a bound on R(π0) that holds at one n only.
             BoundKind::LogSmoothing => self.baseline.kind != BaselineKind::Certified,
-            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb => false,
+            BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb | BoundKind::Ix => false,
         };
         let prior = match &self.prior {
             None => self.kind == JobKind::Evaluate,

@@ -17,12 +17,11 @@ pub use material::MaterialLog;
 use network::{LossFamily, Network, Recipe, Ticker, Width, effort, train};
 use rows::Rows;
 
-use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
+use super::bound::{ControlVariate, Guess, Played, Rules, Seen, shrunk};
 use super::control::Control;
 use super::cost_model::{ScoreCalibration, ScoreLink};
-use super::error::{EngineError, Result};
+use super::error::Result;
 use super::log::{LogSource, Side, Span};
-use super::numerics::elementary::ln;
 use super::policy::{FeatureMap, PolicyParams};
 
 /// What was learned on the learn side.
@@ -31,26 +30,16 @@ pub struct PartOne {
     pub policy: PolicyParams,
     /// The cost model, on the policy's scores. Present if the log has π0(·|x).
     pub calibration: Option<ScoreCalibration>,
-    /// λ, τ and control variate for the improvement (κ = 1).
-    pub improvement: Choice,
-    /// λ, τ and control variate for the risk (κ = 0).
-    pub risk: Choice,
+    /// τ of the cost model; 0 without one.
+    pub tau: f64,
+    /// The mean and variance of z for the improvement (κ = 1).
+    pub improvement: Guess,
+    /// The mean and variance of z for the risk (κ = 0).
+    pub risk: Guess,
     /// What was chosen and why, one sentence each.
     pub choices: Vec<String>,
     /// The number of networks that were trained.
     pub trainings: u64,
-}
-
-/// The bounds on the certify side for which λ is chosen.
-pub struct Target {
-    /// The number of contexts of the certify side.
-    pub contexts: u64,
-    /// The share of δ of the improvement.
-    pub improvement_delta: f64,
-    /// The share of δ of the risk.
-    pub risk_delta: f64,
-    /// τ of the cost model.
-    pub tau: f64,
 }
 
 /// From this number of contexts, one tenth is held out. Below it, there are four folds.
@@ -61,8 +50,8 @@ pub const FOLDS: usize = 4;
 pub const NARROW: usize = 32;
 /// The same for a large log.
 pub const WIDE: usize = 128;
-/// λ never exceeds this. The best λ is far below it on every log on which a certificate can succeed.
-const LAMBDA_CAP: f64 = 0.5;
+/// The λ for which z is limited while its variance is measured: z is at most 25.
+const TRIAL: f64 = 0.036;
 /// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
 const NEAR_GREEDY: f64 = 0.02;
 
@@ -108,17 +97,11 @@ fn link_of(family: LossFamily) -> ScoreLink {
 ///
 /// # Errors
 /// If the log cannot be read or the job is canceled.
-pub fn learn(
-    log: &dyn LogSource,
-    span: &Span,
-    target: &Target,
-    seed: u64,
-    control: &Control,
-) -> Result<PartOne> {
+pub fn learn(log: &dyn LogSource, span: &Span, tau: f64, seed: u64, control: &Control) -> Result<PartOne> {
     let rows = Rows::new(log, span, Side::Learn)?;
     let k = log.shape().n_actions;
     let learner = Learner { rows, folds: folds(0), k, seed, control };
-    Learner { folds: folds(learner.rows.len()), ..learner }.learn(log, target)
+    Learner { folds: folds(learner.rows.len()), ..learner }.learn(log, tau)
 }
 
 struct Learner<'a> {
@@ -130,7 +113,7 @@ struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
+    fn learn(&self, log: &dyn LogSource, tau: f64) -> Result<PartOne> {
         let wide: Width = if self.rows.len() >= LARGE { WIDE } else { NARROW };
         let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
         // On a large log, the hidden layer of the separate family is trained only if its linear fit is
@@ -143,13 +126,12 @@ impl Learner<'_> {
         fitted.extend(self.fit(&wider, 0.2, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
-        let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer)?;
+        let (tau, improvement, risk, note) = self.guesses(log, tau, &scorer)?;
         let policy = self.policy(&scorer);
         let full = log.shape().capabilities.control_variate();
         let calibration = full.then(|| scorer.score_calibration());
-        let mut choices = vec![choice];
-        choices.extend(notes);
-        Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
+        let choices = vec![choice, note];
+        Ok(PartOne { policy, calibration, tau, improvement, risk, choices, trainings })
     }
 
     /// Trains each (family, width) on each fold.
@@ -252,39 +234,22 @@ impl Learner<'_> {
         norms.iter().sum::<f64>() / norms.len().max(1) as f64
     }
 
-    /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound. Var z is that of
-    /// the greedy policy on contexts that its scores were not trained on.
-    fn choose_lambdas(
-        &self,
-        log: &dyn LogSource,
-        target: &Target,
-        scorer: &Scorer,
-    ) -> Result<(Choice, Choice, Vec<String>)> {
-        let full = log.shape().capabilities.control_variate();
-        let (control, tau) = match full {
-            true => (ControlVariate::Shrunk, target.tau),
-            false => (ControlVariate::Constant(0.0), 0.0),
+    /// What the certify side's bets start from: the mean and variance of z of the greedy policy on contexts that its
+    /// scores were not trained on.
+    fn guesses(&self, log: &dyn LogSource, tau: f64, scorer: &Scorer) -> Result<(f64, Guess, Guess, String)> {
+        let (control, tau, note) = match log.shape().capabilities.control_variate() {
+            true => {
+                (ControlVariate::CostModel, tau, "cost model as control variate, fixed on the learn side")
+            }
+            false => (ControlVariate::None, 0.0, "without π0(·|x): logged propensities only, no clipping"),
         };
-        let choose = |kappa: u8, delta: f64| {
-            // z is limited to 0.9/λ = 25 while its variance is measured.
-            let trial = Choice { control, tau, lambda: 0.036 };
-            let variance = self.variance_of_z(&trial, kappa, scorer)?;
-            let lambda = (2.0 * ln(1.0 / delta) / (target.contexts as f64 * variance)).sqrt();
-            let lambda = if lambda.is_finite() { lambda.clamp(1e-4, LAMBDA_CAP) } else { LAMBDA_CAP };
-            Ok::<_, EngineError>(Choice { control, tau, lambda })
-        };
-        let note = if full {
-            format!(
-                "cost model as control variate, τ = {tau} and λ, all fixed on the learn side, so there is no penalty for a grid"
-            )
-        } else {
-            "without π0(·|x): logged propensities only, no clipping, λ fixed on the learn side".into()
-        };
-        Ok((choose(1, target.improvement_delta)?, choose(0, target.risk_delta)?, vec![note]))
+        let guess = |kappa: u8| self.guess(&Rules { kappa, control, tau }, scorer);
+        Ok((tau, guess(1)?, guess(0)?, note.into()))
     }
 
-    fn variance_of_z(&self, choice: &Choice, kappa: u8, scorer: &Scorer) -> Result<f64> {
-        let (mut z, mut pi, mut costs) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
+    fn guess(&self, rules: &Rules, scorer: &Scorer) -> Result<Guess> {
+        let (mut plays, mut pi, mut costs) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
+        let mut z = Vec::new();
         for (i, &member) in self.folds.held_out.iter().enumerate() {
             let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
             pi.fill(0.0);
@@ -292,11 +257,14 @@ impl Learner<'_> {
             scorer.score_calibration().costs(&row, &mut costs);
             let context = self.rows.context(member);
             let seen = Seen { n_actions: self.k, context, cost_model: Some(&costs) };
-            z_values(choice, kappa, &seen, Played::All(&pi), &mut z)?;
+            plays.clear();
+            let top = rules.plays(&seen, Played::All(&pi), &mut plays)?;
+            let theta = shrunk(1.0, top, TRIAL, f64::from(rules.kappa));
+            z.extend(plays.iter().map(|play| play.z(theta)));
         }
         let n = z.len().max(1) as f64;
         let mean = z.iter().sum::<f64>() / n;
-        Ok(z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n)
+        Ok(Guess { mean, variance: z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n })
     }
 }
 

@@ -2,9 +2,8 @@
 //! of their statistics, and a tiny log measured at the resolution of certificates. The files have 40-digit
 //! reference values that an independent program computed.
 
-use guarantor_engine::bound::{
-    Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
-};
+use crate::given::Given;
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, Ix, LondonSandler, Sample, lambda_grid};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
 use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
@@ -92,6 +91,15 @@ fn bounds_of_cips() {
         assert_close("catoni", catoni.value_and_gradient(&statistics, kl).value, &case["catoni"]);
         let at = catoni.at_lambda(statistics[0], kl, 0.02);
         assert_close("catoni at λ = 0.02", at, &case["catoni_at_lambda_0.02"]);
+    }
+}
+
+#[test]
+fn implicit_exploration_of_its_statistic() {
+    for case in load("ix.json")["cases"].as_array().unwrap() {
+        let get = |name: &str| number(&case[name]);
+        let bound = Ix { sample: once_each(get("n") as u64), delta: get("delta") };
+        assert_close("ix", bound.value_and_gradient(&[get("rhat")], get("kl")).value, &case["ix"]);
     }
 }
 
@@ -228,7 +236,7 @@ impl Tiny {
     }
 
     fn assert_given(&self, what: &str, kappa: u8, xi: f64, want: &Value) {
-        let given = GivenBetting { betting: Betting::new(self.sample, kappa, &[xi], self.tau, self.delta) };
+        let given = Given { betting: Betting::new(self.sample, kappa, &[xi], self.tau, self.delta) };
         let statistics = self.statistics(&given);
         let value = given.betting.value_and_gradient(&statistics, 0.0);
         assert_close(what, value.value, &want["upper_bound"]);
@@ -282,6 +290,17 @@ fn tiny_log_with_multiple_interactions() {
 }
 
 #[test]
+fn tiny_log_with_implicit_exploration() {
+    for (part, single) in [("single", true), ("multiple", false)] {
+        let (tiny, want) = (Tiny::load(single), &load("ix.json")["tiny_log"][part]);
+        let (value, terms, statistics) = tiny.value(&Ix { sample: tiny.sample, delta: tiny.delta });
+        assert_close("γ", terms.gamma.unwrap(), &want["gamma"]);
+        assert_close("the statistic", statistics[0], &want["statistic"]);
+        assert_close("ix", value, &want["ix"]);
+    }
+}
+
+#[test]
 fn tiny_log_of_a_given_policy() {
     for (part, single) in [("single", true), ("multiple", false)] {
         let tiny = Tiny::load(single);
@@ -312,7 +331,7 @@ fn tiny_log_baseline() {
 /// The reference values were computed on the documented grid, docs/math.md#betting-grid.
 #[test]
 fn betting_grid_is_the_documented_one() {
-    let grid = lambda_grid(ControlVariate::Constant(-0.5), 0.25, 1);
+    let grid = lambda_grid(-0.5, 0.25, 1);
     assert_eq!(grid.len(), 32);
     for (k, choice) in grid.iter().enumerate() {
         let want = 0.9 / 3.0 * 2f64.powf(-0.5 * k as f64);

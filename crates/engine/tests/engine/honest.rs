@@ -136,7 +136,7 @@ fn learning_sees_only_rows_before_the_first_certified_one() {
     let learned = |log: &Columns, seen: u64| {
         let log = MemoryLog::new(log.clone()).unwrap();
         match start_after(&log, &SpecRequest::default(), seen).unwrap().evidence {
-            Evidence::Auto { policies, .. } => policies.direct,
+            Evidence::Auto(learned) => learned,
             other => panic!("{other:?}"),
         }
     };
@@ -203,10 +203,36 @@ fn bounds_that_need_a_fixed_policy_are_refused_on_adaptive_logs() {
         let retries = Columns { contexts: Some((0..100).map(|row| row / 2).collect()), ..fixed };
         assert_eq!(code_of(&retries, &request), SpecCode::BoundNeedsSingleInteractions);
     }
-    let betting = SpecRequest { bound: Some(BoundKind::LogSmoothing), ..SpecRequest::default() };
-    let certificate = start(&log, &betting).certificate;
-    let baseline = certificate.bounds.iter().find(|record| record.subject == "logging_policy").unwrap();
-    assert_eq!(baseline.bound, "betting", "the kl bound is for fixed logs");
+    for bound in [BoundKind::LogSmoothing, BoundKind::Ix] {
+        let request = SpecRequest { bound: Some(bound), ..SpecRequest::default() };
+        let certificate = start(&log, &request).certificate;
+        let baseline = certificate.bounds.iter().find(|record| record.subject == "logging_policy").unwrap();
+        assert_eq!(baseline.bound, "betting", "the kl bound is for fixed logs");
+    }
+}
+
+/// Rounded candidates are known at the logged action only, and so are those without `candidate_propensities`.
+#[test]
+fn bounds_that_need_all_of_a_candidates_probabilities_are_refused_without_them() {
+    let mut log = Columns { logging: Logging::Fixed, ..columns(200, 8) };
+    log.candidates = vec![("new".into(), log.actions.iter().map(|&a| [0.7, 0.2, 0.1][a as usize]).collect())];
+    log.candidate_full = vec![Some([0.7, 0.2, 0.1].repeat(200))];
+    let with = |bound: BoundKind| SpecRequest { bound: Some(bound), ..evaluate(&[logged("new")]) };
+    start(&log, &with(BoundKind::Cbb));
+    let precision = Precision { decimals: Some(1), ..Precision::default() };
+    let rounded = Columns { candidate_precision: vec![precision], ..log.clone() };
+    assert_eq!(code_of(&rounded, &with(BoundKind::Cbb)), SpecCode::BoundNeedsFullPropensities);
+    start(&rounded, &with(BoundKind::Ix));
+    let twice = |log: Columns| Columns {
+        contexts: Some((0..200).map(|row| row / 2).collect()),
+        x: log.x.chunks(6).flat_map(|x| [&x[..3], &x[..3]].concat()).collect(),
+        repetitions: Repetitions::Designed,
+        ..log
+    };
+    start(&twice(log.clone()), &with(BoundKind::Ix));
+    for log in [rounded, Columns { candidate_full: vec![None], ..log }] {
+        assert_eq!(code_of(&twice(log), &with(BoundKind::Ix)), SpecCode::BoundNeedsSingleInteractions);
+    }
 }
 
 #[test]

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use guarantor_engine::certificate::{
-    AutoPolicy, Certificate, CheckCode, Decision, Evidence, METHOD, check_digest,
-};
+use guarantor_engine::certificate::{Certificate, CheckCode, Decision, Evidence, METHOD, check_digest};
 use guarantor_engine::control::{Control, Progress, TerminationReason, unattended};
 use guarantor_engine::error::EngineError;
 use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, Logging, MemoryLog, Repetitions};
@@ -17,11 +15,12 @@ use guarantor_engine::spec::{
 use guarantor_engine::verify::{Wording, verify_unsupported};
 use guarantor_engine::{Finished, Inputs, Result, run, verify};
 
-const BOUNDS: [BoundKind; 6] = [
+const BOUNDS: [BoundKind; 7] = [
     BoundKind::Auto,
     BoundKind::LondonSandler,
     BoundKind::Catoni,
     BoundKind::Cbb,
+    BoundKind::Ix,
     BoundKind::LogSmoothing,
     BoundKind::Betting,
 ];
@@ -184,7 +183,9 @@ fn auto_deploys_what_is_plainly_better_and_keeps_what_is_not() {
 fn candidates_share_delta_and_have_their_own_decisions() {
     let log = log(3000);
     let all = [policy("lig"), policy("uniform"), Candidate::Logged { name: "oracle".into() }];
-    for bound in [BoundKind::Auto, BoundKind::Betting, BoundKind::LogSmoothing, BoundKind::Catoni] {
+    let bounds =
+        [BoundKind::Auto, BoundKind::Betting, BoundKind::LogSmoothing, BoundKind::Ix, BoundKind::Catoni];
+    for bound in bounds {
         let certificate = start(&log, &evaluate(bound, &all)).unwrap().certificate;
         check_sound(&certificate);
         assert_eq!(certificate.candidates.len(), 3);
@@ -232,23 +233,17 @@ fn a_changed_digit_is_caught() {
     *slack = slack.next_up();
     forged.digest = forged.content_digest().unwrap();
     assert!(!verified(&forged, &finished.evidence));
-    let Evidence::Auto { policies, certified } = &finished.evidence else { panic!("not `auto`") };
-    let mut changed = policies.clone();
-    let policy = match certified {
-        AutoPolicy::Direct => &mut changed.direct.policy,
-        AutoPolicy::Refined => &mut changed.refined,
-    };
-    let PolicyParams::Exploring { base, .. } = policy else { panic!("it explores by default") };
+    let Evidence::Auto(learned) = &finished.evidence else { panic!("not `auto`") };
+    let mut changed = learned.clone();
+    let PolicyParams::Exploring { base, .. } = &mut changed.policy else { panic!("it explores by default") };
     let PolicyParams::Lig { mean, .. } = &mut **base else { panic!("`auto` learns LIG policies") };
     mean[0][0] += 0.5;
-    let evidence = Evidence::Auto { policies: changed, certified: *certified };
+    let evidence = Evidence::Auto(changed);
     assert!(!verified(&finished.certificate, &evidence));
-    // The other policy's evidence is not evidence for this one.
-    let other = match certified {
-        AutoPolicy::Direct => AutoPolicy::Refined,
-        AutoPolicy::Refined => AutoPolicy::Direct,
-    };
-    let evidence = Evidence::Auto { policies: policies.clone(), certified: other };
+    // Another start of the bets is not evidence either.
+    let mut changed = learned.clone();
+    changed.split.improvement.variance *= 2.0;
+    let evidence = Evidence::Auto(changed);
     assert!(!verified(&finished.certificate, &evidence));
     assert!(!verified(&finished.certificate, &Evidence::Candidates));
     let mut moved = finished.certificate.clone();

@@ -118,8 +118,8 @@ fn job(name: &'static str, log: &MemoryLog, request: &SpecRequest) -> (&'static 
         log_checks: None,
     };
     let finished = run(&request.resolve(&context).unwrap(), &inputs, &unattended()).unwrap();
-    if let Evidence::Auto { policies, .. } = &finished.evidence {
-        let features = policies.direct.policy.features();
+    if let Evidence::Auto(learned) = &finished.evidence {
+        let features = learned.policy.features();
         assert!(matches!(features, FeatureMap::Hidden { .. }), "`auto` chose no hidden layer");
     }
     let bytes = serde_json::to_string(&(&finished.certificate, &finished.evidence)).unwrap();

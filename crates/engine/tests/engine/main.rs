@@ -1,6 +1,8 @@
 //! The engine against reference values, as properties, and through its one entry point.
 
 mod arithmetic;
+#[path = "../common/given.rs"]
+mod given;
 mod golden;
 mod honest;
 mod jobs;

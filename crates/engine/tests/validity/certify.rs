@@ -1,16 +1,17 @@
 //! The claims that each bound makes about a policy on a simulated log.
 
+use crate::given_union::Given;
 use crate::light_kl::LightKl;
 use guarantor_engine::Result;
 use guarantor_engine::baseline::{lower_bound, mean_cost};
 use guarantor_engine::bound::{
-    Betting, Bound, Catoni, Cbb, Choice, ControlVariate, GivenBetting, LondonSandler, Sample,
+    Betting, Bound, Catoni, Cbb, ControlVariate, Ix, LondonSandler, Mixture, Rules, Sample, Start,
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::cost_model::{CostModel, ScoreCalibration, ScoreLink};
 use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
 use guarantor_engine::log::{LogSource, MemoryLog};
-use guarantor_engine::measure::{Statistics, Subject, measure};
+use guarantor_engine::measure::{Statistics, Subject, collect, measure};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Optimizer, PolicyClass, Preset};
 use ndarray::Array2;
@@ -51,6 +52,7 @@ pub fn bounds(drawn: &Drawn, log: &MemoryLog) -> Vec<Named> {
     let capabilities = &log.shape().capabilities;
     let mut all = vec![
         named("log_smoothing", 0, Betting::log_smoothing(sample, delta)),
+        named("ix", 0, Ix { sample, delta }),
         named("improvement at ξ = 0", 1, Betting::new(sample, 1, &[0.0], tau, delta)),
     ];
     if !capabilities.multiple_interactions {
@@ -168,12 +170,12 @@ pub fn modeled_claims(
     let calibration = ScoreCalibration { link: ScoreLink::Separate, offset: 0.0, slope: 4.0 };
     let model = CostModel { scores: model, calibration };
     let claim = |(name, kappa, lambda): (&'static str, u8, f64)| {
-        let choices = vec![Choice { control: ControlVariate::Shrunk, tau: 0.2 * TAU, lambda }];
-        let betting = Betting { choices, ..Betting::new(sample(&log), kappa, &[0.0], TAU, DELTA) };
-        let given = GivenBetting { betting };
-        let measured = measure(&log, Subject::Policy(policy), Some(&model), &given, &unattended());
-        let statistics = measured.expect("a finite statistic").statistics;
-        let bound = given.betting.value_and_gradient(&statistics, 0.0).value;
+        let rules = Rules { kappa, control: ControlVariate::CostModel, tau: 0.2 * TAU };
+        let subject = Subject::Policy(policy);
+        let plays = collect(&log, subject, Some(&model), &rules, None, &unattended()).expect("plays").table;
+        let start = Start { theta: 1.0, strength: 0.0, fixed: true };
+        let contexts = sample(&log).contexts as f64;
+        let bound = Mixture::one(lambda, DELTA).bound(&plays, contexts, start).expect("a bound").value;
         Claim { name, delta: DELTA, bound, truth: truth(world, policy, kappa) }
     };
     let claims = [
@@ -186,7 +188,7 @@ pub fn modeled_claims(
 }
 
 pub fn given_value(log: &MemoryLog, policy: &PolicyParams, betting: Betting) -> f64 {
-    let given = GivenBetting { betting };
+    let given = Given { betting };
     given.betting.value_and_gradient(&statistics(log, policy, &given), 0.0).value
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guarantor_engine::bound::{Betting, Bound, Choice, ControlVariate, Sample, lambda_grid};
+use guarantor_engine::bound::{Betting, Bound, Choice, Sample, lambda_grid};
 use guarantor_engine::ledger::anytime_event;
 use guarantor_engine::log::MemoryLog;
 use guarantor_engine::policy::PolicyParams;
@@ -86,7 +86,7 @@ impl Coins {
     /// Logarithmic smoothing over a grid of λ, by the engine's own formula.
     fn bound(self, lambdas: impl Iterator<Item = f64>) -> f64 {
         let sample = Sample { rows: self.n, contexts: self.n };
-        let choice = |lambda: f64| Choice { control: ControlVariate::Constant(0.0), tau: 0.0, lambda };
+        let choice = |lambda: f64| Choice { xi: 0.0, tau: 0.0, lambda };
         let choices: Vec<Choice> = lambdas.map(choice).collect();
         let betting = Betting { choices, ..Betting::log_smoothing(sample, DELTA) };
         let statistic = |c: &Choice| self.ones as f64 * c.lambda.ln_1p() / self.n as f64;
@@ -96,7 +96,7 @@ impl Coins {
 
     /// The bound of the service: its grid is the same at every n.
     fn on_the_grid(self) -> f64 {
-        let grid = lambda_grid(ControlVariate::Constant(0.0), 0.0, 0);
+        let grid = lambda_grid(0.0, 0.0, 0);
         self.bound(grid.into_iter().map(|choice| choice.lambda))
     }
 

@@ -8,6 +8,8 @@
 mod arrivals;
 mod certify;
 mod given;
+#[path = "../common/given.rs"]
+mod given_union;
 mod harness;
 mod jobs;
 #[path = "../common/light_kl.rs"]
@@ -59,7 +61,7 @@ fn overfitted(world: &World, log: &MemoryLog) -> PolicyParams {
 #[test]
 fn holds_with_full_support() {
     let tallies = tallies(&World::full_support(), 10);
-    assert_eq!(tallies.len(), 8 + 8 + 6 + 6 + 4 + 1);
+    assert_eq!(tallies.len(), 9 + 9 + 6 + 6 + 4 + 1);
     assert_valid(&tallies);
 }
 
@@ -76,7 +78,7 @@ fn holds_with_a_peaked_logging_policy() {
 #[test]
 fn holds_with_repeated_contexts() {
     let tallies = tallies(&World::repeated(), 40);
-    assert_eq!(tallies.len(), 6 + 6 + 6 + 6 + 4 + 1, "LS and Catoni do not apply");
+    assert_eq!(tallies.len(), 7 + 7 + 6 + 6 + 4 + 1, "LS and Catoni do not apply");
     assert_valid(&tallies);
 }
 
@@ -137,7 +139,7 @@ fn estimates_are_not_bounds() {
             let terms = bound.terms(&statistics(&log, &policy, &&**bound), 0.0);
             Claim { name, delta: DELTA, bound: terms.empirical_risk.unwrap(), truth: world.risk(&policy) }
         };
-        ["london_sandler", "catoni", "cbb at ξ = 0", "cbb at ξ = −½"].map(claim).into()
+        ["london_sandler", "catoni", "cbb at ξ = 0", "cbb at ξ = −½", "ix"].map(claim).into()
     });
     assert_flagged(&estimates);
 }
@@ -321,11 +323,11 @@ fn certificates(
 /// Each named bound on all rows, with a certified baseline.
 #[test]
 fn named_jobs_hold() {
-    use BoundKind::{Betting, Catoni, Cbb, LogSmoothing, LondonSandler};
+    use BoundKind::{Betting, Catoni, Cbb, Ix, LogSmoothing, LondonSandler};
     let named = |bound: BoundKind| (bound.name(), learning_from_zero(bound));
-    let single = [LondonSandler, Catoni, Cbb, LogSmoothing, Betting].map(named);
+    let single = [LondonSandler, Catoni, Cbb, Ix, LogSmoothing, Betting].map(named);
     assert_valid(&certificates(&World::no_signal(), 160, CONTEXTS, &single));
-    let multiple = [Cbb, LogSmoothing, Betting].map(named);
+    let multiple = [Cbb, Ix, LogSmoothing, Betting].map(named);
     assert_valid(&certificates(&World::repeated(), 170, CONTEXTS, &multiple));
 }
 

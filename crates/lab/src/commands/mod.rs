@@ -1,5 +1,8 @@
 //! The commands of `guarantor-lab`.
 
+pub mod benchmark;
+pub mod compare;
+mod log_args;
 pub mod reproduce;
 pub mod simulate;
 

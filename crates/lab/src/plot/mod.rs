@@ -102,7 +102,21 @@ const OVERSAMPLING: u32 = 2;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Writes `NAME.svg` and `NAME.png` into `directory`; returns their paths.
+///
+/// # Errors
+/// If a file cannot be written.
 pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure> {
+    let (svg, size) = (write_svg(figure, directory)?, size(figure));
+    let png = directory.join(format!("{}.png", figure.name));
+    write_png(&png, &averaged(figure, size)?, size)?;
+    Ok([svg, png])
+}
+
+/// Writes `NAME.svg` into `directory`; returns its path.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write_svg(figure: &Figure, directory: &Path) -> Result<PathBuf, Failure> {
     fonts();
     let (width, height) = size(figure);
     let svg = directory.join(format!("{}.svg", figure.name));
@@ -113,9 +127,7 @@ pub fn write(figure: &Figure, directory: &Path) -> Result<[PathBuf; 2], Failure>
         root.present().map_err(failure)?;
     }
     std::fs::write(&svg, text)?;
-    let png = directory.join(format!("{}.png", figure.name));
-    write_png(&png, &averaged(figure, (width, height))?, (width, height))?;
-    Ok([svg, png])
+    Ok(svg)
 }
 
 fn write_png(path: &Path, pixels: &[u8], size: (u32, u32)) -> Result<(), Failure> {

@@ -1,8 +1,7 @@
 //! Bounds as functions of their statistics, of KL, of δ and of n, and against one another.
 
-use guarantor_engine::bound::{
-    Betting, Bound, Catoni, Cbb, ControlVariate, GivenBetting, LondonSandler, Sample, lambda_grid,
-};
+use crate::given::Given;
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, Choice, Ix, LondonSandler, Sample, lambda_grid};
 use guarantor_engine::log::{Columns, MemoryLog};
 use guarantor_engine::numerics::divergence::{bernoulli, bernoulli_inverse};
 use guarantor_engine::policy::PolicyParams;
@@ -26,6 +25,8 @@ fn plausible(bound: &dyn Bound, tau: f64, u: &[f64]) -> Vec<f64> {
     let u = |s: usize| u[s % u.len()];
     match (bound.name(), bound.statistics()) {
         ("london_sandler" | "catoni", _) => vec![-u(0) / tau],
+        // 1/(π0 + γ) is at most 2√n, and a policy's weights have the mean 1 at most.
+        ("ix", _) => vec![-u(0)],
         // R̂ − ξ, B and V.
         ("cbb", count) => (0..count).map(|s| if s == 0 { -u(0) } else { u(s) / tau }).collect(),
         // Means of ln(1 − λz), with 1 − λz at least 0.1.
@@ -166,6 +167,21 @@ proptest! {
         prop_assert_eq!(got, value(&unnamed, &policy, &bound, kl));
     }
 
+    /// The step of the proof that replaces a logarithm: with the same γ, logarithmic smoothing at λ = 2γ is never
+    /// above implicit exploration if KL is paid alike.
+    #[test]
+    fn implicit_exploration_is_never_below_smoothing_at_its_gamma(recipe in recipes(3), more in 0.0..10.0f64) {
+        let log = MemoryLog::new(recipe.columns()).unwrap();
+        let (q, prior) = recipe.gaussians();
+        let (policy, kl) = (q.policy(PolicyClass::Lig), q.kl(&prior) + more);
+        let (sample, delta) = (sample(&log), 0.05);
+        let ix = Ix { sample, delta };
+        let choice = Choice { xi: 0.0, tau: 0.0, lambda: 2.0 * ix.gamma() };
+        let smooth = Betting { choices: vec![choice], ..Betting::log_smoothing(sample, delta) };
+        let (wide, narrow) = (value(&log, &policy, &ix, kl), value(&log, &policy, &smooth, kl));
+        prop_assert!(narrow <= wide + FORMULA, "{narrow} > {wide}");
+    }
+
     /// log_smoothing is betting at ξ = 0, κ = 0 in the limit τ → 0: betting decreases toward it as τ falls,
     /// and equals it once no propensity is clipped.
     #[test]
@@ -175,7 +191,7 @@ proptest! {
         let (policy, kl) = (q.policy(PolicyClass::Lig), q.kl(&prior));
         let limit = Betting::log_smoothing(sample(&log), 0.05);
         let at = |tau: f64| {
-            let choices = lambda_grid(ControlVariate::Constant(0.0), tau, 0);
+            let choices = lambda_grid(0.0, tau, 0);
             value(&log, &policy, &Betting { choices, ..limit.clone() }, kl)
         };
         let (low, high) = (taus.0.min(taus.1), taus.0.max(taus.1));
@@ -192,7 +208,7 @@ proptest! {
         let policy = recipe.gaussians().0.policy(PolicyClass::Lig);
         let rules = Betting::new(sample(&log), kappa, &[0.0, -0.3, -0.9], tau, 0.05);
         let of_rules = measured(&log, &policy, &(&rules as &dyn Bound)).statistics;
-        let given = GivenBetting { betting: rules.clone() };
+        let given = Given { betting: rules.clone() };
         let of_given = measured(&log, &policy, &given).statistics;
         for choice in 0..rules.choices.len() {
             let (a, b) = (rules.at(choice, of_given[choice], 0.0).0, rules.at(choice, of_rules[choice], 0.0).0);

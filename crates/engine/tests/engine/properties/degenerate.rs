@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::given::Given;
 use guarantor_engine::baseline::{lower_bound, mean_cost};
-use guarantor_engine::bound::{Betting, GivenBetting};
+use guarantor_engine::bound::Betting;
 use guarantor_engine::certificate::{Certificate, Decision};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
@@ -84,7 +85,7 @@ fn every_bound_of_every_degenerate_log_is_finite() {
             }
             for kappa in [0, 1] {
                 let betting = Betting::new(sample(&log), kappa, &[0.0, -0.5], 0.5, 0.05);
-                let given = GivenBetting { betting };
+                let given = Given { betting };
                 let statistics = measured(&log, &policy, &given).statistics;
                 let value = given.betting.at(0, statistics[0], 0.0).0;
                 assert!(value.is_finite() && statistics.iter().all(|s| s.is_finite()), "{what}: {value}");

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use guarantor_engine::bound::{Betting, Bound, GivenBetting};
+use crate::given::Given;
+use guarantor_engine::bound::{Betting, Bound};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::{Gaussian, LearningProblem, minimize};
 use guarantor_engine::log::{Columns, LogSource, MemoryLog};
@@ -69,11 +70,7 @@ fn everything(columns: &Columns, policy: &PolicyParams) -> Vec<(f64, f64)> {
     for bound in bounds(sample(&log), &multiplicities(columns), 0.3, 0.1) {
         add(measured(&log, policy, &&*bound));
     }
-    add(measured(
-        &log,
-        policy,
-        &GivenBetting { betting: Betting::new(sample(&log), 1, &[0.0, -0.4], 0.3, 0.1) },
-    ));
+    add(measured(&log, policy, &Given { betting: Betting::new(sample(&log), 1, &[0.0, -0.4], 0.3, 0.1) }));
     all
 }
 

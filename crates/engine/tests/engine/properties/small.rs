@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, LondonSandler, Sample};
+use guarantor_engine::bound::{Betting, Bound, Catoni, Cbb, Ix, LondonSandler, Sample};
 use guarantor_engine::control::unattended;
 use guarantor_engine::learn::bound_learner::Gaussian;
 use guarantor_engine::log::{Columns, LogSource, Logging, MemoryLog, Repetitions};
@@ -103,6 +103,7 @@ pub fn bounds(sample: Sample, multiplicities: &[u64], tau: f64, delta: f64) -> V
         Box::new(Catoni { sample, tau, delta }),
         cbb(0.0),
         cbb(-0.5),
+        Box::new(Ix { sample, delta }),
         Box::new(Betting::log_smoothing(sample, delta)),
         betting(0, &[0.0, -0.2, -0.7]),
         betting(1, &[0.0]),

@@ -1,7 +1,7 @@
 //! A team that looks, is told to keep, collects more rows and looks again, until it may deploy. Each look
 //! certifies only rows that no earlier look has seen, and holds at its own δ.
 
-use guarantor_engine::bound::{Betting, Bound, Choice, ControlVariate, Sample};
+use guarantor_engine::bound::{Betting, Bound, Choice, Sample};
 use guarantor_engine::certificate::Certificate;
 use guarantor_engine::policy::PolicyParams;
 use rand::RngExt;
@@ -108,7 +108,7 @@ impl Counts {
         let variance = 0.5 * (gain * gain + gain) / ACTIONS as f64;
         let lambda = (2.0 * (1.0 / delta).ln() / (self.rows as f64 * variance)).sqrt().min(0.5);
         let sample = Sample { rows: self.rows, contexts: self.rows };
-        let choices = vec![Choice { control: ControlVariate::Constant(0.0), tau: 0.0, lambda }];
+        let choices = vec![Choice { xi: 0.0, tau: 0.0, lambda }];
         let betting = Betting { choices, ..Betting::new(sample, 1, &[0.0], 1.0, delta) };
         let log_sum = self.played as f64 * (lambda * gain).ln_1p() + self.others as f64 * (-lambda).ln_1p();
         betting.value_and_gradient(&[log_sum / self.rows as f64], 0.0).value

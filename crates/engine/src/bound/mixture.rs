@@ -1,0 +1,122 @@
+//! A mixture of constant bets, docs/math.md#mixture: D is rejected if
+//!
+//!   Σ_k w_k Π_i (1 − λ_k z_i)/(1 − λ_k D) ≥ 1/δ.
+//!
+//! It is never worse than the union bound over the same λ, holds at every n at once, and covers the average of
+//! E[z_i | the past]. The left side increases in D, so the smallest rejected D is found by bisection.
+
+use super::aimed::Start;
+use super::betting::LAMBDA_POINTS;
+use super::table::{Moments, Table};
+use crate::error::{EngineError, Result};
+use crate::numerics::elementary::{exp, exp2, ln, ln_1p};
+
+/// The control variate's factor is chosen again whenever this many plays have doubled. The number does not depend on
+/// n, so that appended rows change no factor of earlier ones.
+const FIRST_REFRESH: usize = 16;
+
+/// No D below this is tried: R(π) − R(π0) is at least −1.
+pub const LOWEST: f64 = -2.0;
+
+/// One constant bet.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Member {
+    /// λ, the size of the bet.
+    pub lambda: f64,
+    /// Its share of the mixture.
+    pub share: f64,
+}
+
+/// A mixture of constant bets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mixture {
+    /// The bets. Their shares sum to 1.
+    pub members: Vec<Member>,
+    /// δ, the probability, at most, that the bound is violated.
+    pub delta: f64,
+}
+
+/// What a mixture found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Found {
+    /// The smallest D that is rejected: an upper bound.
+    pub value: f64,
+    /// λ of the member with the largest part of the wealth there.
+    pub lambda: f64,
+    /// Σ ln(1 − λz) of that member.
+    pub log_sum: f64,
+    /// The last factor of the control variate.
+    pub theta: f64,
+}
+
+/// The largest λ for z ≤ κ.
+fn lambda_max(kappa: f64) -> f64 {
+    if kappa > 0.0 { 0.9 } else { 1.0 }
+}
+
+impl Mixture {
+    /// The mixture in equal shares of λ_max·2^{−k/2}, k = 0, …, 31.
+    pub fn of_grid(kappa: u8, delta: f64) -> Self {
+        let max = lambda_max(f64::from(kappa));
+        let at = |k: usize| Member { lambda: max * exp2(-0.5 * k as f64), share: 1.0 / LAMBDA_POINTS as f64 };
+        Mixture { members: (0..LAMBDA_POINTS).map(at).collect(), delta }
+    }
+
+    /// One constant bet.
+    pub fn one(lambda: f64, delta: f64) -> Self {
+        Mixture { members: vec![Member { lambda, share: 1.0 }], delta }
+    }
+
+    /// The bound on plays in order of arrival, on `contexts` contexts. Earlier plays choose the control variate's
+    /// factor, unless it is fixed.
+    ///
+    /// # Errors
+    /// If a sum is not finite.
+    pub fn bound(&self, table: &Table, contexts: f64, start: Start) -> Result<Found> {
+        let mut last = start.theta;
+        let mut sums = vec![0.0; self.members.len()];
+        let (mut past, mut first, mut end) = (Moments::default(), 0, FIRST_REFRESH);
+        while first < table.len() {
+            let range = first..end.min(table.len());
+            let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
+            for (member, sum) in self.members.iter().zip(&mut sums) {
+                *sum += table.bets(range.clone(), theta, member.lambda).logs;
+            }
+            past.add(&table.moments(range));
+            (first, end, last) = (end, 2 * end, theta);
+        }
+        Ok(Found { theta: last, ..self.invert(&sums, contexts, table.kappa())? })
+    }
+
+    /// The smallest rejected D, given Σ ln(1 − λz) of each member, if z ≤ `highest`.
+    ///
+    /// # Errors
+    /// If a sum is not finite.
+    pub fn invert(&self, sums: &[f64], contexts: f64, highest: f64) -> Result<Found> {
+        if sums.iter().any(|sum| !sum.is_finite()) {
+            return Err(EngineError::Numerical("a sum of logarithms is not finite".into()));
+        }
+        // The rounding of the sums, which could otherwise tip the balance.
+        let target = ln(1.0 / self.delta) + 16.0 * f64::EPSILON * contexts + 1e-12;
+        let wealth = |k: usize, d: f64| {
+            let Member { lambda, share } = self.members[k];
+            ln(share) + sums[k] - contexts * ln_1p(-lambda * d)
+        };
+        let total = |d: f64| {
+            let parts: Vec<f64> = (0..sums.len()).map(|k| wealth(k, d)).collect();
+            let max = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            max + ln(parts.iter().map(|part| exp(part - max)).sum::<f64>())
+        };
+        // D ≤ `highest` always holds.
+        let (mut low, mut high) = (LOWEST, highest);
+        for _ in 0..60 {
+            let middle = 0.5 * (low + high);
+            if total(middle) >= target { high = middle } else { low = middle }
+        }
+        let most = (0..sums.len()).max_by(|&a, &b| wealth(a, high).total_cmp(&wealth(b, high))).unwrap_or(0);
+        Ok(Found { value: high, lambda: self.members[most].lambda, log_sum: sums[most], theta: 0.0 })
+    }
+}
+
+/// How many contexts the start of a constant's factor counts for.
+pub const CONSTANT_STRENGTH: f64 = 5.0;
