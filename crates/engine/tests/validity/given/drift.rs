@@ -58,7 +58,7 @@ fn a_rising_improvement_holds() {
 
 #[test]
 fn a_falling_improvement_holds() {
-    holds(|s| 0.06 * (1.0 - 2.0 * s), 1000, &[Form::Logged], 41_200);
+    holds(|s| 0.06 * (1.0 - 2.0 * s), 300, &[Form::Logged], 41_200);
     holds(|s| 0.15 * (1.0 - 2.0 * s), 300, &[Form::Logged, Form::Stored], 41_300);
 }
 
