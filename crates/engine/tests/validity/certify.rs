@@ -1,6 +1,6 @@
 //! The claims that each bound makes about a policy on a simulated log.
 
-use crate::given::Given;
+use crate::given_union::Given;
 use crate::light_kl::LightKl;
 use guarantor_engine::Result;
 use guarantor_engine::baseline::{lower_bound, mean_cost};

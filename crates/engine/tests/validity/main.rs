@@ -7,8 +7,9 @@
 
 mod arrivals;
 mod certify;
-#[path = "../common/given.rs"]
 mod given;
+#[path = "../common/given.rs"]
+mod given_union;
 mod harness;
 mod jobs;
 #[path = "../common/light_kl.rs"]

@@ -16,6 +16,8 @@ pub enum Outcomes {
     Bernoulli,
     /// Uniform around the mean, as wide as [-1, 0] allows.
     Continuous,
+    /// Always the mean.
+    Exact,
 }
 
 #[derive(Clone)]
@@ -125,6 +127,7 @@ impl World {
         let u: f64 = rng.random();
         match self.outcomes {
             Outcomes::Bernoulli => -f64::from(u8::from(u < -mean)),
+            Outcomes::Exact => mean,
             Outcomes::Continuous => {
                 let reach = (-mean).min(1.0 + mean);
                 (mean + reach * (2.0 * u - 1.0)).clamp(-1.0, 0.0)

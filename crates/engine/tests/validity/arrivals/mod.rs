@@ -3,16 +3,16 @@
 //! row given its past is known, and a certificate is violated if it promises more than the mean over the rows
 //! that it certified.
 
-mod case;
+pub mod case;
 mod drift;
 mod headline;
 mod learners;
-mod logger;
-mod nature;
+pub mod logger;
+pub mod nature;
 mod retries;
 mod rounding;
 mod sequence;
-mod stream;
+pub mod stream;
 mod unstated;
 mod versions;
 
