@@ -15,6 +15,7 @@ mod jobs;
 mod many;
 mod nulls;
 pub mod reference;
+mod refit;
 mod tight;
 
 /// The δ at which every world is tried.
