@@ -37,6 +37,9 @@ pub struct Terms {
     /// ξ, the constant control variate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xi: Option<f64>,
+    /// The largest −ĉ of the cost model, in certificates of methods 1 to 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model_max: Option<f64>,
     /// θ, the last factor of the control variate of a given policy, which may change from row to row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
