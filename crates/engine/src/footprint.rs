@@ -11,7 +11,7 @@ use crate::log::{LogShape, chunk_contexts};
 use crate::measure::BLOCKS;
 use crate::policy::DRAWS;
 use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
-use crate::split::{FOLDS, LARGE, NARROW, WIDE};
+use crate::split::{FOLDS, LARGE, LARGE_FOLDS, WIDTH};
 
 const F32: f64 = 4.0;
 const F64: f64 = 8.0;
@@ -204,10 +204,10 @@ impl Job<'_> {
         let least = self.spec.seen_rows.map_or(0.9 * fraction * self.rows(), |seen| seen as f64);
         let mut recipes = Vec::new();
         if least < LARGE as f64 {
-            recipes.push((2 * FOLDS, NARROW));
+            recipes.push((4 * FOLDS, WIDTH));
         }
         if self.shape.rows >= LARGE as u64 {
-            recipes.push((2, WIDE));
+            recipes.push((LARGE_FOLDS, WIDTH));
         }
         let mut learned = Vec::new();
         for (count, hidden) in recipes {

@@ -8,14 +8,20 @@ mod calibrate;
 mod material;
 mod network;
 mod rows;
+mod scorer;
+mod start;
+mod train;
 
 use ndarray::Array2;
 use rayon::prelude::*;
 
 use calibrate::{Calibration, HeldOutPoint, calibrate};
 pub use material::MaterialLog;
-use network::{LossFamily, Network, Recipe, Ticker, Width, effort, train};
+use network::{LossFamily, Network, Start};
 use rows::Rows;
+use scorer::{Scorer, mean_gap};
+use start::{fit_logging, start};
+use train::{Recipe, Ticker, train};
 
 use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
 use super::control::Control;
@@ -53,23 +59,37 @@ pub struct Target {
     pub tau: f64,
 }
 
-/// From this number of contexts, one tenth is held out. Below it, there are four folds.
+/// From this number of contexts, two tenths are held out, each by one network. Below it, there are four folds.
 pub const LARGE: usize = 20_000;
 /// The number of folds of a small log.
 pub const FOLDS: usize = 4;
-/// The hidden units of a network that is trained on a small log.
-pub const NARROW: usize = 32;
-/// The same for a large log.
-pub const WIDE: usize = 128;
+/// The number of folds of a large log.
+pub const LARGE_FOLDS: usize = 2;
+/// The hidden units of a network.
+pub const WIDTH: usize = 128;
+/// The networks with a hidden layer that are trained per fold, at most: two families with two weight decays.
+pub const HIDDEN: usize = 4;
+/// Below this number of contexts, networks with a heavy weight decay are trained too.
+const FEW: usize = 4000;
+/// The weight decays of networks with a hidden layer.
+const LIGHT_DECAY: f32 = 0.1;
+const HEAVY_DECAY: f32 = 1.0;
+/// The passes over the contexts of the linear score functions and of the networks with a hidden layer.
+const LINEAR_EPOCHS: usize = 10;
+const HIDDEN_EPOCHS: usize = 36;
+/// On a small log, hidden layers are trained for both families if the losses of their linear score functions differ
+/// by less than this share.
+const CLOSE: f64 = 0.02;
+/// The largest number of score functions that are averaged, with repetitions.
+const AVERAGED: usize = 5;
 /// λ never exceeds this. The best λ is far below it on every log on which a certificate can succeed.
 const LAMBDA_CAP: f64 = 0.5;
 /// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
 const NEAR_GREEDY: f64 = 0.02;
 
-/// The networks of one family and width, one per fold, with their scores out of sample.
+/// The networks of one recipe, one per fold, with their scores out of sample.
 struct Fitted {
-    family: LossFamily,
-    width: Width,
+    recipe: Recipe,
     networks: Vec<Network>,
     /// The scores of the held-out contexts, in the order of `held_out`.
     scores: Array2<f32>,
@@ -89,7 +109,7 @@ fn folds(n: usize) -> Folds {
         (train, out)
     };
     let folds: Vec<_> = if n >= LARGE {
-        vec![fold(10, 0)]
+        (0..LARGE_FOLDS as u32).map(|f| fold(10, 5 * f)).collect()
     } else {
         (0..FOLDS as u32).map(|f| fold(FOLDS as u32, f)).collect()
     };
@@ -131,16 +151,12 @@ struct Learner<'a> {
 
 impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
-        let wide: Width = if self.rows.len() >= LARGE { WIDE } else { NARROW };
-        let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
-        // On a large log, the hidden layer of the separate family is trained only if its linear fit is
-        // better.
-        let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
-        let mut wider = vec![(LossFamily::Competing, wide)];
-        if separate_wins || self.rows.len() < LARGE {
-            wider.push((LossFamily::Separate, wide));
-        }
-        fitted.extend(self.fit(&wider, 0.2, 1.0)?);
+        let starts = self.starts();
+        let both = [LossFamily::Competing, LossFamily::Separate];
+        let linear = both.map(|family| self.recipe(family, 0, LINEAR_EPOCHS, LIGHT_DECAY));
+        let mut fitted = self.fit(&linear, &starts, 0.0, 0.1)?;
+        let hidden = self.hidden_recipes([fitted[0].calibration.loss, fitted[1].calibration.loss]);
+        fitted.extend(self.fit(&hidden, &starts, 0.1, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
         let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer)?;
@@ -152,32 +168,62 @@ impl Learner<'_> {
         Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
     }
 
-    /// Trains each (family, width) on each fold.
-    fn fit(&self, what: &[(LossFamily, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
-        let folds = &self.folds.folds;
-        let steps: usize = folds.iter().map(|(train, _)| effort(train.len()).1).sum();
-        let ticker = Ticker::new(self.control, steps * what.len(), from, to);
-        let tasks: Vec<(LossFamily, Width, usize)> =
-            what.iter().flat_map(|&(f, w)| (0..folds.len()).map(move |i| (f, w, i))).collect();
-        let networks: Vec<Network> = tasks
-            .into_par_iter()
-            .map(|(family, width, fold)| {
-                let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(fold as u64);
-                let recipe = Recipe { family, width, seed };
-                train(&self.rows, &folds[fold].0, self.k, &recipe, &ticker)
-            })
-            .collect::<Result<_>>()?;
-        let fitted = what.iter().zip(networks.chunks(folds.len().max(1)));
-        Ok(fitted.map(|(&(family, width), networks)| self.assess(family, width, networks.to_vec())).collect())
+    fn recipe(&self, family: LossFamily, width: usize, epochs: usize, decay: f32) -> Recipe {
+        Recipe { family, width, epochs, decay, seed: self.seed }
     }
 
-    fn assess(&self, family: LossFamily, width: Width, networks: Vec<Network>) -> Fitted {
+    /// The networks with a hidden layer: for the family whose linear score function fits better, and on a small log
+    /// for both if they fit about as well.
+    fn hidden_recipes(&self, [competing, separate]: [f64; 2]) -> Vec<Recipe> {
+        let close = self.rows.len() < LARGE && (competing - separate).abs() < CLOSE * competing.min(separate);
+        let mut families = Vec::new();
+        if competing <= separate || close {
+            families.push(LossFamily::Competing);
+        }
+        if separate < competing || close {
+            families.push(LossFamily::Separate);
+        }
+        let decays: &[f32] = if self.rows.len() < FEW { &[LIGHT_DECAY, HEAVY_DECAY] } else { &[LIGHT_DECAY] };
+        let recipes = families.into_iter().flat_map(|f| decays.iter().map(move |&d| (f, d)));
+        recipes.map(|(family, decay)| self.recipe(family, WIDTH, HIDDEN_EPOCHS, decay)).collect()
+    }
+
+    /// Where training starts on each fold: for the competing and the separate family.
+    fn starts(&self) -> Vec<[Start; 2]> {
+        let both = [ScoreLink::Competing, ScoreLink::Separate];
+        let start = |(members, _): &(Vec<u32>, Vec<u32>)| {
+            let fit = fit_logging(&self.rows, members, self.k);
+            both.map(|link| start(&self.rows, members, fit.as_ref(), self.k, link))
+        };
+        self.folds.folds.par_iter().map(start).collect()
+    }
+
+    /// Trains each recipe on each fold.
+    fn fit(&self, what: &[Recipe], starts: &[[Start; 2]], from: f64, to: f64) -> Result<Vec<Fitted>> {
+        let (folds, p) = (&self.folds.folds, self.rows.center.len());
+        let tasks: Vec<(&Recipe, usize)> =
+            what.iter().flat_map(|recipe| (0..folds.len()).map(move |i| (recipe, i))).collect();
+        let steps = tasks.iter().map(|(recipe, i)| recipe.effort(folds[*i].0.len(), p, self.k).steps);
+        let ticker = Ticker::new(self.control, steps.sum(), from, to);
+        let networks: Vec<Network> = tasks
+            .into_par_iter()
+            .map(|(recipe, fold)| {
+                let start = &starts[fold][usize::from(recipe.family == LossFamily::Separate)];
+                let seed = recipe.seed.wrapping_mul(1_000_003).wrapping_add(fold as u64);
+                train(&self.rows, &folds[fold].0, start, &Recipe { seed, ..*recipe }, &ticker)
+            })
+            .collect::<Result<_>>()?;
+        let mut networks = networks.into_iter();
+        Ok(what.iter().map(|&r| self.assess(r, networks.by_ref().take(folds.len()).collect())).collect())
+    }
+
+    fn assess(&self, recipe: Recipe, networks: Vec<Network>) -> Fitted {
         let mut scores = Array2::<f32>::zeros((0, self.k));
         for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
             scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
         }
-        let calibration = calibrate(&self.points(&scores, link_of(family)));
-        Fitted { family, width, networks, scores, calibration }
+        let calibration = calibrate(&self.points(&scores, link_of(recipe.family)));
+        Fitted { recipe, networks, scores, calibration }
     }
 
     /// The held-out interactions with their log-odds according to `scores`.
@@ -195,41 +241,65 @@ impl Learner<'_> {
         points
     }
 
-    /// Chooses the width that fits best out of sample. Uses the competing family alone if it fits at least as
-    /// well as the separate one; otherwise averages both, which gives a more stable policy.
+    /// Averages score functions of the family that fits best out of sample. Starts from the best one and adds
+    /// whichever lowers the loss of the average most, until none does (Caruana et al., 2004). Families are not
+    /// mixed: where rewards are rare, the scores of the competing family follow what π0 plays.
     fn combine(&self, fitted: &[Fitted]) -> (Scorer, String) {
-        let best = fitted.iter().min_by(|a, b| a.calibration.loss.total_cmp(&b.calibration.loss));
-        let width = best.map_or(0, |b| b.width);
-        let of = |family: LossFamily| fitted.iter().find(|f| f.family == family && f.width == width);
-        let shape = if width == 0 { "linear scores".into() } else { format!("a hidden layer of {width}") };
-        match (of(LossFamily::Competing), of(LossFamily::Separate)) {
-            (Some(a), Some(b)) if b.calibration.loss < a.calibration.loss => {
-                let (wa, wb) = (0.5 * a.calibration.slope, 0.5 * b.calibration.slope);
-                let scores = &a.scores * wa as f32 + &b.scores * wb as f32;
-                let calibration = calibrate(&self.points(&scores, ScoreLink::Separate));
-                let parts = vec![(a.networks.clone(), wa), (b.networks.clone(), wb)];
-                let choice = format!(
-                    "{shape}; actions modeled separately and as competing, averaged (out-of-sample loss {:.4} and {:.4})",
-                    b.calibration.loss, a.calibration.loss
-                );
-                (Scorer { parts, scores, link: ScoreLink::Separate, calibration }, choice)
+        let loss = |f: &&Fitted| f.calibration.loss;
+        let best =
+            fitted.iter().min_by(|a, b| loss(a).total_cmp(&loss(b))).expect("both families are fitted");
+        let family = best.recipe.family;
+        let peers: Vec<&Fitted> = fitted.iter().filter(|f| f.recipe.family == family).collect();
+        let mut counts: Vec<usize> = peers.iter().map(|f| usize::from(std::ptr::eq(*f, best))).collect();
+        let mut average = self.average(&peers, &counts);
+        for _ in 1..AVERAGED {
+            let with = |i: usize| {
+                let mut counts = counts.clone();
+                counts[i] += 1;
+                (self.average(&peers, &counts), counts)
+            };
+            let tried: Vec<(Scorer, Vec<usize>)> = (0..peers.len()).into_par_iter().map(with).collect();
+            let lowest = |a: &f64, b: &f64| a.total_cmp(b);
+            let next =
+                (tried.into_iter()).min_by(|a, b| lowest(&a.0.calibration.loss, &b.0.calibration.loss));
+            match next {
+                Some((next, more)) if next.calibration.loss < average.calibration.loss => {
+                    (average, counts) = (next, more);
+                }
+                _ => break,
             }
-            (Some(f), _) | (None, Some(f)) => {
-                let choice = format!(
-                    "{shape}; actions modeled as competing (out-of-sample loss {:.4})",
-                    f.calibration.loss
-                );
-                let parts = vec![(f.networks.clone(), 1.0)];
-                let scorer = Scorer {
-                    parts,
-                    scores: f.scores.clone(),
-                    link: link_of(f.family),
-                    calibration: f.calibration,
-                };
-                (scorer, choice)
-            }
-            (None, None) => unreachable!("both families are fitted at width 0"),
         }
+        average.parts.retain(|(_, weight)| *weight > 0.0);
+        let parts = peers.iter().zip(&counts).filter(|(_, count)| **count > 0);
+        let parts: Vec<String> = parts.map(|(f, count)| f.recipe.described(*count)).collect();
+        let modeled = match family {
+            LossFamily::Competing => "as competing",
+            LossFamily::Separate => "separately",
+        };
+        let other = fitted.iter().filter(|f| f.recipe.family != family).map(|f| f.calibration.loss);
+        let choice = format!(
+            "actions modeled {modeled}, {} (out-of-sample loss {:.4}; the other way {:.4})",
+            parts.join(" and "),
+            average.calibration.loss,
+            other.fold(f64::INFINITY, f64::min)
+        );
+        (average, choice)
+    }
+
+    /// The mean of calibrated score functions of one family, each as often as `counts` says.
+    fn average(&self, peers: &[&Fitted], counts: &[usize]) -> Scorer {
+        let total = counts.iter().sum::<usize>().max(1) as f64;
+        let mut scores = Array2::<f32>::zeros((self.folds.held_out.len(), self.k));
+        let mut parts = Vec::new();
+        for (fitted, &count) in peers.iter().zip(counts).filter(|(_, count)| **count > 0) {
+            // A slope of 0 says that the scores predict nothing; the scores of the policy must not all be 0.
+            let weight = count as f64 / total * fitted.calibration.slope.max(1e-3);
+            scores.scaled_add(weight as f32, &fitted.scores);
+            parts.push((fitted.networks.clone(), weight));
+        }
+        let link = link_of(peers.first().map_or(LossFamily::Competing, |f| f.recipe.family));
+        let calibration = calibrate(&self.points(&scores, link));
+        Scorer { parts, scores, link, calibration }
     }
 
     /// One LIG policy from the weighted mean of the networks' scores.
@@ -302,73 +372,4 @@ impl Learner<'_> {
 
 fn greedy(scores: &[f64]) -> usize {
     (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
-}
-
-/// The mean difference between the two best scores.
-fn mean_gap(scores: &Array2<f32>) -> f64 {
-    let gap = |row: ndarray::ArrayView1<f32>| {
-        let (mut first, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
-        for &s in row {
-            if s > first {
-                (first, second) = (s, first);
-            } else if s > second {
-                second = s;
-            }
-        }
-        (first - second) as f64
-    };
-    scores.rows().into_iter().map(gap).sum::<f64>() / scores.nrows().max(1) as f64
-}
-
-/// A weighted sum of networks, each averaged over the folds.
-struct Scorer {
-    parts: Vec<(Vec<Network>, f64)>,
-    /// The scores of the held-out contexts, out of sample.
-    scores: Array2<f32>,
-    link: ScoreLink,
-    calibration: Calibration,
-}
-
-impl Scorer {
-    fn score_calibration(&self) -> ScoreCalibration {
-        let Calibration { offset, slope, .. } = self.calibration;
-        ScoreCalibration { link: self.link, offset, slope }
-    }
-
-    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put
-    /// side by side.
-    fn merged(&self, rows: &Rows) -> (FeatureMap, Vec<Vec<f64>>) {
-        let members: Vec<(&Network, f64)> = (self.parts.iter())
-            .flat_map(|(networks, w)| networks.iter().map(move |n| (n, w / networks.len() as f64)))
-            .collect();
-        let Some((first, _)) = members.first() else {
-            return (FeatureMap::Identity, Vec::new());
-        };
-        let mut features = first.features(rows);
-        let k = first.head.ncols();
-        let scaled =
-            |row: ndarray::ArrayView1<f32>, w: f64| row.iter().map(|&v| v as f64 * w).collect::<Vec<f64>>();
-        let FeatureMap::Hidden { weights, bias, .. } = &mut features else {
-            let mut mean = vec![vec![0.0; k]; first.head.nrows()];
-            for (network, w) in &members {
-                for (to, from) in mean.iter_mut().zip(network.head.rows()) {
-                    to.iter_mut().zip(from).for_each(|(to, &from)| *to += from as f64 * w);
-                }
-            }
-            return (features, mean);
-        };
-        weights.iter_mut().for_each(Vec::clear);
-        bias.clear();
-        let (mut mean, mut constant) = (Vec::new(), vec![0.0; k]);
-        for (network, w) in &members {
-            let Some(layer) = &network.hidden else { continue };
-            weights.iter_mut().zip(layer.weights.rows()).for_each(|(to, from)| to.extend(from.iter()));
-            bias.extend_from_slice(&layer.bias);
-            let last = network.head.nrows() - 1;
-            mean.extend(network.head.rows().into_iter().take(last).map(|row| scaled(row, *w)));
-            constant.iter_mut().zip(scaled(network.head.row(last), *w)).for_each(|(to, from)| *to += from);
-        }
-        mean.push(constant);
-        (features, mean)
-    }
 }
