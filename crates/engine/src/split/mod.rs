@@ -5,12 +5,16 @@
 //! ln(N/δ) of a grid.
 
 mod calibrate;
+mod combine;
+mod lean;
 mod material;
 mod network;
 mod rows;
 mod scorer;
 mod start;
 mod train;
+
+use std::sync::Arc;
 
 use ndarray::Array2;
 use rayon::prelude::*;
@@ -20,7 +24,7 @@ pub use material::MaterialLog;
 use network::{LossFamily, Network, Start};
 use rows::Rows;
 use scorer::{Scorer, mean_gap};
-use start::{fit_logging, start};
+use start::{LoggingFit, fit_logging, start};
 use train::{Recipe, Ticker, train};
 
 use super::bound::{Choice, ControlVariate, Played, Seen, z_values};
@@ -80,8 +84,6 @@ const HIDDEN_EPOCHS: usize = 36;
 /// On a small log, hidden layers are trained for both families if the losses of their linear score functions differ
 /// by less than this share.
 const CLOSE: f64 = 0.02;
-/// The largest number of score functions that are averaged, with repetitions.
-const AVERAGED: usize = 5;
 /// λ never exceeds this. The best λ is far below it on every log on which a certificate can succeed.
 const LAMBDA_CAP: f64 = 0.5;
 /// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
@@ -90,7 +92,7 @@ const NEAR_GREEDY: f64 = 0.02;
 /// The networks of one recipe, one per fold, with their scores out of sample.
 struct Fitted {
     recipe: Recipe,
-    networks: Vec<Network>,
+    networks: Arc<Vec<Network>>,
     /// The scores of the held-out contexts, in the order of `held_out`.
     scores: Array2<f32>,
     calibration: Calibration,
@@ -151,7 +153,10 @@ struct Learner<'a> {
 
 impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
-        let starts = self.starts();
+        let folds = self.folds.folds.par_iter();
+        let fits: Vec<Option<LoggingFit>> =
+            folds.map(|(members, _)| fit_logging(&self.rows, members, self.k)).collect();
+        let starts = self.starts(&fits);
         let both = [LossFamily::Competing, LossFamily::Separate];
         let linear = both.map(|family| self.recipe(family, 0, LINEAR_EPOCHS, LIGHT_DECAY));
         let mut fitted = self.fit(&linear, &starts, 0.0, 0.1)?;
@@ -159,11 +164,15 @@ impl Learner<'_> {
         fitted.extend(self.fit(&hidden, &starts, 0.1, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
+        let (scorer, share) = self.lean(scorer, &fits, target)?;
         let (improvement, risk, notes) = self.choose_lambdas(log, target, &scorer)?;
         let policy = self.policy(&scorer);
         let full = log.shape().capabilities.control_variate();
         let calibration = full.then(|| scorer.score_calibration());
         let mut choices = vec![choice];
+        if share > 0.0 {
+            choices.push(format!("{share} of log π0(·|x) added to the scores, for a narrower certificate"));
+        }
         choices.extend(notes);
         Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
     }
@@ -189,13 +198,12 @@ impl Learner<'_> {
     }
 
     /// Where training starts on each fold: for the competing and the separate family.
-    fn starts(&self) -> Vec<[Start; 2]> {
+    fn starts(&self, fits: &[Option<LoggingFit>]) -> Vec<[Start; 2]> {
         let both = [ScoreLink::Competing, ScoreLink::Separate];
-        let start = |(members, _): &(Vec<u32>, Vec<u32>)| {
-            let fit = fit_logging(&self.rows, members, self.k);
+        let start = |((members, _), fit): (&(Vec<u32>, Vec<u32>), &Option<LoggingFit>)| {
             both.map(|link| start(&self.rows, members, fit.as_ref(), self.k, link))
         };
-        self.folds.folds.par_iter().map(start).collect()
+        self.folds.folds.par_iter().zip(fits).map(start).collect()
     }
 
     /// Trains each recipe on each fold.
@@ -218,12 +226,18 @@ impl Learner<'_> {
     }
 
     fn assess(&self, recipe: Recipe, networks: Vec<Network>) -> Fitted {
+        let scores = self.out_of_sample(&networks);
+        let calibration = calibrate(&self.points(&scores, link_of(recipe.family)));
+        Fitted { recipe, networks: Arc::new(networks), scores, calibration }
+    }
+
+    /// The scores of the held-out contexts by the network of their fold.
+    fn out_of_sample(&self, networks: &[Network]) -> Array2<f32> {
         let mut scores = Array2::<f32>::zeros((0, self.k));
         for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
             scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
         }
-        let calibration = calibrate(&self.points(&scores, link_of(recipe.family)));
-        Fitted { recipe, networks, scores, calibration }
+        scores
     }
 
     /// The held-out interactions with their log-odds according to `scores`.
@@ -239,67 +253,6 @@ impl Learner<'_> {
             }));
         }
         points
-    }
-
-    /// Averages score functions of the family that fits best out of sample. Starts from the best one and adds
-    /// whichever lowers the loss of the average most, until none does (Caruana et al., 2004). Families are not
-    /// mixed: where rewards are rare, the scores of the competing family follow what π0 plays.
-    fn combine(&self, fitted: &[Fitted]) -> (Scorer, String) {
-        let loss = |f: &&Fitted| f.calibration.loss;
-        let best =
-            fitted.iter().min_by(|a, b| loss(a).total_cmp(&loss(b))).expect("both families are fitted");
-        let family = best.recipe.family;
-        let peers: Vec<&Fitted> = fitted.iter().filter(|f| f.recipe.family == family).collect();
-        let mut counts: Vec<usize> = peers.iter().map(|f| usize::from(std::ptr::eq(*f, best))).collect();
-        let mut average = self.average(&peers, &counts);
-        for _ in 1..AVERAGED {
-            let with = |i: usize| {
-                let mut counts = counts.clone();
-                counts[i] += 1;
-                (self.average(&peers, &counts), counts)
-            };
-            let tried: Vec<(Scorer, Vec<usize>)> = (0..peers.len()).into_par_iter().map(with).collect();
-            let lowest = |a: &f64, b: &f64| a.total_cmp(b);
-            let next =
-                (tried.into_iter()).min_by(|a, b| lowest(&a.0.calibration.loss, &b.0.calibration.loss));
-            match next {
-                Some((next, more)) if next.calibration.loss < average.calibration.loss => {
-                    (average, counts) = (next, more);
-                }
-                _ => break,
-            }
-        }
-        average.parts.retain(|(_, weight)| *weight > 0.0);
-        let parts = peers.iter().zip(&counts).filter(|(_, count)| **count > 0);
-        let parts: Vec<String> = parts.map(|(f, count)| f.recipe.described(*count)).collect();
-        let modeled = match family {
-            LossFamily::Competing => "as competing",
-            LossFamily::Separate => "separately",
-        };
-        let other = fitted.iter().filter(|f| f.recipe.family != family).map(|f| f.calibration.loss);
-        let choice = format!(
-            "actions modeled {modeled}, {} (out-of-sample loss {:.4}; the other way {:.4})",
-            parts.join(" and "),
-            average.calibration.loss,
-            other.fold(f64::INFINITY, f64::min)
-        );
-        (average, choice)
-    }
-
-    /// The mean of calibrated score functions of one family, each as often as `counts` says.
-    fn average(&self, peers: &[&Fitted], counts: &[usize]) -> Scorer {
-        let total = counts.iter().sum::<usize>().max(1) as f64;
-        let mut scores = Array2::<f32>::zeros((self.folds.held_out.len(), self.k));
-        let mut parts = Vec::new();
-        for (fitted, &count) in peers.iter().zip(counts).filter(|(_, count)| **count > 0) {
-            // A slope of 0 says that the scores predict nothing; the scores of the policy must not all be 0.
-            let weight = count as f64 / total * fitted.calibration.slope.max(1e-3);
-            scores.scaled_add(weight as f32, &fitted.scores);
-            parts.push((fitted.networks.clone(), weight));
-        }
-        let link = link_of(peers.first().map_or(LossFamily::Competing, |f| f.recipe.family));
-        let calibration = calibrate(&self.points(&scores, link));
-        Scorer { parts, scores, link, calibration }
     }
 
     /// One LIG policy from the weighted mean of the networks' scores.

@@ -1,5 +1,7 @@
 //! Weighted sums of score functions, and the one policy that they become.
 
+use std::sync::Arc;
+
 use ndarray::{Array2, ArrayView1};
 
 use super::calibrate::Calibration;
@@ -27,7 +29,7 @@ pub fn mean_gap(scores: &Array2<f32>) -> f64 {
 /// A weighted sum of networks, each averaged over the folds.
 pub struct Scorer {
     /// The networks of each recipe, one per fold, and their weight.
-    pub parts: Vec<(Vec<Network>, f64)>,
+    pub parts: Vec<(Arc<Vec<Network>>, f64)>,
     /// The scores of the held-out contexts, out of sample.
     pub scores: Array2<f32>,
     /// How log-odds are read from the scores.

@@ -5,7 +5,7 @@
 use ndarray::{Array1, Array2, Axis};
 
 use super::calibrate::{HeldOutPoint, calibrate};
-use super::network::Start;
+use super::network::{Network, Start};
 use super::rows::Rows;
 use crate::cost_model::ScoreLink;
 use crate::numerics::elementary::ln;
@@ -26,12 +26,20 @@ pub struct LoggingFit {
     constant: Array1<f32>,
 }
 
+impl LoggingFit {
+    /// The fit as a score function.
+    pub fn network(&self) -> Network {
+        let head = self.constant.clone().insert_axis(Axis(0));
+        Network { hidden: None, head, linear: self.weights.clone() }
+    }
+}
+
 /// The ridge regression of log π0(·|x), less its mean over the actions, on the standardized features of some
 /// contexts. None if the log does not have π0(·|x).
 pub fn fit_logging(rows: &Rows, members: &[u32], k: usize) -> Option<LoggingFit> {
-    let members = &members[..members.len().min(SAMPLE)];
+    let members = sample(members, SAMPLE);
     let mut targets = Vec::with_capacity(members.len() * k);
-    for &member in members {
+    for &member in &members {
         let full = rows.context(member).full?;
         let logs: Vec<f64> = full.iter().map(|&q| ln(q.max(FLOOR))).collect();
         let mean = logs.iter().sum::<f64>() / k as f64;
@@ -40,7 +48,12 @@ pub fn fit_logging(rows: &Rows, members: &[u32], k: usize) -> Option<LoggingFit>
     let mut targets = Array2::from_shape_vec((members.len(), k), targets).ok()?;
     let constant = targets.mean_axis(Axis(0))?;
     targets -= &constant;
-    Some(LoggingFit { weights: ridge(&rows.standardized(members), &targets), constant })
+    Some(LoggingFit { weights: ridge(&rows.standardized(&members), &targets), constant })
+}
+
+/// At most `most` of the contexts, evenly spread.
+fn sample(members: &[u32], most: usize) -> Vec<u32> {
+    members.iter().step_by(members.len().div_ceil(most).max(1)).copied().collect()
 }
 
 /// (sᵀs/n + RIDGE·I)⁻¹ sᵀt/n by conjugate gradients, all columns of t at once.
@@ -76,7 +89,7 @@ pub fn start(rows: &Rows, members: &[u32], fit: Option<&LoggingFit>, k: usize, l
     let mut start = Start { linear: Array2::zeros((p, k)), constant: Array1::zeros(k) };
     let zero = LoggingFit { weights: Array2::zeros((p, k)), constant: Array1::zeros(k) };
     let fit = fit.unwrap_or(&zero);
-    let members = &members[..members.len().min(4 * SAMPLE)];
+    let members = sample(members, 4 * SAMPLE);
     let mut points = Vec::new();
     for members in members.chunks(256) {
         let scores = product(rows.standardized(members).view(), fit.weights.view()) + &fit.constant;
