@@ -14,6 +14,9 @@ mod scorer;
 mod start;
 mod train;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use ndarray::Array2;
@@ -70,13 +73,17 @@ pub const FOLDS: usize = 4;
 /// The number of folds of a large log.
 pub const LARGE_FOLDS: usize = 2;
 /// The hidden units of a network.
-pub const WIDTH: usize = 128;
-/// The networks with a hidden layer that are trained per fold, at most: two families with two weight decays.
-pub const HIDDEN: usize = 4;
+pub const WIDE: usize = 128;
+/// The same if there are few contexts for so many weights.
+pub const NARROW: usize = 32;
+/// A wide layer has at most this many weights per context.
+const WEIGHTS_PER_CONTEXT: usize = 64;
 /// Below this number of contexts, networks with a heavy weight decay are trained too.
-const FEW: usize = 4000;
+pub const FEW: usize = 4000;
+/// The weight decay of linear score functions.
+const LINEAR_DECAY: f32 = 0.1;
 /// The weight decays of networks with a hidden layer.
-const LIGHT_DECAY: f32 = 0.1;
+const LIGHT_DECAY: f32 = 0.03;
 const HEAVY_DECAY: f32 = 1.0;
 /// The passes over the contexts of the linear score functions and of the networks with a hidden layer.
 const LINEAR_EPOCHS: usize = 10;
@@ -96,6 +103,11 @@ struct Fitted {
     /// The scores of the held-out contexts, in the order of `held_out`.
     scores: Array2<f32>,
     calibration: Calibration,
+}
+
+/// The hidden units of a network that is trained on `n` contexts with p features and K actions.
+pub fn width(n: usize, p: usize, k: usize) -> usize {
+    if WIDE * (p + k) <= WEIGHTS_PER_CONTEXT * n { WIDE } else { NARROW }
 }
 
 struct Folds {
@@ -158,7 +170,7 @@ impl Learner<'_> {
             folds.map(|(members, _)| fit_logging(&self.rows, members, self.k)).collect();
         let starts = self.starts(&fits);
         let both = [LossFamily::Competing, LossFamily::Separate];
-        let linear = both.map(|family| self.recipe(family, 0, LINEAR_EPOCHS, LIGHT_DECAY));
+        let linear = both.map(|family| self.recipe(family, 0, LINEAR_EPOCHS, LINEAR_DECAY));
         let mut fitted = self.fit(&linear, &starts, 0.0, 0.1)?;
         let hidden = self.hidden_recipes([fitted[0].calibration.loss, fitted[1].calibration.loss]);
         fitted.extend(self.fit(&hidden, &starts, 0.1, 1.0)?);
@@ -193,8 +205,9 @@ impl Learner<'_> {
             families.push(LossFamily::Separate);
         }
         let decays: &[f32] = if self.rows.len() < FEW { &[LIGHT_DECAY, HEAVY_DECAY] } else { &[LIGHT_DECAY] };
+        let width = width(self.rows.len(), self.rows.center.len(), self.k);
         let recipes = families.into_iter().flat_map(|f| decays.iter().map(move |&d| (f, d)));
-        recipes.map(|(family, decay)| self.recipe(family, WIDTH, HIDDEN_EPOCHS, decay)).collect()
+        recipes.map(|(family, decay)| self.recipe(family, width, HIDDEN_EPOCHS, decay)).collect()
     }
 
     /// Where training starts on each fold: for the competing and the separate family.
