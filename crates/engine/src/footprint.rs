@@ -11,7 +11,7 @@ use crate::log::ranges::BLOCKS;
 use crate::log::{LogShape, chunk_contexts};
 use crate::policy::DRAWS;
 use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
-use crate::split::{FOLDS, LARGE, NARROW, WIDE};
+use crate::split::{FEW, FOLDS, LARGE, LARGE_FOLDS, NARROW, WIDE, width};
 
 const F32: f64 = 4.0;
 const F64: f64 = 8.0;
@@ -109,12 +109,14 @@ struct Learned {
     /// The dimensions of φ, and the parameters of φ itself.
     width: f64,
     phi: f64,
-    /// The networks of the learn side, if there is one: how many of each width are trained at the same time.
+    /// The networks of the learn side, if there is one.
     networks: Option<Networks>,
 }
 
 struct Networks {
-    count: f64,
+    folds: f64,
+    /// The networks with a hidden layer, of both families.
+    deep: f64,
     hidden: f64,
 }
 
@@ -202,18 +204,22 @@ impl Job<'_> {
     fn learned_on_a_side(&self, fraction: f64) -> Vec<Learned> {
         // Rows are assigned to sides by a hash or by time, so their number varies a little around its mean.
         let least = self.spec.seen_rows.map_or(0.9 * fraction * self.rows(), |seen| seen as f64);
+        let (p, k) = (self.shape.dim, self.shape.n_actions);
         let mut recipes = Vec::new();
         if least < LARGE as f64 {
-            recipes.push((2 * FOLDS, NARROW));
+            let decays = if least < FEW as f64 { 2 } else { 1 };
+            recipes.push((FOLDS, 2 * decays * FOLDS, width(self.shape.rows as usize, p, k)));
         }
         if self.shape.rows >= LARGE as u64 {
-            recipes.push((2, WIDE));
+            recipes.push((LARGE_FOLDS, LARGE_FOLDS, WIDE));
         }
         let mut learned = Vec::new();
-        for (count, hidden) in recipes {
-            let (count, hidden) = (count as f64, hidden as f64);
-            let networks = || Some(Networks { count, hidden });
-            let units = count * hidden;
+        for (folds, deep, hidden) in recipes {
+            let (folds, deep, hidden) = (folds as f64, deep as f64, hidden.max(NARROW) as f64);
+            let networks = || Some(Networks { folds, deep, hidden });
+            // One family is kept, and its linear parts pass through units of their own.
+            let kept = if deep > folds { deep / 2.0 } else { deep };
+            let units = kept * hidden + self.p().min(2.0 * self.k());
             learned.push(Learned { width: self.p() + 1.0, phi: 2.0 * self.p(), networks: networks() });
             learned.push(Learned { width: units + 1.0, phi: self.p() * units, networks: networks() });
         }
@@ -228,22 +234,24 @@ impl Job<'_> {
     }
 
     /// Training the networks of the learn side. A training holds its weights, three vectors of Adam and two
-    /// gradients; all of them may be under way at once, because a thread that waits for one starts another.
+    /// gradients; all of them may be under way at once, because a thread that waits for one starts another. The linear
+    /// networks, where they started and the fits of log π0 are kept.
     fn networks(&self, networks: &Networks, learned: &Learned) -> f64 {
-        let Networks { count, hidden } = *networks;
+        let Networks { folds, deep, hidden } = *networks;
         let (p, k, rows) = (self.p(), self.k(), self.rows());
         let linear = (p + 1.0) * k;
-        let deep = p * hidden + hidden + (hidden + 1.0) * k;
+        let weights = linear + p * hidden + hidden + hidden * k;
         let contexts = (rows / 16.0).clamp(16.0, 256.0);
         let batch = contexts * F32 * (3.0 * p + 4.0 * k + 4.0 * hidden);
-        let training = |weights: f64| count * (6.0 * F32 * weights + batch);
-        let kept = count * F32 * (linear + deep);
-        let merged = learned.width * k * F64 + learned.phi * F32;
-        let combining = kept + count * F32 * linear.max(deep) + merged;
-        let scores = 8.0 * rows * k * F32 + 48.0 * rows;
+        let training = |count: f64, weights: f64| count * (6.0 * F32 * weights + batch);
+        let kept = 5.0 * folds * F32 * linear;
+        let merged = learned.width * k * F64 + learned.phi * F32 + linear * F64;
+        let combining = deep * F32 * weights + merged;
+        // The scores of each recipe, of the averages that are compared, and the points of their calibration.
+        let scores = 16.0 * rows * k * F32 + 5.0 * 24.0 * rows;
         let norms = rows.min(2000.0) * F32 * (2.0 * p + learned.width);
-        let phase = training(linear).max(count * F32 * linear + training(deep)).max(combining + norms);
-        phase + scores
+        let phase = training(2.0 * folds, linear).max(training(deep, weights)).max(combining + norms);
+        kept + phase + scores
     }
 
     /// Minimizing a bound over Gaussians.

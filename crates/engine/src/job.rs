@@ -7,7 +7,7 @@ use ndarray::Array2;
 use super::certificate::{
     AutoEvidence, Certificate, Evidence, LearnedEvidence, LearningRecord, PriorEvidence, SplitEvidence,
 };
-use super::certify::shares::{NAMED, Shares, policy_delta};
+use super::certify::shares::{GIVEN, NAMED, Shares, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned};
 use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
@@ -21,7 +21,7 @@ use super::spec::{
     BoundKind, Explore, ExploreWith, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind,
     check_proved,
 };
-use super::split::{self, MaterialLog, PartOne};
+use super::split::{self, MaterialLog, PartOne, Target};
 
 /// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ pub struct Finished {
 }
 
 /// τ of the cost model, as a share of the job's.
-const COST_MODEL_TAU: f64 = 0.5;
+const COST_MODEL_TAU: f64 = 0.0;
 /// A prior from the learn side is wider than the near-greedy policy itself. Otherwise the posterior could not move.
 const PRIOR_WIDENING: f64 = 10.0;
 
@@ -220,7 +220,13 @@ fn widened(learned: &PartOne) -> Result<Gaussian> {
 
 /// Learns on the learn side.
 fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<PartOne> {
-    split::learn(inputs.log, &span_of(spec, inputs), COST_MODEL_TAU * spec.tau, spec.seed, control)
+    let span = span_of(spec, inputs);
+    let target = Target {
+        contexts: Certified::new(&span, inputs)?.shape().contexts,
+        improvement_delta: GIVEN.improvement * spec.delta,
+        tau: COST_MODEL_TAU * spec.tau,
+    };
+    split::learn(inputs.log, &span, &target, spec.seed, control)
 }
 
 /// `auto`: learns on the learn side everything that is certified.

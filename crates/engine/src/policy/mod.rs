@@ -9,7 +9,7 @@ mod mixed_logit;
 mod params;
 mod softmax;
 
-pub use features::{FeatureMap, rectified, standardize};
+pub use features::{CLIP, FeatureMap, rectified, standardize};
 pub use lig::Lig;
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;

@@ -5,17 +5,30 @@
 //! ln(N/δ) of a grid.
 
 mod calibrate;
+mod combine;
+mod lean;
 mod material;
 mod network;
 mod rows;
+mod scorer;
+mod start;
+mod train;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
 
 use ndarray::Array2;
 use rayon::prelude::*;
 
 use calibrate::{Calibration, HeldOutPoint, calibrate};
 pub use material::MaterialLog;
-use network::{LossFamily, Network, Recipe, Ticker, Width, effort, train};
+use network::{LossFamily, Network, Start};
 use rows::Rows;
+use scorer::{Scorer, mean_gap};
+use start::{LoggingFit, fit_logging, start};
+use train::{Recipe, Ticker, train};
 
 use super::bound::{ControlVariate, Guess, Played, Rules, Seen, shrunk};
 use super::control::Control;
@@ -42,27 +55,58 @@ pub struct PartOne {
     pub trainings: u64,
 }
 
-/// From this number of contexts, one tenth is held out. Below it, there are four folds.
+/// The bound on the certify side that is learned for.
+pub struct Target {
+    /// The number of contexts of the certify side.
+    pub contexts: u64,
+    /// The share of δ of the improvement.
+    pub improvement_delta: f64,
+    /// τ of the cost model.
+    pub tau: f64,
+}
+
+/// From this number of contexts, two tenths are held out, each by one network. Below it, there are four folds.
 pub const LARGE: usize = 20_000;
 /// The number of folds of a small log.
 pub const FOLDS: usize = 4;
-/// The hidden units of a network that is trained on a small log.
-pub const NARROW: usize = 32;
-/// The same for a large log.
+/// The number of folds of a large log.
+pub const LARGE_FOLDS: usize = 2;
+/// The hidden units of a network.
 pub const WIDE: usize = 128;
+/// The same if there are few contexts for so many weights.
+pub const NARROW: usize = 32;
+/// A wide layer has at most this many weights per context.
+const WEIGHTS_PER_CONTEXT: usize = 64;
+/// Below this number of contexts, networks with a heavy weight decay are trained too.
+pub const FEW: usize = 4000;
+/// The weight decay of linear score functions.
+const LINEAR_DECAY: f32 = 0.1;
+/// The weight decays of networks with a hidden layer.
+const LIGHT_DECAY: f32 = 0.03;
+const HEAVY_DECAY: f32 = 1.0;
+/// The passes over the contexts of the linear score functions and of the networks with a hidden layer.
+const LINEAR_EPOCHS: usize = 10;
+const HIDDEN_EPOCHS: usize = 36;
+/// On a small log, hidden layers are trained for both families if the losses of their linear score functions differ
+/// by less than this share.
+const CLOSE: f64 = 0.02;
 /// The λ for which z is limited while its variance is measured: z is at most 25.
 const TRIAL: f64 = 0.036;
 /// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
 const NEAR_GREEDY: f64 = 0.02;
 
-/// The networks of one family and width, one per fold, with their scores out of sample.
+/// The networks of one recipe, one per fold, with their scores out of sample.
 struct Fitted {
-    family: LossFamily,
-    width: Width,
-    networks: Vec<Network>,
+    recipe: Recipe,
+    networks: Arc<Vec<Network>>,
     /// The scores of the held-out contexts, in the order of `held_out`.
     scores: Array2<f32>,
     calibration: Calibration,
+}
+
+/// The hidden units of a network that is trained on `n` contexts with p features and K actions.
+pub fn width(n: usize, p: usize, k: usize) -> usize {
+    if WIDE * (p + k) <= WEIGHTS_PER_CONTEXT * n { WIDE } else { NARROW }
 }
 
 struct Folds {
@@ -78,7 +122,7 @@ fn folds(n: usize) -> Folds {
         (train, out)
     };
     let folds: Vec<_> = if n >= LARGE {
-        vec![fold(10, 0)]
+        (0..LARGE_FOLDS as u32).map(|f| fold(10, 5 * f)).collect()
     } else {
         (0..FOLDS as u32).map(|f| fold(FOLDS as u32, f)).collect()
     };
@@ -97,11 +141,17 @@ fn link_of(family: LossFamily) -> ScoreLink {
 ///
 /// # Errors
 /// If the log cannot be read or the job is canceled.
-pub fn learn(log: &dyn LogSource, span: &Span, tau: f64, seed: u64, control: &Control) -> Result<PartOne> {
+pub fn learn(
+    log: &dyn LogSource,
+    span: &Span,
+    target: &Target,
+    seed: u64,
+    control: &Control,
+) -> Result<PartOne> {
     let rows = Rows::new(log, span, Side::Learn)?;
     let k = log.shape().n_actions;
     let learner = Learner { rows, folds: folds(0), k, seed, control };
-    Learner { folds: folds(learner.rows.len()), ..learner }.learn(log, tau)
+    Learner { folds: folds(learner.rows.len()), ..learner }.learn(log, target)
 }
 
 struct Learner<'a> {
@@ -113,53 +163,93 @@ struct Learner<'a> {
 }
 
 impl Learner<'_> {
-    fn learn(&self, log: &dyn LogSource, tau: f64) -> Result<PartOne> {
-        let wide: Width = if self.rows.len() >= LARGE { WIDE } else { NARROW };
-        let mut fitted = self.fit(&[(LossFamily::Competing, 0), (LossFamily::Separate, 0)], 0.0, 0.2)?;
-        // On a large log, the hidden layer of the separate family is trained only if its linear fit is
-        // better.
-        let separate_wins = fitted[1].calibration.loss < fitted[0].calibration.loss;
-        let mut wider = vec![(LossFamily::Competing, wide)];
-        if separate_wins || self.rows.len() < LARGE {
-            wider.push((LossFamily::Separate, wide));
-        }
-        fitted.extend(self.fit(&wider, 0.2, 1.0)?);
+    fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
+        let folds = self.folds.folds.par_iter();
+        let fits: Vec<Option<LoggingFit>> =
+            folds.map(|(members, _)| fit_logging(&self.rows, members, self.k)).collect();
+        let starts = self.starts(&fits);
+        let both = [LossFamily::Competing, LossFamily::Separate];
+        let linear = both.map(|family| self.recipe(family, 0, LINEAR_EPOCHS, LINEAR_DECAY));
+        let mut fitted = self.fit(&linear, &starts, 0.0, 0.1)?;
+        let hidden = self.hidden_recipes([fitted[0].calibration.loss, fitted[1].calibration.loss]);
+        fitted.extend(self.fit(&hidden, &starts, 0.1, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
-        let (tau, improvement, risk, note) = self.guesses(log, tau, &scorer)?;
+        let (scorer, share) = self.lean(scorer, &fits, target)?;
+        let (tau, improvement, risk, note) = self.guesses(log, target.tau, &scorer)?;
         let policy = self.policy(&scorer);
         let full = log.shape().capabilities.control_variate();
         let calibration = full.then(|| scorer.score_calibration());
-        let choices = vec![choice, note];
+        let mut choices = vec![choice];
+        if share > 0.0 {
+            choices.push(format!("{share} of log π0(·|x) added to the scores, for a narrower certificate"));
+        }
+        choices.push(note);
         Ok(PartOne { policy, calibration, tau, improvement, risk, choices, trainings })
     }
 
-    /// Trains each (family, width) on each fold.
-    fn fit(&self, what: &[(LossFamily, Width)], from: f64, to: f64) -> Result<Vec<Fitted>> {
-        let folds = &self.folds.folds;
-        let steps: usize = folds.iter().map(|(train, _)| effort(train.len()).1).sum();
-        let ticker = Ticker::new(self.control, steps * what.len(), from, to);
-        let tasks: Vec<(LossFamily, Width, usize)> =
-            what.iter().flat_map(|&(f, w)| (0..folds.len()).map(move |i| (f, w, i))).collect();
-        let networks: Vec<Network> = tasks
-            .into_par_iter()
-            .map(|(family, width, fold)| {
-                let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(fold as u64);
-                let recipe = Recipe { family, width, seed };
-                train(&self.rows, &folds[fold].0, self.k, &recipe, &ticker)
-            })
-            .collect::<Result<_>>()?;
-        let fitted = what.iter().zip(networks.chunks(folds.len().max(1)));
-        Ok(fitted.map(|(&(family, width), networks)| self.assess(family, width, networks.to_vec())).collect())
+    fn recipe(&self, family: LossFamily, width: usize, epochs: usize, decay: f32) -> Recipe {
+        Recipe { family, width, epochs, decay, seed: self.seed }
     }
 
-    fn assess(&self, family: LossFamily, width: Width, networks: Vec<Network>) -> Fitted {
+    /// The networks with a hidden layer: for the family whose linear score function fits better, and on a small log
+    /// for both if they fit about as well.
+    fn hidden_recipes(&self, [competing, separate]: [f64; 2]) -> Vec<Recipe> {
+        let close = self.rows.len() < LARGE && (competing - separate).abs() < CLOSE * competing.min(separate);
+        let mut families = Vec::new();
+        if competing <= separate || close {
+            families.push(LossFamily::Competing);
+        }
+        if separate < competing || close {
+            families.push(LossFamily::Separate);
+        }
+        let decays: &[f32] = if self.rows.len() < FEW { &[LIGHT_DECAY, HEAVY_DECAY] } else { &[LIGHT_DECAY] };
+        let width = width(self.rows.len(), self.rows.center.len(), self.k);
+        let recipes = families.into_iter().flat_map(|f| decays.iter().map(move |&d| (f, d)));
+        recipes.map(|(family, decay)| self.recipe(family, width, HIDDEN_EPOCHS, decay)).collect()
+    }
+
+    /// Where training starts on each fold: for the competing and the separate family.
+    fn starts(&self, fits: &[Option<LoggingFit>]) -> Vec<[Start; 2]> {
+        let both = [ScoreLink::Competing, ScoreLink::Separate];
+        let start = |((members, _), fit): (&(Vec<u32>, Vec<u32>), &Option<LoggingFit>)| {
+            both.map(|link| start(&self.rows, members, fit.as_ref(), self.k, link))
+        };
+        self.folds.folds.par_iter().zip(fits).map(start).collect()
+    }
+
+    /// Trains each recipe on each fold.
+    fn fit(&self, what: &[Recipe], starts: &[[Start; 2]], from: f64, to: f64) -> Result<Vec<Fitted>> {
+        let (folds, p) = (&self.folds.folds, self.rows.center.len());
+        let tasks: Vec<(&Recipe, usize)> =
+            what.iter().flat_map(|recipe| (0..folds.len()).map(move |i| (recipe, i))).collect();
+        let steps = tasks.iter().map(|(recipe, i)| recipe.effort(folds[*i].0.len(), p, self.k).steps);
+        let ticker = Ticker::new(self.control, steps.sum(), from, to);
+        let networks: Vec<Network> = tasks
+            .into_par_iter()
+            .map(|(recipe, fold)| {
+                let start = &starts[fold][usize::from(recipe.family == LossFamily::Separate)];
+                let seed = recipe.seed.wrapping_mul(1_000_003).wrapping_add(fold as u64);
+                train(&self.rows, &folds[fold].0, start, &Recipe { seed, ..*recipe }, &ticker)
+            })
+            .collect::<Result<_>>()?;
+        let mut networks = networks.into_iter();
+        Ok(what.iter().map(|&r| self.assess(r, networks.by_ref().take(folds.len()).collect())).collect())
+    }
+
+    fn assess(&self, recipe: Recipe, networks: Vec<Network>) -> Fitted {
+        let scores = self.out_of_sample(&networks);
+        let calibration = calibrate(&self.points(&scores, link_of(recipe.family)));
+        Fitted { recipe, networks: Arc::new(networks), scores, calibration }
+    }
+
+    /// The scores of the held-out contexts by the network of their fold.
+    fn out_of_sample(&self, networks: &[Network]) -> Array2<f32> {
         let mut scores = Array2::<f32>::zeros((0, self.k));
         for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
             scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
         }
-        let calibration = calibrate(&self.points(&scores, link_of(family)));
-        Fitted { family, width, networks, scores, calibration }
+        scores
     }
 
     /// The held-out interactions with their log-odds according to `scores`.
@@ -175,43 +265,6 @@ impl Learner<'_> {
             }));
         }
         points
-    }
-
-    /// Chooses the width that fits best out of sample. Uses the competing family alone if it fits at least as
-    /// well as the separate one; otherwise averages both, which gives a more stable policy.
-    fn combine(&self, fitted: &[Fitted]) -> (Scorer, String) {
-        let best = fitted.iter().min_by(|a, b| a.calibration.loss.total_cmp(&b.calibration.loss));
-        let width = best.map_or(0, |b| b.width);
-        let of = |family: LossFamily| fitted.iter().find(|f| f.family == family && f.width == width);
-        let shape = if width == 0 { "linear scores".into() } else { format!("a hidden layer of {width}") };
-        match (of(LossFamily::Competing), of(LossFamily::Separate)) {
-            (Some(a), Some(b)) if b.calibration.loss < a.calibration.loss => {
-                let (wa, wb) = (0.5 * a.calibration.slope, 0.5 * b.calibration.slope);
-                let scores = &a.scores * wa as f32 + &b.scores * wb as f32;
-                let calibration = calibrate(&self.points(&scores, ScoreLink::Separate));
-                let parts = vec![(a.networks.clone(), wa), (b.networks.clone(), wb)];
-                let choice = format!(
-                    "{shape}; actions modeled separately and as competing, averaged (out-of-sample loss {:.4} and {:.4})",
-                    b.calibration.loss, a.calibration.loss
-                );
-                (Scorer { parts, scores, link: ScoreLink::Separate, calibration }, choice)
-            }
-            (Some(f), _) | (None, Some(f)) => {
-                let choice = format!(
-                    "{shape}; actions modeled as competing (out-of-sample loss {:.4})",
-                    f.calibration.loss
-                );
-                let parts = vec![(f.networks.clone(), 1.0)];
-                let scorer = Scorer {
-                    parts,
-                    scores: f.scores.clone(),
-                    link: link_of(f.family),
-                    calibration: f.calibration,
-                };
-                (scorer, choice)
-            }
-            (None, None) => unreachable!("both families are fitted at width 0"),
-        }
     }
 
     /// One LIG policy from the weighted mean of the networks' scores.
@@ -270,73 +323,4 @@ impl Learner<'_> {
 
 fn greedy(scores: &[f64]) -> usize {
     (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
-}
-
-/// The mean difference between the two best scores.
-fn mean_gap(scores: &Array2<f32>) -> f64 {
-    let gap = |row: ndarray::ArrayView1<f32>| {
-        let (mut first, mut second) = (f32::NEG_INFINITY, f32::NEG_INFINITY);
-        for &s in row {
-            if s > first {
-                (first, second) = (s, first);
-            } else if s > second {
-                second = s;
-            }
-        }
-        (first - second) as f64
-    };
-    scores.rows().into_iter().map(gap).sum::<f64>() / scores.nrows().max(1) as f64
-}
-
-/// A weighted sum of networks, each averaged over the folds.
-struct Scorer {
-    parts: Vec<(Vec<Network>, f64)>,
-    /// The scores of the held-out contexts, out of sample.
-    scores: Array2<f32>,
-    link: ScoreLink,
-    calibration: Calibration,
-}
-
-impl Scorer {
-    fn score_calibration(&self) -> ScoreCalibration {
-        let Calibration { offset, slope, .. } = self.calibration;
-        ScoreCalibration { link: self.link, offset, slope }
-    }
-
-    /// Merges the networks into one feature map and one mean: linear heads are added, hidden layers are put
-    /// side by side.
-    fn merged(&self, rows: &Rows) -> (FeatureMap, Vec<Vec<f64>>) {
-        let members: Vec<(&Network, f64)> = (self.parts.iter())
-            .flat_map(|(networks, w)| networks.iter().map(move |n| (n, w / networks.len() as f64)))
-            .collect();
-        let Some((first, _)) = members.first() else {
-            return (FeatureMap::Identity, Vec::new());
-        };
-        let mut features = first.features(rows);
-        let k = first.head.ncols();
-        let scaled =
-            |row: ndarray::ArrayView1<f32>, w: f64| row.iter().map(|&v| v as f64 * w).collect::<Vec<f64>>();
-        let FeatureMap::Hidden { weights, bias, .. } = &mut features else {
-            let mut mean = vec![vec![0.0; k]; first.head.nrows()];
-            for (network, w) in &members {
-                for (to, from) in mean.iter_mut().zip(network.head.rows()) {
-                    to.iter_mut().zip(from).for_each(|(to, &from)| *to += from as f64 * w);
-                }
-            }
-            return (features, mean);
-        };
-        weights.iter_mut().for_each(Vec::clear);
-        bias.clear();
-        let (mut mean, mut constant) = (Vec::new(), vec![0.0; k]);
-        for (network, w) in &members {
-            let Some(layer) = &network.hidden else { continue };
-            weights.iter_mut().zip(layer.weights.rows()).for_each(|(to, from)| to.extend(from.iter()));
-            bias.extend_from_slice(&layer.bias);
-            let last = network.head.nrows() - 1;
-            mean.extend(network.head.rows().into_iter().take(last).map(|row| scaled(row, *w)));
-            constant.iter_mut().zip(scaled(network.head.row(last), *w)).for_each(|(to, from)| *to += from);
-        }
-        mean.push(constant);
-        (features, mean)
-    }
 }

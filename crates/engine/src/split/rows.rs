@@ -36,6 +36,12 @@ impl<'a> Rows<'a> {
         Ok(rows)
     }
 
+    /// No contexts, with this standardization.
+    #[cfg(test)]
+    pub fn standardized_by(center: Vec<f32>, inverse_scale: Vec<f32>) -> Self {
+        Rows { chunks: Vec::new(), places: Vec::new(), center, inverse_scale }
+    }
+
     /// The number of contexts.
     pub fn len(&self) -> usize {
         self.places.len()
