@@ -23,8 +23,8 @@ const SEEDS: u64 = 3;
 /// Contexts on which true improvements are measured.
 const TRUTH: usize = 20_000;
 
-/// K and the reward of a typical action.
-const WORLDS: [(usize, f64); 6] = [(5, 0.02), (5, 0.05), (10, 0.05), (10, 0.1), (20, 0.05), (20, 0.1)];
+/// K and the reward of a typical action, which is below 1/K.
+const WORLDS: [(usize, f64); 6] = [(5, 0.04), (5, 0.1), (10, 0.03), (10, 0.05), (20, 0.02), (20, 0.03)];
 
 /// A click on action a has the probability σ(base + x·θ_a).
 struct ClickWorld {
@@ -59,7 +59,7 @@ impl ClickWorld {
 
     /// A peaked softmax with 5 % of exploration.
     fn logging(&self, x: &[f64]) -> Vec<f64> {
-        let exps: Vec<f64> = (0..self.k).map(|a| (3.0 * Self::score(&self.taste, x, a)).exp()).collect();
+        let exps: Vec<f64> = (0..self.k).map(|a| (4.0 * Self::score(&self.taste, x, a)).exp()).collect();
         let total: f64 = exps.iter().sum();
         exps.iter().map(|e| 0.05 / self.k as f64 + 0.95 * e / total).collect()
     }

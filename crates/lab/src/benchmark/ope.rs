@@ -20,6 +20,9 @@ const HOW_TO_GET: &str = "The published evaluation cases are missing: give their
                           and Chopin, *Logarithmic Smoothing for Pessimistic Off-Policy Evaluation, Selection and \
                           Learning* (NeurIPS 2024; github.com/otmhi/offpolicy_ls, folder ope_ops).";
 
+/// About how many cases `--quick` runs.
+const QUICK: usize = 45;
+
 /// The probabilities of a policy that scores one action 1 and the others 0: of that action, and of each other.
 fn peak(temperature: f64, k: usize) -> (f64, f64) {
     let e = (1.0 / temperature).exp();
@@ -155,7 +158,7 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(&str) + Sync)) -> Result<Outc
         return Ok(Outcome::Missing(HOW_TO_GET.into()));
     };
     let all = load(directory)?;
-    let step = if settings.quick { 9 } else { 1 };
+    let step = if settings.quick { (all.len() / QUICK).max(1) } else { 1 };
     let chosen: Vec<&(Case, Rows)> = all.iter().step_by(step).collect();
     let mut measured = Vec::new();
     for block in chosen.chunks(45) {
@@ -288,4 +291,35 @@ fn selection(measured: &[Measured]) -> String {
         measured.len(),
         markdown(&cells)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use guarantor_engine::spec::BoundKind;
+
+    /// The cases are in no repository: the test needs their folder in GUARANTOR_OPE, and is skipped without it.
+    #[test]
+    fn implicit_exploration_gives_the_published_numbers() {
+        let Some(directory) = std::env::var_os("GUARANTOR_OPE") else {
+            return eprintln!("skipped: GUARANTOR_OPE does not name the folder of the published cases");
+        };
+        for (case, rows) in &load(Path::new(&directory)).unwrap() {
+            let log = log_of(case, rows, &[case.target_temperature], false).unwrap();
+            let baseline = Some(Baseline { kind: BaselineKind::Known, risk: Some(-1.0) });
+            let candidate = logged(&case.target_temperature.to_string());
+            let request = SpecRequest { baseline, bound: Some(BoundKind::Ix), ..evaluation(vec![candidate]) };
+            let trial = Trial::simulated(&log, "ope", case.case as u64).unwrap();
+            let certificate = trial.run(&request, &unattended()).unwrap().certificate;
+            let found = radius(case.true_value, -certificate.guaranteed_risk).0;
+            assert!((found - case.published_ix).abs() < 1e-9, "{}: {found} {}", case.case, case.published_ix);
+        }
+    }
+
+    #[test]
+    fn radii_are_relative_and_count_violations() {
+        assert_eq!(radius(0.5, 0.4), ((0.5 - 0.4) / 0.5, false));
+        assert_eq!(radius(0.5, -0.2), (1.0, false));
+        assert_eq!(radius(0.5, 0.6), (0.0, true));
+    }
 }
