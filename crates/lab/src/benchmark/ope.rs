@@ -246,6 +246,7 @@ fn section(measured: &[Measured]) -> Section {
         ],
         rules: vec![(0.0, String::new())],
         percent: false,
+        categories: true,
     };
     let figure = Figure {
         name: "ope".into(),

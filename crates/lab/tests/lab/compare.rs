@@ -115,7 +115,7 @@ fn bounds_that_are_not_valid_are_left_out_with_the_reason() {
     let text = String::from_utf8(compare(&log, &[]).stdout).unwrap();
     assert!(text.contains("catoni is left out: catoni is proved for one fixed logging policy"), "{text}");
     // The same rows in another format give the same numbers.
-    let mut csv = String::from("action,propensity,reward,candidate_new\n");
+    let mut csv = String::from("action,propensity,reward,candidate.new\n");
     for (action, reward) in rows(500) {
         writeln!(csv, "{action},{},{reward},{}", PI0[action], PI[action]).unwrap();
     }
