@@ -182,9 +182,10 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(&str) + Sync)) -> Result<Sect
     let text = format!(
         "Clicks are rare, σ(b + x·θ_a) with {FEATURES} features, and a peaked policy that knows some of it logged {rows} \
          decisions, 5 % of them at random. The oracle is the best policy of the world, which is linear as those that `auto` \
-         learns, certified as a given policy on all rows. {seeds} seeds from {FIRST_SEED}; δ = {DELTA}, `explore: 0`, \
+         learns, certified as a given policy on all rows. Seeds {FIRST_SEED} to {}; δ = {DELTA}, `explore: 0`, \
          `logging=fixed`. `auto` must learn the policy from a part of the same rows.\n\n{}\nThe guaranteed improvement \
          exceeds the true one (known to about 0.001) by more than 0.002 in {wrong} logs.\n",
+        FIRST_SEED + seeds - 1,
         markdown(&cells)
     );
     Ok(Section {
