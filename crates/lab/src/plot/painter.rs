@@ -264,7 +264,7 @@ where
     fn spans(&self, panel: &Panel, axes: &Axes) -> Result<(), Failure> {
         for (x, _) in &panel.x_ticks {
             let points =
-                panel.series.iter().flat_map(|s| &s.points).filter(|p| (p.x - x).abs() < 0.5).map(|p| p.mean);
+                panel.series.iter().flat_map(|s| &s.points).filter(|p| p.x == *x).map(|p| p.mean);
             let (low, high) =
                 points.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
             if low < high {
