@@ -176,6 +176,9 @@ impl Comparison {
                 text += &format!("\n{} is left out: {why}", bound.bound);
             }
         }
+        if self.bounds.iter().any(|bound| bound.left_out.is_some()) {
+            text += "\n";
+        }
         text += "\nEach line is a certificate of its own at δ. Choosing the narrowest of them after the fact is not \
                  covered: name the bound before you look.\n";
         text

@@ -89,6 +89,7 @@ fn panel(rows: &[Row], figure: u8, title: &str, value: fn(&Row) -> f64) -> Panel
         series: of_figure(figure).into_iter().map(line).collect(),
         rules: Vec::new(),
         percent: false,
+        categories: false,
     }
 }
 
@@ -134,6 +135,7 @@ fn figure_3(rows: &[Row]) -> Vec<Panel> {
             series: of_figure(3).into_iter().map(line).collect(),
             rules: Vec::new(),
             percent: false,
+            categories: false,
         }
     };
     [&PROMISED, &TRUE].iter().flat_map(|q| shown.iter().map(|&a| over_m(q, a))).collect()

@@ -6,6 +6,7 @@ mod clicks;
 mod fashion;
 mod ope;
 mod ope_files;
+mod ope_report;
 mod references;
 mod report;
 mod softmax;

@@ -1,4 +1,4 @@
-//! What learners reach with all labels: test accuracies, measured once with scikit-learn 1.x by
+//! What learners reach with all labels: test accuracies, measured once with scikit-learn 1.9 by
 //! `crates/lab/tools/reference_accuracies.py` (mean over 3 splits, 20 % held out and 5 % set aside, the best of
 //! boosted trees, a random forest, a network and logistic regression). The comments say which one it was.
 
@@ -12,25 +12,25 @@ pub struct Reference {
 }
 
 const DEVELOPMENT: [(&str, f64); 8] = [
-    ("balance-scale", 0.0),
-    ("ecoli", 0.0),
-    ("kropt", 0.0),
-    ("optdigits", 0.0),
-    ("page-blocks", 0.0),
-    ("satimage", 0.0),
-    ("vehicle", 0.0),
-    ("yeast", 0.0),
+    ("balance-scale", 0.9653), // network
+    ("ecoli", 0.8806),         // logistic
+    ("kropt", 0.7018),         // random forest
+    ("optdigits", 0.9893),     // network
+    ("page-blocks", 0.9726),   // network
+    ("satimage", 0.9176),      // random forest
+    ("vehicle", 0.8185),       // network
+    ("yeast", 0.5980),         // random forest
 ];
 
 const OTHERS: [(&str, f64); 8] = [
-    ("breast_cancer", 0.9735),
-    ("contraceptive", 0.5374),
-    ("digits", 0.9759),
-    ("letter", 0.0),
-    ("penbased", 0.0),
-    ("segment", 0.0),
-    ("splice", 0.0),
-    ("vowel", 0.0),
+    ("breast_cancer", 0.9735), // logistic
+    ("contraceptive", 0.5635), // network
+    ("digits", 0.9759),        // random forest
+    ("letter", 0.9646),        // random forest
+    ("penbased", 0.9945),      // network
+    ("segment", 0.9827),       // boosted trees
+    ("splice", 0.9624),        // random forest
+    ("vowel", 0.9529),         // random forest
 ];
 
 /// The reference of the table with this name.

@@ -170,6 +170,7 @@ fn figure(worlds: &[GivenWorld], cells: &[Cell]) -> Figure {
             series: vec![series(0), series(1)],
             rules: vec![(1.0, "the normal interval".into())],
             percent: false,
+            categories: false,
         }
     };
     Figure {

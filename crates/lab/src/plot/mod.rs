@@ -42,6 +42,8 @@ pub struct Panel {
     pub rules: Vec<(f64, String)>,
     /// Whether the y axis shows percentages.
     pub percent: bool,
+    /// Whether the x axis has categories. Their points are not connected from one category to the next.
+    pub categories: bool,
 }
 
 /// One line of a panel.

@@ -213,10 +213,13 @@ where
         }
         let rows = figure.panels.len().div_ceil(columns);
         let below = head_height(figure) + rows as f64 * PANEL_HEIGHT + 24.0;
+        let connected = figure.panels.iter().any(|panel| !panel.categories);
         for (i, line) in legend_lines(figure).iter().enumerate() {
             let y = below + LEGEND_LINE * i as f64;
             for (x, label, style) in line {
-                self.path(&[(*x, y), (x + 48.0, y)], *style)?;
+                if connected {
+                    self.path(&[(*x, y), (x + 48.0, y)], *style)?;
+                }
                 self.marker(*style, (x + 24.0, y))?;
                 self.text(label, (x + 60.0, y), LEGEND_SIZE, FontStyle::Normal, INK, HPos::Left)?;
             }
@@ -241,13 +244,32 @@ where
         };
         self.text(&panel.title, (left, top + 18.0), 22.0, FontStyle::Bold, INK, HPos::Left)?;
         self.grid(panel, &axes)?;
+        if panel.categories {
+            self.spans(panel, &axes)?;
+        }
         for series in &panel.series {
             self.band(series, &axes)?;
         }
         for series in &panel.series {
             let points: Vec<_> = series.points.iter().map(|p| axes.at(p.x, p.mean)).collect();
-            self.path(&points, series.style)?;
+            if !panel.categories {
+                self.path(&points, series.style)?;
+            }
             points.iter().try_for_each(|&p| self.marker(series.style, p))?;
+        }
+        Ok(())
+    }
+
+    /// A line from the lowest to the highest point of each category.
+    fn spans(&self, panel: &Panel, axes: &Axes) -> Result<(), Failure> {
+        for (x, _) in &panel.x_ticks {
+            let points =
+                panel.series.iter().flat_map(|s| &s.points).filter(|p| p.x == *x).map(|p| p.mean);
+            let (low, high) =
+                points.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
+            if low < high {
+                self.line(&[axes.at(*x, low), axes.at(*x, high)], self.stroke(FAINT, 5.0))?;
+            }
         }
         Ok(())
     }

@@ -4,6 +4,8 @@
 #[path = "../../../../benches/common/fashion.rs"]
 mod fashion;
 
+mod benchmark;
+mod compare;
 mod conversion;
 mod fashion_figures;
 mod loaders;

@@ -1,9 +1,10 @@
 //! Logging policies that are trained on their own log: after every row, or every night.
 
+use guarantor_engine::spec::{BoundKind, SpecRequest};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use super::case::{Case, betting_from_zero, random_policy};
+use super::case::{Case, STEADY, betting_from_zero, evaluating, random_policy};
 use super::logger::{Logger, Refit, Rule};
 use super::nature::Nature;
 use super::stream::{Stream, draw};
@@ -78,5 +79,26 @@ fn betting_from_zero_holds_for_online_learners() {
         let stream = draw(nature, online(nature), ROWS / 2, full, rng);
         let case = Case::new(&stream, random_policy(CONTEXTS, rng));
         DELTAS.map(|delta| case.learned("betting from zero", &betting_from_zero(delta))).into()
+    }));
+}
+
+/// `ix` for a posterior and for a candidate, on all rows of logs of an online learner.
+#[test]
+fn implicit_exploration_holds_for_online_learners() {
+    let natures = natures(CONTEXTS);
+    assert_valid(&simulate(LOGS, 10_026, |rng| {
+        let nature = &natures[rng.random_range(0..natures.len())];
+        let full = rng.random();
+        let stream = draw(nature, online(nature), ROWS / 2, full, rng);
+        let case = Case::new(&stream, random_policy(CONTEXTS, rng));
+        let with_ix = |request: SpecRequest| SpecRequest { bound: Some(BoundKind::Ix), ..request };
+        let both = |delta: f64| {
+            let candidate = case.evaluate(&with_ix(evaluating(STEADY, delta))).0;
+            [
+                case.learned("ix from zero", &with_ix(betting_from_zero(delta))),
+                Claim::that_none_exceeds("ix, stored candidate", [candidate]).at(delta),
+            ]
+        };
+        DELTAS.into_iter().flat_map(both).collect()
     }));
 }
