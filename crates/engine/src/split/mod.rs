@@ -195,22 +195,21 @@ impl Learner<'_> {
     }
 
     /// The networks with a hidden layer: for the family whose linear score function fits better, and on a small log
-    /// for both if they fit about as well.
+    /// for both if they fit about as well. If there are few contexts for so many weights, little is trained.
     fn hidden_recipes(&self, [competing, separate]: [f64; 2]) -> Vec<Recipe> {
-        let close = self.rows.len() < LARGE && (competing - separate).abs() < CLOSE * competing.min(separate);
-        let mut families = Vec::new();
-        if competing <= separate || close {
-            families.push(LossFamily::Competing);
+        let n = self.rows.len();
+        let width = width(n, self.rows.center.len(), self.k);
+        let better = if competing <= separate { LossFamily::Competing } else { LossFamily::Separate };
+        if width == NARROW {
+            return vec![self.recipe(better, width, LINEAR_EPOCHS, HEAVY_DECAY)];
         }
-        if separate < competing || close {
-            families.push(LossFamily::Separate);
-        }
-        let decays: &[f32] = match self.rows.len() {
+        let close = n < LARGE && (competing - separate).abs() < CLOSE * competing.min(separate);
+        let families = if close { vec![LossFamily::Competing, LossFamily::Separate] } else { vec![better] };
+        let decays: &[f32] = match n {
             n if n >= LARGE => &[LARGE_DECAY],
             n if n >= FEW => &[LIGHT_DECAY],
             _ => &[LIGHT_DECAY, HEAVY_DECAY],
         };
-        let width = width(self.rows.len(), self.rows.center.len(), self.k);
         let recipes = families.into_iter().flat_map(|f| decays.iter().map(move |&d| (f, d)));
         recipes.map(|(family, decay)| self.recipe(family, width, HIDDEN_EPOCHS, decay)).collect()
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::control::unattended;
 use crate::log::{Columns, Logging, MemoryLog, Split};
+use crate::numerics::elementary::exp;
 use crate::numerics::random::standard_normal;
 use crate::policy::{pick, softmax};
 use rand::{RngExt, SeedableRng};
@@ -56,7 +57,7 @@ fn peaked(x: &[f64]) -> [f64; K] {
 
 /// About one reward in twenty rows, more for actions with a high score.
 fn rare(x: &[f64], action: usize) -> f64 {
-    1.0 / (1.0 + (3.6 - score(x, action, 0)).exp())
+    1.0 / (1.0 + exp(3.6 - score(x, action, 0)))
 }
 
 fn label(x: &[f64], action: usize) -> f64 {
