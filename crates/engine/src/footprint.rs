@@ -208,14 +208,17 @@ impl Job<'_> {
         let mut recipes = Vec::new();
         if least < LARGE as f64 {
             let decays = if least < FEW as f64 { 2 } else { 1 };
-            recipes.push((FOLDS, 2 * decays * FOLDS, width(self.shape.rows as usize, p, k)));
+            recipes.push(match width(self.shape.rows as usize, p, k) {
+                NARROW => (FOLDS, FOLDS, NARROW),
+                wide => (FOLDS, 2 * decays * FOLDS, wide),
+            });
         }
         if self.shape.rows >= LARGE as u64 {
             recipes.push((LARGE_FOLDS, LARGE_FOLDS, WIDE));
         }
         let mut learned = Vec::new();
         for (folds, deep, hidden) in recipes {
-            let (folds, deep, hidden) = (folds as f64, deep as f64, hidden.max(NARROW) as f64);
+            let (folds, deep, hidden) = (folds as f64, deep as f64, hidden as f64);
             let networks = || Some(Networks { folds, deep, hidden });
             // One family is kept, and its linear parts pass through units of their own.
             let kept = if deep > folds { deep / 2.0 } else { deep };

@@ -20,6 +20,8 @@ use crate::numerics::elementary::ln;
 const SHARES: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 /// With a smaller mean gap between the two best actions, log π0(·|x) is taken for uniform.
 const SMALLEST_GAP: f64 = 0.01;
+/// With more actions, the costs of all actions take too long to compute so often.
+const MAX_ACTIONS: usize = 256;
 
 impl Learner<'_> {
     /// The scores with the share of log π0 that promises most, and that share. `fits` has the fit of each fold.
@@ -30,7 +32,9 @@ impl Learner<'_> {
         target: &Target,
     ) -> Result<(Scorer, f64)> {
         let fits: Option<Vec<Network>> = fits.iter().map(|fit| Some(fit.as_ref()?.network())).collect();
-        let Some(fits) = fits.filter(|fits| !fits.is_empty()) else { return Ok((scorer, 0.0)) };
+        let Some(fits) = fits.filter(|fits| !fits.is_empty() && self.k <= MAX_ACTIONS) else {
+            return Ok((scorer, 0.0));
+        };
         let logging = self.out_of_sample(&fits);
         let unit = mean_gap(&scorer.scores) / mean_gap(&logging);
         // With one action there is no gap. A fit of a nearly uniform π0 is rounding error.

@@ -81,7 +81,8 @@ const WEIGHTS_PER_CONTEXT: usize = 64;
 pub const FEW: usize = 4000;
 /// The weight decay of linear score functions.
 const LINEAR_DECAY: f32 = 0.1;
-/// The weight decays of networks with a hidden layer.
+/// The weight decays of networks with a hidden layer: on a large log, on a small one, and on few contexts.
+const LARGE_DECAY: f32 = 0.1;
 const LIGHT_DECAY: f32 = 0.03;
 const HEAVY_DECAY: f32 = 1.0;
 /// The passes over the contexts of the linear score functions and of the networks with a hidden layer.
@@ -175,10 +176,10 @@ impl Learner<'_> {
         fitted.extend(self.fit(&hidden, &starts, 0.1, 1.0)?);
         let trainings = (fitted.len() * self.folds.folds.len()) as u64;
         let (scorer, choice) = self.combine(&fitted);
-        let (scorer, share) = self.lean(scorer, &fits, target)?;
+        let full = log.shape().capabilities.control_variate();
+        let (scorer, share) = if full { self.lean(scorer, &fits, target)? } else { (scorer, 0.0) };
         let (tau, improvement, risk, note) = self.guesses(log, target.tau, &scorer)?;
         let policy = self.policy(&scorer);
-        let full = log.shape().capabilities.control_variate();
         let calibration = full.then(|| scorer.score_calibration());
         let mut choices = vec![choice];
         if share > 0.0 {
@@ -193,18 +194,21 @@ impl Learner<'_> {
     }
 
     /// The networks with a hidden layer: for the family whose linear score function fits better, and on a small log
-    /// for both if they fit about as well.
+    /// for both if they fit about as well. If there are few contexts for so many weights, little is trained.
     fn hidden_recipes(&self, [competing, separate]: [f64; 2]) -> Vec<Recipe> {
-        let close = self.rows.len() < LARGE && (competing - separate).abs() < CLOSE * competing.min(separate);
-        let mut families = Vec::new();
-        if competing <= separate || close {
-            families.push(LossFamily::Competing);
+        let n = self.rows.len();
+        let width = width(n, self.rows.center.len(), self.k);
+        let better = if competing <= separate { LossFamily::Competing } else { LossFamily::Separate };
+        if width == NARROW {
+            return vec![self.recipe(better, width, LINEAR_EPOCHS, HEAVY_DECAY)];
         }
-        if separate < competing || close {
-            families.push(LossFamily::Separate);
-        }
-        let decays: &[f32] = if self.rows.len() < FEW { &[LIGHT_DECAY, HEAVY_DECAY] } else { &[LIGHT_DECAY] };
-        let width = width(self.rows.len(), self.rows.center.len(), self.k);
+        let close = n < LARGE && (competing - separate).abs() < CLOSE * competing.min(separate);
+        let families = if close { vec![LossFamily::Competing, LossFamily::Separate] } else { vec![better] };
+        let decays: &[f32] = match n {
+            n if n >= LARGE => &[LARGE_DECAY],
+            n if n >= FEW => &[LIGHT_DECAY],
+            _ => &[LIGHT_DECAY, HEAVY_DECAY],
+        };
         let recipes = families.into_iter().flat_map(|f| decays.iter().map(move |&d| (f, d)));
         recipes.map(|(family, decay)| self.recipe(family, width, HIDDEN_EPOCHS, decay)).collect()
     }

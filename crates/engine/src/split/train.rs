@@ -36,7 +36,7 @@ pub struct Recipe {
 /// A training takes no less than this many steps.
 const MIN_STEPS: usize = 300;
 /// A training passes over its contexts this often, however many they are.
-const MIN_EPOCHS: usize = 8;
+const MIN_EPOCHS: usize = 10;
 /// The arithmetic of a training beyond its first `MIN_EPOCHS` passes, in multiplications.
 const ARITHMETIC: f64 = 4e9;
 /// The learning rate is this divided by √p, and never above `MAX_RATE`: many features need smaller steps.

@@ -113,10 +113,10 @@ fn from(row: u64) -> Span {
 fn an_adaptive_log_is_split_by_time_and_a_fixed_one_by_its_digest() {
     let log = columns(1000, 1);
     let adaptive = start(&log, &SpecRequest::default()).certificate;
-    assert_eq!(span_of(&adaptive), &from(400));
-    assert_eq!(adaptive.certified.as_ref().unwrap().rows, 600);
-    assert!(adaptive.statement.contains("over the draw of the 600 certified rows"));
-    assert!(adaptive.certified.as_ref().unwrap().last_quarter.is_some_and(|q| q.rows == 150));
+    assert_eq!(span_of(&adaptive), &from(500));
+    assert_eq!(adaptive.certified.as_ref().unwrap().rows, 500);
+    assert!(adaptive.statement.contains("over the draw of the 500 certified rows"));
+    assert!(adaptive.certified.as_ref().unwrap().last_quarter.is_some_and(|q| q.rows == 125));
     let fixed = Columns { logging: Logging::Fixed, ..log };
     let spans: Vec<Span> = (0..2)
         .map(|seed| {

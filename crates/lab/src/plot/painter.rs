@@ -263,8 +263,7 @@ where
     /// A line from the lowest to the highest point of each category.
     fn spans(&self, panel: &Panel, axes: &Axes) -> Result<(), Failure> {
         for (x, _) in &panel.x_ticks {
-            let points =
-                panel.series.iter().flat_map(|s| &s.points).filter(|p| p.x == *x).map(|p| p.mean);
+            let points = panel.series.iter().flat_map(|s| &s.points).filter(|p| p.x == *x).map(|p| p.mean);
             let (low, high) =
                 points.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
             if low < high {
