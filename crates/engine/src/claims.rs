@@ -108,11 +108,17 @@ pub enum Game {
         /// The mean and variance of z.
         guess: Option<Guess>,
     },
-    /// The mixture of the constants of the grid. It holds at every n, whatever the logging policy learned.
+    /// The mixture of the constants of the grid, in order of arrival, whatever the logging policy learned.
     Mixture,
+    /// The mixture of the constants of the grid and of factors of the control variate. It holds at every n, also if rows
+    /// are added out of order.
+    Anytime,
     /// One constant, from the variance of z on rows that are not certified.
     One(Guess),
 }
+
+/// The factors of the control variate in looks at any time.
+const ANYTIME_THETAS: [f64; 3] = [0.0, 0.25, 0.6];
 
 impl Start {
     /// A constant's factor is chosen by the rows.
@@ -184,7 +190,7 @@ impl Claim<'_> {
                 let pilot = if guess.is_some() { 0 } else { pilot_of(sample.contexts) };
                 Some(Order::new(seed, sample.contexts, pilot))
             }
-            Game::Mixture | Game::One(_) => None,
+            Game::Mixture | Game::Anytime | Game::One(_) => None,
         };
         // A cost model that no one has fitted is fitted on the blocks before.
         let refitted = match (&order, rules.control, bet.cost_model) {
@@ -218,13 +224,17 @@ impl Claim<'_> {
         } else {
             let mixture = match bet.game {
                 Game::One(guess) => Mixture::one(constant(&guess, contexts, delta), delta),
-                Game::Mixture | Game::Aimed { .. } => Mixture::of_grid(rules.kappa, delta),
+                Game::Anytime if rules.control != ControlVariate::None && !bet.start.fixed => {
+                    Mixture::in_any_order(rules.kappa, &ANYTIME_THETAS, delta)
+                }
+                Game::Mixture | Game::Anytime | Game::Aimed { .. } => Mixture::of_grid(rules.kappa, delta),
             };
             let table = collected.table;
             let found = mixture.bound(&table, contexts, bet.start)?;
             let sums = table.moments(0..table.len());
-            terms.estimate = Some(finite("an estimate", (sums.u + found.theta * sums.v) / contexts)?);
-            terms.theta = (rules.control != ControlVariate::None).then_some(found.theta);
+            let theta = found.theta.unwrap_or(0.0);
+            terms.estimate = Some(finite("an estimate", (sums.u + theta * sums.v) / contexts)?);
+            terms.theta = (rules.control != ControlVariate::None).then_some(theta);
             terms.lambda = Some(found.lambda);
             terms.log_sum = Some(found.log_sum);
             terms.grid_size = Some(mixture.members.len() as u64);

@@ -25,6 +25,8 @@ pub struct Member {
     pub lambda: f64,
     /// Its share of the mixture.
     pub share: f64,
+    /// The control variate's factor, if it is the same for all plays. Otherwise earlier plays choose it.
+    pub theta: Option<f64>,
 }
 
 /// A mixture of constant bets.
@@ -45,8 +47,8 @@ pub struct Found {
     pub lambda: f64,
     /// Σ ln(1 − λz) of that member.
     pub log_sum: f64,
-    /// The last factor of the control variate.
-    pub theta: f64,
+    /// The factor of the control variate: that of the member, or the last one.
+    pub theta: Option<f64>,
 }
 
 /// The largest λ for z ≤ κ.
@@ -57,14 +59,28 @@ fn lambda_max(kappa: f64) -> f64 {
 impl Mixture {
     /// The mixture in equal shares of λ_max·2^{−k/2}, k = 0, …, 31.
     pub fn of_grid(kappa: u8, delta: f64) -> Self {
+        Mixture::of_grids(kappa, &[None], delta)
+    }
+
+    /// The same with each of these factors of the control variate. No factor depends on other plays, so the order of
+    /// the plays does not matter, and rows can be added anywhere.
+    pub fn in_any_order(kappa: u8, thetas: &[f64], delta: f64) -> Self {
+        let thetas: Vec<Option<f64>> = thetas.iter().copied().map(Some).collect();
+        Mixture::of_grids(kappa, &thetas, delta)
+    }
+
+    fn of_grids(kappa: u8, thetas: &[Option<f64>], delta: f64) -> Self {
         let max = lambda_max(f64::from(kappa));
-        let at = |k: usize| Member { lambda: max * exp2(-0.5 * k as f64), share: 1.0 / LAMBDA_POINTS as f64 };
-        Mixture { members: (0..LAMBDA_POINTS).map(at).collect(), delta }
+        let share = 1.0 / (LAMBDA_POINTS * thetas.len()) as f64;
+        let member =
+            |theta: Option<f64>, k: usize| Member { lambda: max * exp2(-0.5 * k as f64), share, theta };
+        let members = thetas.iter().flat_map(|&theta| (0..LAMBDA_POINTS).map(move |k| member(theta, k)));
+        Mixture { members: members.collect(), delta }
     }
 
     /// One constant bet.
     pub fn one(lambda: f64, delta: f64) -> Self {
-        Mixture { members: vec![Member { lambda, share: 1.0 }], delta }
+        Mixture { members: vec![Member { lambda, share: 1.0, theta: None }], delta }
     }
 
     /// The bound on plays in order of arrival, on `contexts` contexts. Earlier plays choose the control variate's
@@ -80,12 +96,13 @@ impl Mixture {
             let range = first..end.min(table.len());
             let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
             for (member, sum) in self.members.iter().zip(&mut sums) {
-                *sum += table.bets(range.clone(), theta, member.lambda).logs;
+                *sum += table.bets(range.clone(), member.theta.unwrap_or(theta), member.lambda).logs;
             }
             past.add(&table.moments(range));
             (first, end, last) = (end, 2 * end, theta);
         }
-        Ok(Found { theta: last, ..self.invert(&sums, contexts, table.kappa())? })
+        let found = self.invert(&sums, contexts, table.kappa())?;
+        Ok(Found { theta: found.theta.or(Some(last)), ..found })
     }
 
     /// The smallest rejected D, given Σ ln(1 − λz) of each member, if z ≤ `highest`.
@@ -99,7 +116,7 @@ impl Mixture {
         // The rounding of the sums, which could otherwise tip the balance.
         let target = ln(1.0 / self.delta) + 16.0 * f64::EPSILON * contexts + 1e-12;
         let wealth = |k: usize, d: f64| {
-            let Member { lambda, share } = self.members[k];
+            let Member { lambda, share, .. } = self.members[k];
             ln(share) + sums[k] - contexts * ln_1p(-lambda * d)
         };
         let total = |d: f64| {
@@ -114,7 +131,8 @@ impl Mixture {
             if total(middle) >= target { high = middle } else { low = middle }
         }
         let most = (0..sums.len()).max_by(|&a, &b| wealth(a, high).total_cmp(&wealth(b, high))).unwrap_or(0);
-        Ok(Found { value: high, lambda: self.members[most].lambda, log_sum: sums[most], theta: 0.0 })
+        let Member { lambda, theta, .. } = self.members[most];
+        Ok(Found { value: high, lambda, log_sum: sums[most], theta })
     }
 }
 

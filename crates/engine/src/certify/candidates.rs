@@ -15,7 +15,7 @@ use crate::log::LogSource;
 use crate::measure::Subject;
 use crate::policy::PolicyParams;
 use crate::refit;
-use crate::spec::{BoundKind, Candidate, JobKind, JobSpec};
+use crate::spec::{BoundKind, Candidate, JobKind, JobSpec, Looks};
 
 /// Certifies the candidates. They share δ equally, and the certificate's own results are those of the
 /// best one.
@@ -116,7 +116,8 @@ fn claim_candidate(
                 let aimed = spec.bound == BoundKind::Auto && ground.may_aim();
                 let (name, game) = match aimed {
                     true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: None }),
-                    false => ("betting", Game::Mixture),
+                    false if spec.looks == Some(Looks::Once) => ("betting", Game::Mixture),
+                    false => ("betting", Game::Anytime),
                 };
                 let (control_variate, start) = constant_control(ground, subject, aimed);
                 let bet = Bet { game, control: control_variate, start, cost_model: None, tau: 0.0 };
@@ -138,8 +139,9 @@ fn constant_control(ground: &Ground, subject: Subject, aimed: bool) -> (ControlV
                 && !capabilities.precision_of(place).is_coarse()
         }
     };
-    // In order of arrival, the rows of a context that was logged several times choose factors for each other.
-    let running = aimed || !capabilities.multiple_interactions;
+    // In order of arrival, the rows of a context that was logged several times choose factors for each other. Looks at any
+    // time have fixed factors.
+    let running = aimed || !capabilities.multiple_interactions || ground.spec.looks != Some(Looks::Once);
     match ground.spec.xi {
         _ if !all || !capabilities.control_variate() => (ControlVariate::None, Start::CONSTANT),
         Some(0.0) => (ControlVariate::None, Start::CONSTANT),
