@@ -93,8 +93,6 @@ pub struct Bet<'a> {
     /// The cost model, if it is the control variate and was fitted on rows that are not certified. Without it, the
     /// rows that were played before fit one.
     pub cost_model: Option<&'a CostModel<'a>>,
-    /// τ, with which the cost model was fitted; 0 without a cost model.
-    pub tau: f64,
 }
 
 /// The game that a bet is played in.
@@ -184,7 +182,7 @@ impl Claim<'_> {
         control: &Control,
     ) -> Result<BoundRecord> {
         let (sample, delta) = (sample_of(log), self.delta);
-        let rules = Rules { kappa: self.quantity.kappa(), control: bet.control, tau: bet.tau };
+        let rules = Rules { kappa: self.quantity.kappa(), control: bet.control, tau: 0.0 };
         let order = match bet.game {
             Game::Aimed { seed, guess } => {
                 let pilot = if guess.is_some() { 0 } else { pilot_of(sample.contexts) };

@@ -32,8 +32,6 @@ pub struct Finished {
     pub evidence: Evidence,
 }
 
-/// τ of the cost model, as a share of the job's.
-const COST_MODEL_TAU: f64 = 0.0;
 /// A prior from the learn side is wider than the near-greedy policy itself. Otherwise the posterior could not move.
 const PRIOR_WIDENING: f64 = 10.0;
 
@@ -224,7 +222,6 @@ fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Part
     let target = Target {
         contexts: Certified::new(&span, inputs)?.shape().contexts,
         improvement_delta: GIVEN.improvement * spec.delta,
-        tau: COST_MODEL_TAU * spec.tau,
     };
     split::learn(inputs.log, &span, &target, spec.seed, control)
 }
@@ -237,9 +234,9 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
         true => TerminationReason::TimeBudget,
         false => TerminationReason::Converged,
     };
-    let PartOne { policy, calibration, tau, improvement, risk, choices, trainings } = learned;
+    let PartOne { policy, calibration, improvement, risk, choices, trainings } = learned;
     let split = Some(span_of(spec, inputs));
     let record = LearningRecord { termination, iterations: trainings, split, choices };
-    let split = SplitEvidence { calibration, tau, improvement, risk };
+    let split = SplitEvidence { calibration, improvement, risk };
     Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
 }

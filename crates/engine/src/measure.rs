@@ -299,6 +299,9 @@ pub fn collect(
     Ok(all)
 }
 
+/// Propensities that are known less precisely than this are an error.
+const MAX_RELATIVE_ERROR: f64 = 1e-3;
+
 /// How far a computed propensity can be off (docs/math.md#slack).
 #[derive(Clone, Copy)]
 struct Uncertainty {
@@ -346,14 +349,21 @@ fn collect_block(
             coarse.extend(&fine);
         }
         let relative = uncertainty.relative + off;
+        if relative.is_nan() || relative > MAX_RELATIVE_ERROR {
+            let message = format!(
+                "the policy's propensities are only known up to {relative:e}; use smaller parameters"
+            );
+            return Err(EngineError::Numerical(message));
+        }
         let block = order.map(|order| order.block(*ordinal));
         for (j, (fine, coarse)) in fine.iter().zip(&coarse).enumerate() {
             // The terms of z are at most |z| + 2 before they are added up.
             let error = |fine: f64, coarse: f64| {
                 uncertainty.safety * (fine - coarse).abs() + relative * (fine.abs() + 2.0)
             };
-            let u = fine.u + error(fine.u, coarse.u);
-            let control = controlled.then(|| (fine.v + error(fine.v, coarse.v), top));
+            // z is κ at most without the control variate, whatever the error.
+            let u = (fine.u + error(fine.u, coarse.u)).min(f64::from(rules.kappa));
+            let control = controlled.then(|| (fine.v + error(fine.v, coarse.v), top + error(top, top)));
             found.table.push(u, control, repeated.then(|| seen.context.weights[j]))?;
             found.blocks.extend(block);
         }

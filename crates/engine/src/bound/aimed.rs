@@ -10,7 +10,7 @@
 
 use rayon::prelude::*;
 
-use super::mixture::LOWEST;
+use super::mixture::{LOWEST, ROUNDING};
 use super::table::{Moments, Table};
 use crate::error::{EngineError, Result};
 use crate::numerics::elementary::{ln, ln_1p};
@@ -35,7 +35,7 @@ const NEAR: f64 = 10.0;
 const WIDEST_STEP: f64 = 1.0 / 64.0;
 /// At most this many times the plays are visited, so that a bad guess cannot take forever. Stopping early only makes
 /// the bound larger.
-const VISITS: usize = 2_000;
+const VISITS: usize = 600;
 
 /// What is known about z before the bound is computed, from rows that it does not use.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -212,7 +212,7 @@ impl Aimed {
     fn rejects(&self, d: f64) -> (bool, usize) {
         let mut left: f64 = self.contexts.iter().skip(1).sum();
         // The rounding of the sums, which could otherwise tip the balance.
-        let target = ln(1.0 / self.delta) + 16.0 * f64::EPSILON * left + 1e-12;
+        let target = ln(1.0 / self.delta) + ROUNDING * (1.0 + left);
         let off = self.guess.mean - d;
         let (mut wealth, mut visited) = (0.0, 0);
         let (mut squares, mut counted) = (GUESS_STRENGTH * (self.guess.variance + off * off), GUESS_STRENGTH);
@@ -230,6 +230,9 @@ impl Aimed {
             let at_d = ln_1p(-lambda * d);
             let gained = bets.logs - contexts * at_d;
             wealth += gained;
+            if !wealth.is_finite() {
+                return (false, visited);
+            }
             if wealth >= target {
                 return (true, visited);
             }

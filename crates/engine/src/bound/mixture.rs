@@ -5,6 +5,8 @@
 //! It is never worse than the union bound over the same λ, holds at every n at once, and covers the average of
 //! E[z_i | the past]. The left side increases in D, so the smallest rejected D is found by bisection.
 
+use rayon::prelude::*;
+
 use super::aimed::Start;
 use super::betting::LAMBDA_POINTS;
 use super::table::{Moments, Table};
@@ -14,6 +16,9 @@ use crate::numerics::elementary::{exp, exp2, ln, ln_1p};
 /// The control variate's factor is chosen again whenever this many plays have doubled. The number does not depend on
 /// n, so that appended rows change no factor of earlier ones.
 const FIRST_REFRESH: usize = 16;
+
+/// A bound on the rounding of a sum of logarithms, per context.
+pub const ROUNDING: f64 = 1e-12;
 
 /// No D below this is tried: R(π) − R(π0) is at least −1.
 pub const LOWEST: f64 = -2.0;
@@ -95,9 +100,9 @@ impl Mixture {
         while first < table.len() {
             let range = first..end.min(table.len());
             let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
-            for (member, sum) in self.members.iter().zip(&mut sums) {
+            self.members.par_iter().zip(&mut sums).for_each(|(member, sum)| {
                 *sum += table.bets(range.clone(), member.theta.unwrap_or(theta), member.lambda).logs;
-            }
+            });
             past.add(&table.moments(range));
             (first, end, last) = (end, 2 * end, theta);
         }
@@ -110,11 +115,12 @@ impl Mixture {
     /// # Errors
     /// If a sum is not finite.
     pub fn invert(&self, sums: &[f64], contexts: f64, highest: f64) -> Result<Found> {
-        if sums.iter().any(|sum| !sum.is_finite()) {
+        // −∞ is a member that has lost everything.
+        if sums.iter().any(|sum| sum.is_nan() || *sum == f64::INFINITY) {
             return Err(EngineError::Numerical("a sum of logarithms is not finite".into()));
         }
         // The rounding of the sums, which could otherwise tip the balance.
-        let target = ln(1.0 / self.delta) + 16.0 * f64::EPSILON * contexts + 1e-12;
+        let target = ln(1.0 / self.delta) + ROUNDING * (1.0 + contexts);
         let wealth = |k: usize, d: f64| {
             let Member { lambda, share, .. } = self.members[k];
             ln(share) + sums[k] - contexts * ln_1p(-lambda * d)
@@ -122,6 +128,9 @@ impl Mixture {
         let total = |d: f64| {
             let parts: Vec<f64> = (0..sums.len()).map(|k| wealth(k, d)).collect();
             let max = parts.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            if max == f64::NEG_INFINITY {
+                return max;
+            }
             max + ln(parts.iter().map(|part| exp(part - max)).sum::<f64>())
         };
         // D ≤ `highest` always holds.

@@ -62,8 +62,7 @@ pub struct Rules {
     pub kappa: u8,
     /// The control variate.
     pub control: ControlVariate,
-    /// τ, the clipping level. Clipping only loosens a bound of a given policy, so it is 0 unless a cost model was
-    /// fitted with it.
+    /// τ, the clipping level. Clipping only loosens a bound of a given policy, so the engine uses 0.
     pub tau: f64,
 }
 

@@ -115,8 +115,8 @@ impl Table {
         if u.is_nan() || control.is_some_and(|(v, top)| v.is_nan() || top.is_nan()) {
             return Err(EngineError::Numerical("a term of the bound is not a number".into()));
         }
-        // Without a control variate z is κ at most, up to rounding.
-        self.u.push(rounded_up(u.max(LOWEST)));
+        // Without a control variate z is κ at most.
+        self.u.push(rounded_up(u.clamp(LOWEST, f64::from(self.kappa))));
         if let Some((v, top)) = control {
             let kept = top <= HIGHEST;
             self.v.push(if kept { rounded_up(v.max(LOWEST)) } else { 0.0 });
@@ -168,7 +168,12 @@ impl Table {
     fn z(&self, i: usize, theta: f64, lambda: f64) -> f64 {
         let u = f64::from(self.u[i]);
         match self.v.get(i) {
-            Some(&v) => u + shrunk(theta, f64::from(self.top[i]), lambda, self.kappa()) * f64::from(v),
+            Some(&v) => {
+                let (top, kappa) = (f64::from(self.top[i]), self.kappa());
+                let theta = shrunk(theta, top, lambda, kappa);
+                // u and v were rounded up, and z is never above this.
+                (u + theta * f64::from(v)).min(kappa + theta * (top - kappa).max(0.0))
+            }
             None => u,
         }
     }
@@ -181,15 +186,16 @@ impl Table {
         let mut bets = Bets::default();
         for i in range {
             let (z, weight) = (self.z(i, theta, lambda), self.weights[i]);
-            bets.logs += weight * ln_1p(-lambda * z);
+            bets.logs += weight * ln_1p((-lambda * z).max(-1.0));
             bets.z += weight * z;
             bets.zz += weight * z * z;
         }
         bets
     }
 
-    /// The logarithm of a product costs less than the sum of logarithms. Factors are between 0.1 and 1e12, so 16 of
-    /// them neither overflow nor vanish.
+    /// The logarithm of a product costs less than the sum of logarithms. λz is at most 0.9 for the λ of every game, and z
+    /// at least −1e12, so factors are between 0.1 and 1e12, and 16 of them neither overflow nor vanish. A negative factor
+    /// would be an error of the program. It counts as 0: everything is lost.
     fn unweighted(&self, range: Range<usize>, theta: f64, lambda: f64) -> Bets {
         let (mut bets, mut z) = (Bets::default(), [0.0; LANES * DEPTH]);
         let mut first = range.start;
@@ -203,7 +209,8 @@ impl Table {
                 for i in 0..taken {
                     let reach = f64::from(top[i]) - kappa;
                     let theta = if theta * reach > room { room / reach } else { theta };
-                    z[i] = f64::from(u[i]) + theta * f64::from(v[i]);
+                    // u and v were rounded up, and z is never above this.
+                    z[i] = (f64::from(u[i]) + theta * f64::from(v[i])).min(kappa + theta * reach.max(0.0));
                 }
             } else {
                 z.iter_mut().zip(u).for_each(|(z, &u)| *z = f64::from(u));
@@ -211,7 +218,7 @@ impl Table {
             let (mut products, mut sums, mut squares) = ([1.0; LANES], [0.0; LANES], [0.0; LANES]);
             for z in z.chunks(LANES) {
                 for (lane, &z) in z.iter().enumerate() {
-                    products[lane] *= 1.0 - lambda * z;
+                    products[lane] *= (1.0 - lambda * z).max(0.0);
                     sums[lane] += z;
                     squares[lane] += z * z;
                 }

@@ -65,8 +65,6 @@ pub struct SplitEvidence {
     /// How the policy's scores are read as costs; None if the log has no π0(·|x).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<ScoreCalibration>,
-    /// τ of both claims.
-    pub tau: f64,
     /// The mean and variance of z for the improvement.
     pub improvement: Guess,
     /// The mean and variance of z for the risk.
@@ -126,7 +124,7 @@ mod tests {
 
     fn split() -> SplitEvidence {
         let guess = Guess { mean: -0.1, variance: 0.5 };
-        SplitEvidence { calibration: None, tau: 0.25, improvement: guess, risk: guess }
+        SplitEvidence { calibration: None, improvement: guess, risk: guess }
     }
 
     #[test]

@@ -20,6 +20,9 @@ pub struct Guarantee {
     pub slack: f64,
 }
 
+/// A bound on a risk that is further below −1 than this is not rounding.
+const IMPOSSIBLE: f64 = 1e-9;
+
 /// A claim of the account.
 #[derive(Clone, Copy)]
 struct Entry(usize);
@@ -105,23 +108,18 @@ impl Account {
     fn guarantee(&self, risk: Entry, improvement: Option<Entry>) -> Guarantee {
         let of = |Entry(i): Entry| (self.records[i].value, self.records[i].terms.numerical_slack);
         let (risk, risk_slack) = of(risk);
+        let bound = risk + risk_slack;
         // A risk is never below −1 or above 0, whatever a bound says. `clamp` keeps NaN.
-        let certain = |risk: f64| risk.clamp(-1.0, 0.0);
-        match improvement.map(of) {
-            Some((value, slack)) => Guarantee {
-                risk: certain(risk + risk_slack),
-                improvement: -(value + slack),
-                slack: slack.max(risk_slack),
-            },
-            None => {
-                let baseline = self.baseline.lower_bound.unwrap_or(self.baseline.estimate);
-                Guarantee {
-                    risk: certain(risk + risk_slack),
-                    improvement: baseline - certain(risk + risk_slack),
-                    slack: risk_slack,
-                }
-            }
-        }
+        let risk = bound.clamp(-1.0, 0.0);
+        let (improvement, slack) = match improvement.map(of) {
+            Some((value, slack)) => (-(value + slack), slack.max(risk_slack)),
+            None => (self.baseline.lower_bound.unwrap_or(self.baseline.estimate) - risk, risk_slack),
+        };
+        // A bound below −1 shows that an assumption does not hold, like an improvement of more than 1.
+        let impossible = -1.0 - bound;
+        let improvement =
+            if impossible > IMPOSSIBLE { improvement.max(1.0 + impossible) } else { improvement };
+        Guarantee { risk, improvement, slack }
     }
 
     /// Marks the claims that the certificate's results rest on, and returns what they guarantee.

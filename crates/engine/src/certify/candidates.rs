@@ -108,8 +108,7 @@ fn claim_candidate(
             }
             BoundKind::LogSmoothing => {
                 let (control_variate, start) = (ControlVariate::None, Start::CONSTANT);
-                let bet =
-                    Bet { game: Game::Mixture, control: control_variate, start, cost_model: None, tau: 0.0 };
+                let bet = Bet { game: Game::Mixture, control: control_variate, start, cost_model: None };
                 claim.for_given(log, "log_smoothing", &bet, control)
             }
             BoundKind::Betting | BoundKind::Auto => {
@@ -120,7 +119,7 @@ fn claim_candidate(
                     false => ("betting", Game::Anytime),
                 };
                 let (control_variate, start) = constant_control(ground, subject, aimed);
-                let bet = Bet { game, control: control_variate, start, cost_model: None, tau: 0.0 };
+                let bet = Bet { game, control: control_variate, start, cost_model: None };
                 claim.for_given(log, name, &bet, control)
             }
         }

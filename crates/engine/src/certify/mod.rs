@@ -200,9 +200,9 @@ fn claim_auto(
     control: &Control,
 ) -> Result<PolicyClaims> {
     let (about, cost_model) = (About::Learned, cost_model(evidence));
-    let (variate, tau, start) = match cost_model {
-        Some(_) => (ControlVariate::CostModel, evidence.split.tau, Start::COST_MODEL),
-        None => (ControlVariate::None, 0.0, Start::CONSTANT),
+    let (variate, start) = match cost_model {
+        Some(_) => (ControlVariate::CostModel, Start::COST_MODEL),
+        None => (ControlVariate::None, Start::CONSTANT),
     };
     account.claim(spec, about, GIVEN, spec.delta, |quantity, delta| {
         let guess = match quantity {
@@ -216,7 +216,7 @@ fn claim_auto(
         // In order of arrival, rows of one context would choose factors for each other.
         let repeated = ground.certified.shape().capabilities.multiple_interactions;
         let start = Start { fixed: repeated && !ground.may_aim(), ..start };
-        let bet = Bet { game, control: variate, start, cost_model: cost_model.as_ref(), tau };
+        let bet = Bet { game, control: variate, start, cost_model: cost_model.as_ref() };
         let claim = Claim { about, subject: Subject::Policy(&evidence.policy), quantity, delta };
         claim.for_given(&ground.certified, name, &bet, control)
     })

@@ -21,8 +21,8 @@ use crate::spec::{JobSpec, Looks};
 #[derive(Serialize)]
 struct Event<'a> {
     spec: JobSpec,
-    /// Event, bound, δ and grid size of each claim.
-    claims: Vec<(&'a str, &'a str, f64, Option<u64>)>,
+    /// Event, bound, δ and grid size of each claim, and whether it has a control variate.
+    claims: Vec<(&'a str, &'a str, f64, Option<u64>, bool)>,
     lambda_points: usize,
     /// Where the certified rows begin, and the policy version that they are of: another beginning is another
     /// supermartingale. Absent in certificates of earlier methods.
@@ -55,7 +55,9 @@ pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
     }
     let event = Event {
         spec: of_event(&c.spec),
-        claims: (c.bounds.iter()).map(|r| (&*r.event, &*r.bound, r.delta, r.terms.grid_size)).collect(),
+        claims: (c.bounds.iter())
+            .map(|r| (&*r.event, &*r.bound, r.delta, r.terms.grid_size, r.terms.theta.is_some()))
+            .collect(),
         lambda_points: LAMBDA_POINTS,
         span: c.certified.as_ref().map(|certified| &certified.span),
         prior_digest: c.prior_digest.as_deref(),

@@ -89,7 +89,7 @@ impl Learner<'_> {
     /// interval. The estimate is the mean of the cost model's, which is not noisy, and of that of z, which is not
     /// biased. `costs` are those of the scores before leaning.
     fn promise(&self, scorer: &Scorer, costs: &Array2<f64>, target: &Target) -> Result<f64> {
-        let rules = Rules { kappa: 1, control: ControlVariate::CostModel, tau: target.tau };
+        let rules = Rules { kappa: 1, control: ControlVariate::CostModel, tau: 0.0 };
         let calibration = scorer.score_calibration();
         let (mut z, mut pi, mut own) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
         let (mut modeled, mut plays) = (0.0, Vec::new());

@@ -43,8 +43,6 @@ pub struct PartOne {
     pub policy: PolicyParams,
     /// The cost model, on the policy's scores. Present if the log has π0(·|x).
     pub calibration: Option<ScoreCalibration>,
-    /// τ of the cost model; 0 without one.
-    pub tau: f64,
     /// The mean and variance of z for the improvement (κ = 1).
     pub improvement: Guess,
     /// The mean and variance of z for the risk (κ = 0).
@@ -61,8 +59,6 @@ pub struct Target {
     pub contexts: u64,
     /// The share of δ of the improvement.
     pub improvement_delta: f64,
-    /// τ of the cost model.
-    pub tau: f64,
 }
 
 /// From this number of contexts, two tenths are held out, each by one network. Below it, there are four folds.
@@ -178,7 +174,7 @@ impl Learner<'_> {
         let (scorer, choice) = self.combine(&fitted);
         let full = log.shape().capabilities.control_variate();
         let (scorer, share) = if full { self.lean(scorer, &fits, target)? } else { (scorer, 0.0) };
-        let (tau, improvement, risk, note) = self.guesses(log, target.tau, &scorer)?;
+        let (improvement, risk, note) = self.guesses(log, &scorer)?;
         let policy = self.policy(&scorer);
         let calibration = full.then(|| scorer.score_calibration());
         let mut choices = vec![choice];
@@ -186,7 +182,7 @@ impl Learner<'_> {
             choices.push(format!("{share} of log π0(·|x) added to the scores, for a narrower certificate"));
         }
         choices.push(note);
-        Ok(PartOne { policy, calibration, tau, improvement, risk, choices, trainings })
+        Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
     }
 
     fn recipe(&self, family: LossFamily, width: usize, epochs: usize, decay: f32) -> Recipe {
@@ -293,15 +289,13 @@ impl Learner<'_> {
 
     /// What the certify side's bets start from: the mean and variance of z of the greedy policy on contexts that its
     /// scores were not trained on.
-    fn guesses(&self, log: &dyn LogSource, tau: f64, scorer: &Scorer) -> Result<(f64, Guess, Guess, String)> {
-        let (control, tau, note) = match log.shape().capabilities.control_variate() {
-            true => {
-                (ControlVariate::CostModel, tau, "cost model as control variate, fixed on the learn side")
-            }
-            false => (ControlVariate::None, 0.0, "without π0(·|x): logged propensities only, no clipping"),
+    fn guesses(&self, log: &dyn LogSource, scorer: &Scorer) -> Result<(Guess, Guess, String)> {
+        let (control, note) = match log.shape().capabilities.control_variate() {
+            true => (ControlVariate::CostModel, "cost model as control variate, fixed on the learn side"),
+            false => (ControlVariate::None, "without π0(·|x): logged propensities only, no control variate"),
         };
-        let guess = |kappa: u8| self.guess(&Rules { kappa, control, tau }, scorer);
-        Ok((tau, guess(1)?, guess(0)?, note.into()))
+        let guess = |kappa: u8| self.guess(&Rules { kappa, control, tau: 0.0 }, scorer);
+        Ok((guess(1)?, guess(0)?, note.into()))
     }
 
     fn guess(&self, rules: &Rules, scorer: &Scorer) -> Result<Guess> {

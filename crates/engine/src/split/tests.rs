@@ -69,7 +69,7 @@ fn rows(log: &MemoryLog) -> Rows<'_> {
 }
 
 fn learned(log: &MemoryLog) -> PartOne {
-    let target = Target { contexts: 3000, improvement_delta: 0.04, tau: 0.02 };
+    let target = Target { contexts: 3000, improvement_delta: 0.04 };
     learn(log, &Span::Hash(Split { seed: 0, fraction: 0.5 }), &target, 0, &unattended()).unwrap()
 }
 

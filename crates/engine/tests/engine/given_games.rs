@@ -139,6 +139,26 @@ fn games_on_degenerate_plays() {
     }
 }
 
+/// z is never above κ + θ(top − κ). Numbers above it, which only errors could produce, must not make negative factors
+/// that multiply to a gain.
+#[test]
+fn numbers_above_their_range_prove_nothing() {
+    let start = Start { theta: 1.0, strength: 0.0, fixed: true };
+    for control in [None, Some((3.0, 1.5)), Some((-1.0, 1.0))] {
+        for n in [16u64, 1600, 3200] {
+            let mut table = Table::new(1);
+            (0..n).for_each(|_| table.push(40.0, control, None).unwrap());
+            let found = Mixture::of_grid(1, 0.05).bound(&table, n as f64, start).unwrap().value;
+            assert!(found > 0.0, "{control:?}: {found}");
+            let order = Order::new(3, n, pilot_of(n));
+            let blocks: Vec<u16> = (0..n).map(|ordinal| order.block(ordinal)).collect();
+            let aimed = Aimed::new(table, &blocks, &order, (start, None), None, 0.05).unwrap();
+            let aim = aimed.bound(|| Ok(())).unwrap().value;
+            assert!(aim >= 0.0, "{control:?}: {aim}");
+        }
+    }
+}
+
 /// Nothing but the number of a context and the seed decides when it is played, and every block gets its share.
 #[test]
 fn an_order_is_spread_evenly() {

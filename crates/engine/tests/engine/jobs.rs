@@ -69,7 +69,14 @@ fn policies() -> BTreeMap<String, PolicyParams> {
     let lig = PolicyParams::Lig { mean: mean.clone(), scale: 0.5, features: Default::default() };
     let softmax = PolicyParams::Softmax { mean, inverse_temperature: 2.0, features: Default::default() };
     let uniform = PolicyParams::Uniform { n_actions: 3, dim: 3 };
-    [("lig", lig), ("softmax", softmax), ("uniform", uniform)].map(|(k, p)| (k.to_string(), p)).into()
+    let steep = PolicyParams::Softmax {
+        mean: vec![vec![1.0, -2.0, 3.0]; 3],
+        inverse_temperature: 5e14,
+        features: Default::default(),
+    };
+    [("lig", lig), ("softmax", softmax), ("uniform", uniform), ("steep", steep)]
+        .map(|(k, p)| (k.to_string(), p))
+        .into()
 }
 
 fn resolve(log: &dyn LogSource, request: &SpecRequest) -> JobSpec {
@@ -560,4 +567,20 @@ fn a_log_that_goes_bad_never_deploys() {
             assert!(ended.is_err(), "nan {nan} {request:?}: {:?}", ended.map(|f| f.certificate.decision));
         }
     }
+}
+
+/// Propensities that rounding could have changed by more than a little are an error, never a deploy.
+#[test]
+fn a_policy_whose_scores_are_lost_in_rounding_is_an_error() {
+    let evaluate = |id: &str| {
+        let request = SpecRequest {
+            candidates: Some(vec![policy(id)]),
+            independent_of_log: Some(true),
+            ..SpecRequest::default()
+        };
+        start(&log(320), &request)
+    };
+    assert!(evaluate("softmax").is_ok());
+    let error = evaluate("steep").unwrap_err().to_string();
+    assert!(error.contains("use smaller parameters"), "{error}");
 }
