@@ -13,7 +13,7 @@ use crate::http::jobs::{certificate_url, require_success};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, GateName, Job, JobId, Owner, PolicyId, Resource, StoreError, Timestamp};
 use guarantor_engine::certificate::{
-    BoundRecord, BoundedQuantity, Certificate, Decision, Document, LedgerPlace, METHOD, Reason,
+    BoundRecord, BoundedQuantity, Certificate, Decision, Document, FIRST_CHECKED_METHOD, LedgerPlace, Reason,
     SignatureState, check_signature, reasons,
 };
 use guarantor_engine::checks::{CheckName, CheckResult};
@@ -128,7 +128,7 @@ pub async fn examine(app: &App, job: Job) -> Result<Examined, Problem> {
     // Checked against the ledger, because another job's certificate in its place would be intact too.
     let document = app.store.document(&job).await?;
     let document = document.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
-    if document.certificate.method < METHOD {
+    if document.certificate.method < FIRST_CHECKED_METHOD {
         return Err(outdated(document.certificate.method));
     }
     let signing_key_id = verify_signature(app, &job, &document).await?;

@@ -16,6 +16,10 @@ pub const FORMAT: &str = "guarantor.certificate/1";
 /// recomputed. It changes whenever the same log and spec could give other numbers.
 pub const METHOD: u32 = 4;
 
+/// The first method that checked logs against the assumptions of the guarantee. Certificates of earlier ones open no
+/// gate.
+pub const FIRST_CHECKED_METHOD: u32 = 3;
+
 /// The method of certificates that do not name theirs: those issued before the field existed.
 const FIRST_METHOD: u32 = 1;
 
