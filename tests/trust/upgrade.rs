@@ -1,7 +1,8 @@
 //! Data directories of earlier releases. `tests/trust/v1` and `v2` were written by the releases with that
 //! schema version and are never changed: the database as SQL, the files, and what the server returned about
 //! them. The server of the second was killed while a job was running that had shown its bound. `v3` is the database
-//! of the second after the step to schema 3, with two more jobs that were queued then.
+//! of the second after the step to schema 3, with two more jobs that were queued then. `v6` is a directory of release 0.3,
+//! whose certificates are of method 3.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -36,7 +37,8 @@ async fn database(directory: &Path) -> SqliteConnection {
 /// Builds the data directory of schema `version` in `directory`. Returns what was known about it then.
 fn old_directory(version: i64, directory: &Path) -> Value {
     let own = Path::new(FIXTURES).join(format!("v{version}"));
-    let fixture = Path::new(FIXTURES).join(format!("v{}", version.min(2)));
+    // The files of `v3` are those of `v2`.
+    let fixture = Path::new(FIXTURES).join(if version == 3 { "v2".into() } else { format!("v{version}") });
     copy(&fixture.join("blobs"), &directory.join("blobs"));
     let key = directory.join("signing-key.json");
     if std::fs::copy(fixture.join("signing-key.json"), &key).is_ok() {
@@ -58,7 +60,7 @@ fn run(work: impl Future<Output = ()>) {
 }
 
 /// The old certificate is intact, but its numbers were not recomputed, and the response names a release that can.
-fn assert_only_the_method_is_unsupported(checked: &Value) {
+fn assert_only_the_method_is_unsupported(checked: &Value, release: &str) {
     assert_eq!(checked["valid"], false, "{checked}");
     let checks = checked["checks"].as_array().unwrap();
     let failed: Vec<&Value> = checks.iter().filter(|check| check["ok"] == false).collect();
@@ -68,7 +70,7 @@ fn assert_only_the_method_is_unsupported(checked: &Value) {
         (&json!("recomputation"), &json!("method_not_supported")),
         "{checked}"
     );
-    assert!(failed["detail"].as_str().unwrap().contains("release 0.1"), "{checked}");
+    assert!(failed["detail"].as_str().unwrap().contains(release), "{checked}");
     for passed in ["digest", "issued", "stored", "ledger"] {
         assert!(checks.iter().any(|check| check["name"] == passed), "{passed}: {checked}");
     }
@@ -139,7 +141,7 @@ fn a_directory_of_schema_version_1_is_complete() {
     assert_eq!((&entry["look"], &entry["spent_before"]), (&json!(3), &before["spent"]), "{entry}");
     let checked = client.post("/v1/certificates/verify", &certificate).expect(200);
     assert_eq!(checked["signature"], "unsigned", "{checked}");
-    assert_only_the_method_is_unsupported(&checked);
+    assert_only_the_method_is_unsupported(&checked, "release 0.1");
     // The policy that was learned then still cannot certify itself.
     let learned = deployed["result"]["policy_id"].clone();
     let itself = json!({"dataset_id": text("dataset"), "independent_of_log": true,
@@ -160,7 +162,7 @@ fn a_directory_of_schema_version_2_keeps_its_ledger() {
         assert_eq!(&client.get(&format!("/v1/jobs/{job}/certificate")).expect(200), document, "{which}");
         let checked = client.post("/v1/certificates/verify", document).expect(200);
         assert_eq!(checked["signature"], "valid", "{checked}");
-        assert_only_the_method_is_unsupported(&checked);
+        assert_only_the_method_is_unsupported(&checked, "release 0.1");
         let gate = client.get(&format!("/v1/jobs/{job}/gate"));
         gate.problem(403, "certificate_outdated");
         assert_eq!((&gate.json["ok"], &gate.json["method"]), (&json!(false), &json!(1)), "{}", gate.text);
@@ -244,4 +246,32 @@ fn a_directory_of_a_newer_release_is_rejected() {
     });
     let said = Server::refused_on(directory.path());
     assert!(said.contains("schema version 99") && said.contains("newer release"), "{said}");
+}
+
+/// Certificates of method 3 were checked like new ones: they stay as they were signed and open their gates. Only their
+/// numbers cannot be recomputed.
+#[test]
+fn certificates_of_release_0_3_keep_their_gates() {
+    let directory = tempfile::tempdir().unwrap();
+    let facts = old_directory(6, directory.path());
+    let job = facts["job"].as_str().unwrap();
+    let server = Server::start_on(directory.path(), &[]);
+    let client = server.client();
+    let certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    assert_eq!(certificate, facts["certificate"]);
+    assert_eq!(certificate["method"], 3);
+    let gate = client.get(&format!("/v1/jobs/{job}/gate")).expect(200);
+    assert_eq!(gate["ok"], true, "{gate}");
+    let checked = client.post("/v1/certificates/verify", &certificate).expect(200);
+    assert_only_the_method_is_unsupported(&checked, "release 0.3");
+    let mut forged = certificate.clone();
+    forged["guaranteed_improvement"] = json!(0.5);
+    let checked = client.post("/v1/certificates/verify", &forged).expect(200);
+    assert!(checked["checks"].as_array().unwrap().iter().any(|c| c["name"] == "digest" && c["ok"] == false));
+    // Another job on the same rows is another look, with the bounds of today.
+    let done = client.finish(&client.submit(json!({"dataset_id": facts["dataset"]})));
+    assert_eq!(done["status"], "succeeded", "{done}");
+    let ledger =
+        client.get(&format!("/v1/datasets/{}/ledger", facts["dataset"].as_str().unwrap())).expect(200);
+    assert_eq!(ledger["looks"], 2, "{ledger}");
 }
