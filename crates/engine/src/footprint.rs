@@ -10,6 +10,7 @@ use crate::learn::lbfgs;
 use crate::log::ranges::BLOCKS;
 use crate::log::{LogShape, chunk_contexts};
 use crate::policy::DRAWS;
+use crate::refit;
 use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
 use crate::split::{FEW, FOLDS, LARGE, LARGE_FOLDS, NARROW, WIDE, width};
 
@@ -288,7 +289,12 @@ impl Job<'_> {
         let controlled = if capabilities.control_variate() { 2.0 * F32 } else { 0.0 };
         let weights = if capabilities.multiple_interactions { F64 } else { 0.0 };
         // Every number twice while the parts of the log are joined, and the blocks of two bytes.
-        if given { self.certified() * 2.0 * (F32 + controlled + weights + 2.0) } else { 0.0 }
+        let rows = self.certified() * 2.0 * (F32 + controlled + weights + 2.0);
+        let refits = self.spec.kind == JobKind::Evaluate && refit::possible(self.shape);
+        match given {
+            true => rows + if refits { refit::bytes(self.shape) } else { 0.0 },
+            false => 0.0,
+        }
     }
 
     /// The certified rows with φ in place of their features, if φ is not the identity.

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::bound::Order;
 use super::control::Control;
 use super::error::Result;
-use super::log::ranges::blocks;
+use super::log::ranges::at_most;
 use super::log::{Context, LogShape, LogSource};
 
 /// The dimensions into which features are folded.
@@ -21,6 +21,16 @@ const MIN_CONTEXTS: u64 = 200;
 const REFITS: [f64; 4] = [1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0];
 /// How many rows the model of all actions counts for in the model of one.
 const POOLED_ROWS: f64 = 10.0;
+
+/// Sums over at most this many ranges of chunks are kept at the same time.
+const RANGES: usize = 8;
+
+/// About how many bytes fitting takes.
+pub fn bytes(shape: &LogShape) -> f64 {
+    let d = shape.dim.min(DIMS) + 1;
+    let sums = 8 * (d * (d + 1) / 2 + d) * shape.n_actions * REFITS.len();
+    ((RANGES + 2) * sums) as f64
+}
 
 /// Whether a log can have a refitted cost model.
 pub fn possible(shape: &LogShape) -> bool {
@@ -202,7 +212,7 @@ impl<'a> Refitted<'a> {
     pub fn fit(log: &dyn LogSource, order: &'a Order, control: &Control) -> Result<Self> {
         let (k, d) = (log.shape().n_actions, log.shape().dim.min(DIMS) + 1);
         let empty = || vec![Sums::new(d); k * REFITS.len()];
-        let parts: Vec<Vec<Sums>> = blocks(log.chunks())
+        let parts: Vec<Vec<Sums>> = at_most(RANGES, log.chunks())
             .into_par_iter()
             .map(|range| {
                 let (mut sums, mut x) = (empty(), vec![0.0; d]);

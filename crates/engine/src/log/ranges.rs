@@ -8,6 +8,11 @@ pub const BLOCKS: usize = 64;
 
 /// Ranges of chunks that are summed separately.
 pub fn blocks(chunks: usize) -> Vec<Range<usize>> {
-    let size = chunks.div_ceil(BLOCKS).max(1);
+    at_most(BLOCKS, chunks)
+}
+
+/// The same in at most `count` ranges, for sums that take much memory.
+pub fn at_most(count: usize, chunks: usize) -> Vec<Range<usize>> {
+    let size = chunks.div_ceil(count).max(1);
     (0..chunks.div_ceil(size)).map(|b| b * size..((b + 1) * size).min(chunks)).collect()
 }
