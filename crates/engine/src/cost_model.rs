@@ -49,8 +49,19 @@ pub struct ScoreCalibration {
 impl ScoreCalibration {
     /// Writes ĉ(x, ·) of one context, in [−1, 0], from its scores.
     pub fn costs(&self, scores: &[f64], out: &mut [f64]) {
+        let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let total = match self.link {
+            ScoreLink::Separate => 0.0,
+            ScoreLink::Competing => scores.iter().map(|s| exp(s - max)).sum::<f64>(),
+        };
         for a in 0..scores.len() {
-            let t = self.offset + self.slope * self.link.log_odds(scores, a);
+            // The sum over the others is the total less one, unless that one is nearly all of it.
+            let others = total - exp(scores[a] - max);
+            let log_odds = match self.link {
+                ScoreLink::Competing if others > 1e-3 * total => scores[a] - max - ln(others),
+                link => link.log_odds(scores, a),
+            };
+            let t = self.offset + self.slope * log_odds;
             out[a] = -1.0 / (1.0 + exp(-t));
         }
     }
@@ -85,5 +96,28 @@ impl CostModel<'_> {
             row.copy_from_slice(&out);
         }
         Ok(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn costs_are_those_of_the_log_odds() {
+        for link in [ScoreLink::Separate, ScoreLink::Competing] {
+            let calibration = ScoreCalibration { link, offset: 0.3, slope: 0.8 };
+            for scores in
+                [vec![0.1, 2.0, -1.0, 0.5], vec![40.0, 0.0, 1.0], vec![-700.0, 700.0], vec![3.0; 200]]
+            {
+                let mut costs = vec![0.0; scores.len()];
+                calibration.costs(&scores, &mut costs);
+                for (a, cost) in costs.into_iter().enumerate() {
+                    let t = 0.3 + 0.8 * link.log_odds(&scores, a);
+                    let want = -1.0 / (1.0 + (-t).exp());
+                    assert!((cost - want).abs() < 1e-12, "{link:?} {scores:?} {a}: {cost} is not {want}");
+                }
+            }
+        }
     }
 }
