@@ -55,7 +55,7 @@ pub struct Terms {
     /// Number of parameter choices that the bound was minimized over on these rows, or that it is a mixture of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grid_size: Option<u64>,
-    /// Number of contexts from which aimed bets took their first guess, and which are not certified.
+    /// Number of certified contexts that only set up the first bets of aimed bets, and are not bet on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pilot: Option<u64>,
     /// The distance of the thresholds that aimed bets tested.

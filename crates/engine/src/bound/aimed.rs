@@ -130,8 +130,12 @@ fn hash(seed: u64, ordinal: u64) -> u64 {
     h
 }
 
-/// The number of contexts of a pilot for a bound on `contexts` contexts.
+/// The number of contexts of a pilot for a bound on `contexts` contexts. A few contexts have none: by chance, the random
+/// order could put all of them into it.
 pub fn pilot_of(contexts: u64) -> u64 {
+    if contexts < 20 {
+        return 0;
+    }
     (contexts / 20).clamp(4, 16).max((contexts / 100).min(4096)).min(contexts / 2)
 }
 
