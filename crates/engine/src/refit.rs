@@ -19,8 +19,11 @@ const MAX_ACTIONS: usize = 128;
 const MIN_CONTEXTS: u64 = 200;
 /// The shares of the contexts after which the model is refitted.
 const REFITS: [f64; 4] = [1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0];
-/// How many rows the model of all actions counts for in the model of one.
-const POOLED_ROWS: f64 = 10.0;
+/// With fewer contexts before it, there is no refit: the model would add more noise than it takes away.
+const FEWEST: f64 = 100.0;
+/// How many rows the model of all actions counts for in the model of one. Rare actions have large weights, and a noisy
+/// model of their costs would be multiplied by them.
+const POOLED_ROWS: f64 = 50.0;
 
 /// Sums over at most this many ranges of chunks are kept at the same time.
 const RANGES: usize = 8;
@@ -37,10 +40,12 @@ pub fn possible(shape: &LogShape) -> bool {
     shape.dim > 0 && shape.n_actions <= MAX_ACTIONS && shape.contexts >= MIN_CONTEXTS
 }
 
-/// The number of refits before a block.
+/// The number of refits before a block. Rows before the first model count as before it.
 fn stage(order: &Order, block: u16) -> usize {
-    let start = order.start(block);
-    REFITS.iter().filter(|&&share| start >= share).count()
+    let (start, contexts) = (order.start(block), order.contexts() as f64);
+    let reached = REFITS.iter().filter(|&&share| start >= share).count();
+    // The first model is the first one that has enough contexts.
+    if reached > 0 && REFITS[reached - 1] * contexts >= FEWEST { reached } else { 0 }
 }
 
 /// The first block that has a model.

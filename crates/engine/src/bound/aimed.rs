@@ -70,6 +70,7 @@ pub struct Change {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Order {
     seed: u64,
+    contexts: u64,
     /// Where blocks end, as shares of 2^64.
     ends: Vec<u64>,
 }
@@ -89,7 +90,12 @@ impl Order {
         if let Some(last) = ends.last_mut() {
             *last = u64::MAX;
         }
-        Order { seed, ends }
+        Order { seed, contexts, ends }
+    }
+
+    /// The number of contexts that the order was made for.
+    pub fn contexts(&self) -> u64 {
+        self.contexts
     }
 
     /// The number of blocks, the pilot included.
