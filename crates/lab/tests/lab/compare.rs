@@ -94,7 +94,12 @@ fn every_bound_is_shown_on_a_log_that_supports_them_all() {
     for name in all {
         let width = number(name, "width");
         assert!((estimate - number(name, "improvement") - width).abs() < 1e-12, "{name}");
-        assert!(width > found["normal"]["width"].as_f64().unwrap(), "{name}");
+        let normal = found["normal"]["width"].as_f64().unwrap();
+        match name {
+            // Aimed bets with a control variate are about as narrow as the normal interval, or narrower.
+            "auto" => assert!(width < 1.1 * normal, "{width} and {normal}"),
+            _ => assert!(width > normal, "{name}: {width} and {normal}"),
+        }
     }
     assert!(number("catoni", "risk") <= number("london_sandler", "risk"));
     assert!(number("log_smoothing", "risk") < number("cbb", "risk"));
