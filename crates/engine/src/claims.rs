@@ -2,8 +2,8 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Aimed, Betting, Bound, CONSTANT_STRENGTH, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler,
-    Mixture, Order, Rules, Sample, Start, pilot_of,
+    Aimed, Betting, Bound, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler, Mixture, Order,
+    Rules, Sample, Start, pilot_of,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
@@ -120,7 +120,7 @@ const ANYTIME_THETAS: [f64; 3] = [0.0, 0.25, 0.6];
 
 impl Start {
     /// A constant's factor is chosen by the rows.
-    pub const CONSTANT: Start = Start { theta: 0.0, strength: CONSTANT_STRENGTH, fixed: false };
+    pub const CONSTANT: Start = Start { theta: 0.0, strength: 5.0, fixed: false };
     /// A model that was fitted on some of the rows is trusted less.
     pub const REFITTED: Start = Start { theta: 0.9, strength: 20.0, fixed: false };
     /// A cost model is used as it was fitted until the rows say otherwise.

@@ -8,10 +8,10 @@
 use rayon::prelude::*;
 
 use super::aimed::Start;
-use super::betting::LAMBDA_POINTS;
+use super::betting::lambda_grid;
 use super::table::{Moments, Table};
 use crate::error::{EngineError, Result};
-use crate::numerics::elementary::{exp, exp2, ln, ln_1p};
+use crate::numerics::elementary::{exp, ln, ln_1p};
 
 /// The control variate's factor is chosen again whenever this many plays have doubled. The number does not depend on
 /// n, so that appended rows change no factor of earlier ones.
@@ -56,11 +56,6 @@ pub struct Found {
     pub theta: Option<f64>,
 }
 
-/// The largest λ for z ≤ κ.
-fn lambda_max(kappa: f64) -> f64 {
-    if kappa > 0.0 { 0.9 } else { 1.0 }
-}
-
 impl Mixture {
     /// The mixture in equal shares of λ_max·2^{−k/2}, k = 0, …, 31.
     pub fn of_grid(kappa: u8, delta: f64) -> Self {
@@ -75,11 +70,11 @@ impl Mixture {
     }
 
     fn of_grids(kappa: u8, thetas: &[Option<f64>], delta: f64) -> Self {
-        let max = lambda_max(f64::from(kappa));
-        let share = 1.0 / (LAMBDA_POINTS * thetas.len()) as f64;
-        let member =
-            |theta: Option<f64>, k: usize| Member { lambda: max * exp2(-0.5 * k as f64), share, theta };
-        let members = thetas.iter().flat_map(|&theta| (0..LAMBDA_POINTS).map(move |k| member(theta, k)));
+        // The grid for z ≤ κ.
+        let grid = lambda_grid(0.0, 0.0, kappa);
+        let share = 1.0 / (grid.len() * thetas.len()) as f64;
+        let member = |theta: Option<f64>, lambda: f64| Member { lambda, share, theta };
+        let members = thetas.iter().flat_map(|&theta| grid.iter().map(move |c| member(theta, c.lambda)));
         Mixture { members: members.collect(), delta }
     }
 
@@ -144,6 +139,3 @@ impl Mixture {
         Ok(Found { value: high, lambda, log_sum: sums[most], theta })
     }
 }
-
-/// How many contexts the start of a constant's factor counts for.
-pub const CONSTANT_STRENGTH: f64 = 5.0;

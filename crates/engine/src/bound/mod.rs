@@ -22,7 +22,7 @@ pub use catoni::Catoni;
 pub use cbb::Cbb;
 pub use ix::Ix;
 pub use london_sandler::LondonSandler;
-pub use mixture::{CONSTANT_STRENGTH, Found, Member, Mixture};
+pub use mixture::{Found, Member, Mixture};
 pub use play::{ControlVariate, Play, Played, Rules, shrunk};
 pub use table::{Bets, Moments, Table};
 

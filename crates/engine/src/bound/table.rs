@@ -168,12 +168,7 @@ impl Table {
     fn z(&self, i: usize, theta: f64, lambda: f64) -> f64 {
         let u = f64::from(self.u[i]);
         match self.v.get(i) {
-            Some(&v) => {
-                let (top, kappa) = (f64::from(self.top[i]), self.kappa());
-                let theta = shrunk(theta, top, lambda, kappa);
-                // u and v were rounded up, and z is never above this.
-                (u + theta * f64::from(v)).min(kappa + theta * (top - kappa).max(0.0))
-            }
+            Some(&v) => limited(u, f64::from(v), f64::from(self.top[i]), theta, lambda, self.kappa()),
             None => u,
         }
     }
@@ -204,13 +199,10 @@ impl Table {
             let z = &mut z[..taken];
             let u = &self.u[first..first + taken];
             if self.controlled() {
-                let (room, kappa) = ((0.9 / lambda - self.kappa()).max(0.0), self.kappa());
                 let (v, top) = (&self.v[first..first + taken], &self.top[first..first + taken]);
                 for i in 0..taken {
-                    let reach = f64::from(top[i]) - kappa;
-                    let theta = if theta * reach > room { room / reach } else { theta };
-                    // u and v were rounded up, and z is never above this.
-                    z[i] = (f64::from(u[i]) + theta * f64::from(v[i])).min(kappa + theta * reach.max(0.0));
+                    let (u, v, top) = (f64::from(u[i]), f64::from(v[i]), f64::from(top[i]));
+                    z[i] = limited(u, v, top, theta, lambda, self.kappa());
                 }
             } else {
                 z.iter_mut().zip(u).for_each(|(z, &u)| *z = f64::from(u));
@@ -230,6 +222,13 @@ impl Table {
         }
         bets
     }
+}
+
+/// z with the control variate shrunk for λ. u and v were rounded up, and z is never above κ + θ(top − κ).
+#[inline]
+fn limited(u: f64, v: f64, top: f64, theta: f64, lambda: f64, kappa: f64) -> f64 {
+    let theta = shrunk(theta, top, lambda, kappa);
+    (u + theta * v).min(kappa + theta * (top - kappa).max(0.0))
 }
 
 const LANES: usize = 8;
