@@ -56,6 +56,10 @@ pub struct PolicyView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     features: Option<serde_json::Value>,
+    /// With `?include=mean`, for a scorer of actions: its parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    scorer: Option<serde_json::Value>,
     /// With `?include=mean`, for a policy that explores: the probability with which it plays `with`.
     #[serde(skip_serializing_if = "Option::is_none")]
     share: Option<f64>,
@@ -80,7 +84,10 @@ impl PolicyView {
             PolicyParams::Lig { mean, scale, .. } | PolicyParams::MixedLogit { mean, scale, .. } => {
                 (self.mean, self.scale) = (Some(mean), Some(scale));
             }
-            PolicyParams::Uniform { .. } => {}
+            PolicyParams::Uniform { .. } | PolicyParams::UniformOverSets {} => {}
+            PolicyParams::ActionScorer(scorer) => {
+                self.scorer = Some(serde_json::to_value(*scorer).map_err(Problem::internal)?);
+            }
             PolicyParams::Exploring { share, base, with } => {
                 (self.share, self.base, self.with) = (Some(share), Some(*base), Some(*with));
             }
@@ -103,6 +110,7 @@ impl From<StoredPolicy> for PolicyView {
             scale: None,
             inverse_temperature: None,
             features: None,
+            scorer: None,
             share: None,
             base: None,
             with: None,

@@ -16,7 +16,7 @@ use guarantor::queue::{Prepared, Queue, QueueSettings, RunError, Runner};
 use guarantor::store::{Job, JobId, JobStatus, LeaseTerms, Store, StoreError};
 use guarantor_engine::certificate::Decision;
 use guarantor_engine::control::{Control, unattended};
-use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, Logging, MemoryLog};
+use guarantor_engine::log::{Chunk, ChunkSets, Columns, LogShape, LogSource, Logging, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{BoundKind, Candidate, JobSpec, PolicyShape, SpecContext, SpecRequest};
 use guarantor_engine::{self, EngineError, Finished, Inputs};
@@ -152,6 +152,9 @@ impl LogSource for Faulty {
             return Ok(chunk);
         }
         let mut chunk = Chunk {
+            sets: chunk.sets.map(|sets| {
+                ChunkSets::owned(sets.view().to_sets(0..sets.view().rows()), sets.view().width())
+            }),
             x: CowArray::from(chunk.x.to_owned()),
             ordinals: Cow::Owned(chunk.ordinals.into_owned()),
             arrivals: Cow::Owned(chunk.arrivals.into_owned()),

@@ -3,11 +3,12 @@
 //!
 //!   ĉ(x, a) = −sigmoid(offset + slope·t_a),  t_a the policy's score, or the log-odds of its softmax
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 
 use super::digest::digest_of;
 use super::error::Result;
+use super::log::Contexts;
 use super::numerics::elementary::{exp, ln};
 use super::policy::PolicyParams;
 
@@ -55,6 +56,11 @@ impl ScoreCalibration {
             ScoreLink::Competing => scores.iter().map(|s| exp(s - max)).sum::<f64>(),
         };
         for a in 0..scores.len() {
+            // An action that is not available costs nothing.
+            if scores[a] == f64::NEG_INFINITY {
+                out[a] = 0.0;
+                continue;
+            }
             // The sum over the others is the total less one, unless that one is nearly all of it.
             let others = total - exp(scores[a] - max);
             let log_odds = match self.link {
@@ -87,8 +93,8 @@ impl CostModel<'_> {
     ///
     /// # Errors
     /// If the contexts do not have the dimension of the policy.
-    pub fn costs(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
-        let (mut scores, _) = self.scores.scores(x)?;
+    pub fn costs<'a>(&self, contexts: impl Into<Contexts<'a>>) -> Result<Array2<f64>> {
+        let mut scores = self.scores.scores(contexts)?.scores;
         let mut out = vec![0.0; scores.ncols()];
         for mut row in scores.rows_mut() {
             let row = row.as_slice_mut().expect("row-major");

@@ -139,7 +139,7 @@ fn policy_of(learned: &Learned, class: PolicyClass, map: FeatureMap) -> PolicyPa
     let mut policy = learned.gaussian.policy(class);
     match &mut policy {
         PolicyParams::Lig { features, .. } | PolicyParams::MixedLogit { features, .. } => *features = map,
-        PolicyParams::Softmax { .. } | PolicyParams::Uniform { .. } | PolicyParams::Exploring { .. } => {}
+        _ => {}
     }
     policy
 }
@@ -189,7 +189,11 @@ fn exploring(policy: PolicyParams, spec: &JobSpec, inputs: &Inputs) -> Result<Po
         None => return Ok(policy),
         Some(Explore { share: 0.0, .. }) => return Ok(policy),
         Some(Explore { share, with: ExploreWith::Uniform }) => {
-            (share, PolicyParams::Uniform { n_actions: policy.n_actions(), dim: policy.dim() })
+            let uniform = match policy.plays_sets() {
+                true => PolicyParams::UniformOverSets {},
+                false => PolicyParams::Uniform { n_actions: policy.n_actions(), dim: policy.dim() },
+            };
+            (share, uniform)
         }
         Some(Explore { share, with: ExploreWith::LoggingPolicy }) => {
             let missing = || EngineError::Log("the logging policy is missing".into());

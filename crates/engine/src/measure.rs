@@ -13,7 +13,7 @@ use super::error::{EngineError, Result};
 use super::log::ranges::blocks;
 use super::log::{Capabilities, Chunk, LogSource};
 use super::numerics::sum::Sum;
-use super::policy::{Policy, PolicyParams, Scratch, mixed};
+use super::policy::{Policy, PolicyParams, Scored, Scratch, mixed};
 use super::refit::Refitted;
 
 /// The policy whose statistics are measured.
@@ -196,7 +196,7 @@ impl Modeled<'_> {
     /// ĉ(x, ·) of each context of a chunk.
     fn costs(&self, chunk: &Chunk) -> Result<Array2<f64>> {
         match self {
-            Modeled::Fixed(model) => model.costs(chunk.x.view()),
+            Modeled::Fixed(model) => model.costs(chunk.situations()),
             Modeled::Refitted(models) => Ok(models.costs(chunk.x.view(), &chunk.ordinals)),
         }
     }
@@ -208,7 +208,7 @@ struct Visited<'a> {
     ordinal: u64,
     /// What the subject plays, at the fine and at the coarse resolution of its integrals.
     played: [Played<'a>; 2],
-    /// |Σ_a π(a|x) − 1|.
+    /// How far the propensities can be off, relative to their size.
     off: f64,
 }
 
@@ -229,11 +229,10 @@ impl Pass<'_> {
                     context: chunk.context(c),
                     cost_model: modeled.as_ref().map(|m| m.row(c).to_slice().expect("row-major")),
                 };
-                let (played, total) = walk.context(c);
-                if total.is_nan() {
+                let (played, off) = walk.context(c);
+                if off.is_nan() {
                     return Err(EngineError::Numerical("a propensity is not a number".into()));
                 }
-                let off = (total - 1.0).abs();
                 visit(&Visited { seen, ordinal: chunk.ordinals[c], played, off })?;
             }
         }
@@ -379,6 +378,7 @@ enum Plays<'a> {
     Scores {
         scores: Array2<f64>,
         norms: Vec<f64>,
+        rounding: Vec<f64>,
         link: &'a dyn Policy,
         explored: Option<(f64, Array2<f64>)>,
     },
@@ -400,12 +400,13 @@ impl<'a> Walk<'a> {
     fn new(chunk: &'a Chunk<'a>, player: Player<'a>, capabilities: &Capabilities) -> Result<Self> {
         let (plays, k) = match player {
             Player::Policy { policy, link, explored } => {
-                let (scores, norms) = policy.scores(chunk.x.view())?;
+                let Scored { scores, norms, rounding } = policy.scores(chunk.situations())?;
                 let explored = match explored {
-                    Some((share, with)) => Some((share, with.propensities(chunk.x.view())?)),
+                    Some((share, with)) => Some((share, with.propensities(chunk.situations())?)),
                     None => None,
                 };
-                (Plays::Scores { scores, norms, link, explored }, policy.n_actions())
+                let k = scores.ncols();
+                (Plays::Scores { scores, norms, rounding, link, explored }, k)
             }
             Player::Logged(candidate) => {
                 let missing = || EngineError::Log("the candidate is missing from the log".into());
@@ -422,20 +423,22 @@ impl<'a> Walk<'a> {
         Ok(Walk { chunk, plays, pi: [vec![0.0; k], vec![0.0; k]], scratch: Scratch::default() })
     }
 
-    /// What the subject plays on one context, and Σ_a π(a|x).
+    /// What the subject plays on one context, and how far its propensities can be off: |Σ_a π(a|x) − 1|, and what the
+    /// rounding of scores explains.
     fn context(&mut self, c: usize) -> ([Played<'_>; 2], f64) {
         match &self.plays {
             Plays::Logged(candidate) => {
                 let pi = &candidate[self.chunk.rows_of(c)];
-                ([Played::Logged(pi), Played::Logged(pi)], 1.0)
+                ([Played::Logged(pi), Played::Logged(pi)], 0.0)
             }
             Plays::All(full) => {
                 // Rows of one context have the same features, and so the same π(·|x).
                 let row = full.row(self.chunk.rows_of(c).start);
                 let pi = row.to_slice().expect("row-major");
-                ([Played::All(pi), Played::All(pi)], pi.iter().sum())
+                let total: f64 = pi.iter().sum();
+                ([Played::All(pi), Played::All(pi)], (total - 1.0).abs())
             }
-            Plays::Scores { scores, norms, link, explored } => {
+            Plays::Scores { scores, norms, rounding, link, explored } => {
                 let scores = scores.row(c);
                 let scores = scores.as_slice().expect("row-major");
                 let [fine, coarse] = &mut self.pi;
@@ -447,8 +450,9 @@ impl<'a> Walk<'a> {
                         coarse[a] = mixed(*share, coarse[a], q);
                     }
                 }
-                let total = self.pi[0].iter().sum();
-                ([Played::All(&self.pi[0]), Played::All(&self.pi[1])], total)
+                let total: f64 = self.pi[0].iter().sum();
+                let off = (total - 1.0).abs() + rounding.get(c).copied().unwrap_or(0.0);
+                ([Played::All(&self.pi[0]), Played::All(&self.pi[1])], off)
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Rows on their way from a file to a sink: batches of columns.
 
+use guarantor_engine::log::{ActionSets, Places, Sets};
+
 /// The columns of a log. All rows of a log share one layout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogLayout {
     /// p, the number of features; 0 if rows have no features.
     pub dim: usize,
-    /// K, if the rows have π0(·|x).
+    /// K, if the rows have π0(·|x); 0 if every row has its own actions.
     pub full: Option<usize>,
     /// Whether rows have a `context_id`.
     pub context_ids: bool,
@@ -15,18 +17,22 @@ pub struct LogLayout {
     pub candidates: Vec<String>,
     /// The names of those candidates whose π(·|x) the rows have, in ascending order.
     pub candidate_propensities: Vec<String>,
-    /// K, if rows have π(·|x) of a candidate.
+    /// K, if rows have π(·|x) of a candidate; 0 if every row has its own actions.
     pub candidate_full: Option<usize>,
     /// Whether rows have a `timestamp`.
     pub timestamps: bool,
     /// Whether rows have a `policy_version`.
     pub versions: bool,
+    /// The features of requests and actions, if every row has its own actions. `dim` is then 0.
+    pub sets: Option<ActionSets>,
+    /// Whether actions have ids.
+    pub action_ids: bool,
 }
 
 impl LogLayout {
     /// K, if the rows have a distribution over all actions.
     pub fn n_actions(&self) -> Option<usize> {
-        self.full.or(self.candidate_full)
+        self.full.or(self.candidate_full).filter(|_| self.sets.is_none())
     }
 
     /// The position of a candidate among those whose π(·|x) the rows have.
@@ -53,7 +59,7 @@ pub struct LogRows {
     pub costs: Vec<f64>,
     /// π0(a|x) of the logged action of each row.
     pub propensities: Vec<f64>,
-    /// π0(·|x): rows × K; empty if it is not known.
+    /// π0(·|x): rows × K, or one number per action of each row's own set; empty if it is not known.
     pub full: Vec<f64>,
     /// The `context_id` of each row; empty if the layout has none.
     pub context_ids: Vec<String>,
@@ -61,12 +67,16 @@ pub struct LogRows {
     pub event_ids: Vec<String>,
     /// π(a|x) of the logged action: one column per candidate, in the order of the layout.
     pub candidates: Vec<Vec<f64>>,
-    /// π(·|x), rows × K: one column per candidate that has it, in the order of the layout.
+    /// π(·|x), in the same form: one column per candidate that has it, in the order of the layout.
     pub candidate_full: Vec<Vec<f64>>,
     /// When each row was logged, in microseconds since 1970; empty if the layout has no times.
     pub timestamps: Vec<i64>,
     /// The `policy_version` of each row; empty if the layout has none.
     pub versions: Vec<String>,
+    /// The actions of each row and the features; empty if all rows have the same actions.
+    pub sets: Sets,
+    /// The id of each action of each row, one after the other; empty if the layout has none.
+    pub action_ids: Vec<String>,
 }
 
 impl LogRows {
@@ -80,12 +90,32 @@ impl LogRows {
         self.actions.is_empty()
     }
 
+    /// Where the numbers of each row are in columns that have one number per action, such as `full`. For
+    /// `candidate_full`, K is another.
+    pub fn places<'a>(&'a self, layout: &LogLayout, k: Option<usize>) -> Places<'a> {
+        Places::new(layout.sets.is_some().then_some(&self.sets), k.unwrap_or(0))
+    }
+
+    /// π0(·|x) of row `i`; empty if it is not known.
+    pub fn full_of(&self, layout: &LogLayout, i: usize) -> &[f64] {
+        match layout.full {
+            Some(_) => &self.full[self.places(layout, layout.full).of(i)],
+            None => &[],
+        }
+    }
+
     /// Keeps the first `rows` rows, which have this layout.
     pub(crate) fn truncate(&mut self, rows: usize, layout: &LogLayout) {
         self.x.truncate(rows * layout.dim);
-        self.full.truncate(rows * layout.full.unwrap_or(0));
-        let k = layout.candidate_full.unwrap_or(0);
-        self.candidate_full.iter_mut().for_each(|column| column.truncate(rows * k));
+        let full = self.places(layout, layout.full).first(rows);
+        let candidates = self.places(layout, layout.candidate_full).first(rows);
+        self.full.truncate(full);
+        self.candidate_full.iter_mut().for_each(|column| column.truncate(candidates));
+        if layout.sets.is_some() {
+            self.sets.truncate(rows);
+            let actions = self.sets.actions.len();
+            self.action_ids.truncate(actions);
+        }
         self.timestamps.truncate(rows);
         self.versions.truncate(rows);
         self.actions.truncate(rows);

@@ -78,6 +78,12 @@ impl ColumnsBuilder {
             columns.timestamps = layout.timestamps.then(Vec::new);
             columns.versions = layout.versions.then(Vec::new);
         }
+        if let Some(spaces) = layout.sets {
+            let sets = columns.sets.get_or_insert_default();
+            let count = rows.sets.rows();
+            sets.extend_from(&rows.sets, 0..count);
+            columns.set_features = spaces;
+        }
         columns.x.extend(rows.x);
         columns.actions.extend(rows.actions);
         columns.costs.extend(rows.costs);

@@ -22,6 +22,8 @@ pub fn layout_of(row: &RawRow) -> LogLayout {
         candidate_full: full.and_then(|full| full.values().next()).map(NumberList::len),
         timestamps: row.timestamp.is_some(),
         versions: row.policy_version.is_some(),
+        sets: None,
+        action_ids: false,
     }
 }
 

@@ -144,6 +144,7 @@ impl Tally {
         let uniform = !full && self.precisions.is_uniform(n_actions, precision);
         let (designed, repeated) = (repetitions == Repetitions::Designed, contexts < self.rows);
         Capabilities {
+            action_sets: layout.sets,
             features: layout.dim > 0,
             full_propensities: full || (uniform && n_actions <= MAX_UNIFORM),
             multiple_interactions: designed && repeated,

@@ -239,12 +239,13 @@ impl SpooledLog {
             candidates: columns.candidates.into_iter().map(|(_, values)| values.into()).collect(),
             candidate_full: columns.candidate_full.into_iter().map(candidate).collect::<Result<_>>()?,
             last_version: self.record.versions.then(|| last.into()),
+            sets: None,
         })
     }
 
     /// Computes π0(·|x) from the logging policy and checks it against the logged propensities.
     fn fill(&self, chunk: &mut Chunk, policy: &PolicyParams, first_row: u64) -> Result<()> {
-        let full = policy.propensities(chunk.x.view())?;
+        let full = policy.propensities(chunk.situations())?;
         for (c, pi) in full.rows().into_iter().enumerate() {
             let pi = pi.to_vec();
             for row in chunk.rows_of(c) {

@@ -267,7 +267,7 @@ fn check_chunk(
     let mut weights = Vec::with_capacity(policies.len());
     for (_, subject) in policies {
         weights.push(match subject {
-            Subject::Policy(policy) => Weights::Policy(policy.propensities(chunk.x.view())?),
+            Subject::Policy(policy) => Weights::Policy(policy.propensities(chunk.situations())?),
             Subject::Logged(candidate) => match chunk.candidate_full.get(*candidate) {
                 Some(Some(all)) => Weights::All(all.view()),
                 _ => Weights::Logged(

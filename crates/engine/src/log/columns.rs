@@ -3,12 +3,13 @@
 use super::logging::{Logging, Repetitions};
 use super::outcome::Outcome;
 use super::precision::Precision;
+use super::sets::{ActionSets, Places, Sets};
 use crate::error::RowError;
 
 /// A log as columns. Errors count rows from 1.
 #[derive(Debug, Clone)]
 pub struct Columns {
-    /// K, the number of actions.
+    /// K, the number of actions; that of the largest set if every row has its own.
     pub n_actions: usize,
     /// p, the number of features.
     pub dim: usize,
@@ -20,7 +21,7 @@ pub struct Columns {
     pub costs: Vec<f64>,
     /// π0(a|x) of the logged action of each row.
     pub propensities: Vec<f64>,
-    /// π0(·|x): rows × K, row-major.
+    /// π0(·|x): rows × K, row-major. If every row has its own actions, one number for each of them.
     pub full: Option<Vec<f64>>,
     /// The context of each row: any number that the rows of one context have in common.
     pub contexts: Option<Vec<u64>>,
@@ -54,6 +55,10 @@ pub struct Columns {
     pub candidate_precision: Vec<Precision>,
     /// Whether the log is known to be uniform: every propensity is 1/K.
     pub uniform: bool,
+    /// The actions of each row and their features, if every row has its own.
+    pub sets: Option<Sets>,
+    /// The features of these sets.
+    pub set_features: ActionSets,
 }
 
 impl Default for Columns {
@@ -81,6 +86,8 @@ impl Default for Columns {
             precision: Precision::default(),
             candidate_precision: Vec::new(),
             uniform: false,
+            sets: None,
+            set_features: ActionSets::default(),
         }
     }
 }
@@ -101,6 +108,11 @@ impl Columns {
     /// The number of rows.
     pub fn rows(&self) -> usize {
         self.actions.len()
+    }
+
+    /// Where the numbers of each row are in columns that have one number per action.
+    pub fn places(&self) -> Places<'_> {
+        Places::new(self.sets.as_ref(), self.n_actions)
     }
 
     /// Checks all columns.
@@ -126,14 +138,18 @@ impl Columns {
             let message = "a decision needs at least two actions".into();
             return Err(fault(0, "n_actions", message));
         }
-        if self.full.as_ref().is_some_and(|f| f.len() != n * self.n_actions)
+        if self.sets.as_ref().is_some_and(|sets| sets.rows() != n || sets.largest() > self.n_actions) {
+            return Err(fault(0, "actions", "the action sets do not fit the rows".into()));
+        }
+        let numbers = self.places().first(n);
+        if self.full.as_ref().is_some_and(|f| f.len() != numbers)
             || self.contexts.as_ref().is_some_and(|c| c.len() != n)
             || self.candidates.iter().any(|(_, c)| c.len() != n)
             || self.timestamps.as_ref().is_some_and(|t| t.len() != n)
             || self.versions.as_ref().is_some_and(|v| v.len() != n)
             || self.versions.iter().flatten().any(|&v| v as usize >= self.version_names.len())
             || !(self.candidate_full.is_empty() || self.candidate_full.len() == self.candidates.len())
-            || self.candidate_full.iter().flatten().any(|f| f.len() != n * self.n_actions)
+            || self.candidate_full.iter().flatten().any(|f| f.len() != numbers)
         {
             return Err(fault(0, "columns", "an optional column does not have one entry per row".into()));
         }
@@ -144,33 +160,34 @@ impl Columns {
     /// the logged action's probability from it, and replaces rounded probabilities by the ends of their
     /// intervals at which bounds are valid.
     pub fn settle(&mut self) {
-        let k = self.n_actions;
+        let places = Places::new(self.sets.as_ref(), self.n_actions);
         // Ends of intervals are those of the numbers as written: scaling can move a number out of its interval.
         if self.precision.is_coarse() && !self.uniform {
             if let Some(full) = &self.full {
-                take_logged(&mut self.propensities, full, &self.actions, k);
+                take_logged(&mut self.propensities, full, &self.actions, places);
             }
             self.propensities.iter_mut().for_each(|p| *p = self.precision.upper(*p));
-            self.full.iter_mut().for_each(|full| normalize(full, k));
+            self.full.iter_mut().for_each(|full| normalize(full, self.actions.len(), places));
         } else if let Some(full) = &mut self.full {
-            normalize(full, k);
-            take_logged(&mut self.propensities, full, &self.actions, k);
+            normalize(full, self.actions.len(), places);
+            take_logged(&mut self.propensities, full, &self.actions, places);
         }
         if self.uniform {
-            self.propensities.fill(1.0 / k as f64);
+            let size = |i: usize| places.size(i) as f64;
+            self.propensities.iter_mut().enumerate().for_each(|(i, p)| *p = 1.0 / size(i));
         }
         self.candidate_full.resize(self.candidates.len(), None);
         for (i, ((_, played), full)) in self.candidates.iter_mut().zip(&mut self.candidate_full).enumerate() {
             let precision = self.candidate_precision.get(i).copied().unwrap_or_default();
             if precision.is_coarse() {
                 if let Some(full) = full {
-                    take_logged(played, full, &self.actions, k);
+                    take_logged(played, full, &self.actions, places);
                 }
                 played.iter_mut().for_each(|p| *p = precision.lower(*p));
-                full.iter_mut().for_each(|full| normalize(full, k));
+                full.iter_mut().for_each(|full| normalize(full, self.actions.len(), places));
             } else if let Some(full) = full {
-                normalize(full, k);
-                take_logged(played, full, &self.actions, k);
+                normalize(full, self.actions.len(), places);
+                take_logged(played, full, &self.actions, places);
             }
         }
     }
@@ -185,23 +202,26 @@ impl Columns {
 
     /// Puts the rows into this order.
     pub fn reorder(&mut self, order: &[u32]) {
-        let k = self.n_actions;
+        let sets = self.sets.take();
+        let places = Places::new(sets.as_ref(), self.n_actions);
         permute(&mut self.x, order, self.dim);
         permute(&mut self.actions, order, 1);
         permute(&mut self.costs, order, 1);
         permute(&mut self.propensities, order, 1);
-        self.full.iter_mut().for_each(|full| permute(full, order, k));
+        self.full.iter_mut().for_each(|full| permute_lists(full, order, places));
         self.contexts.iter_mut().for_each(|contexts| permute(contexts, order, 1));
         self.candidates.iter_mut().for_each(|(_, played)| permute(played, order, 1));
-        self.candidate_full.iter_mut().flatten().for_each(|full| permute(full, order, k));
+        self.candidate_full.iter_mut().flatten().for_each(|full| permute_lists(full, order, places));
         self.timestamps.iter_mut().for_each(|times| permute(times, order, 1));
         self.versions.iter_mut().for_each(|versions| permute(versions, order, 1));
+        self.sets = sets.map(|sets| sets.reordered(order));
     }
 
     fn check_row(&self, i: usize) -> Result<(), RowError> {
         let action = self.actions[i] as usize;
-        if action >= self.n_actions {
-            let message = format!("{action} is not in [0, {})", self.n_actions);
+        let size = self.places().size(i);
+        if action >= size {
+            let message = format!("{action} is not in [0, {size})");
             return Err(fault(i + 1, "action", message));
         }
         let cost = self.costs[i];
@@ -217,8 +237,7 @@ impl Columns {
             return Err(fault(i + 1, &format!("x[{j}]"), format!("{} is not finite", x[j])));
         }
         if let Some(full) = &self.full {
-            let full = &full[i * self.n_actions..(i + 1) * self.n_actions];
-            check_full(i + 1, full, action, propensity)?;
+            check_full(i + 1, &full[self.places().of(i)], action, propensity)?;
         }
         for (name, values) in &self.candidates {
             if !(0.0..=1.0).contains(&values[i]) {
@@ -230,19 +249,25 @@ impl Columns {
     }
 }
 
-/// Scales every distribution over K actions to sum to 1: numbers that were rounded do so only nearly.
-fn normalize(full: &mut [f64], k: usize) {
-    for pi in full.chunks_exact_mut(k.max(1)) {
+/// Scales every distribution over the actions of a row to sum to 1: numbers that were rounded do so only nearly.
+fn normalize(full: &mut [f64], rows: usize, places: Places) {
+    for i in 0..rows {
+        let pi = &mut full[places.of(i)];
         let total: f64 = pi.iter().sum();
         pi.iter_mut().for_each(|p| *p /= total);
     }
 }
 
 /// Replaces each logged action's probability by that of its distribution.
-fn take_logged(logged: &mut [f64], full: &[f64], actions: &[u32], k: usize) {
-    for ((logged, pi), &action) in logged.iter_mut().zip(full.chunks_exact(k.max(1))).zip(actions) {
-        *logged = pi[action as usize];
+fn take_logged(logged: &mut [f64], full: &[f64], actions: &[u32], places: Places) {
+    for (i, (logged, &action)) in logged.iter_mut().zip(actions).enumerate() {
+        *logged = full[places.of(i)][action as usize];
     }
+}
+
+fn permute_lists(values: &mut Vec<f64>, order: &[u32], places: Places) {
+    let sorted = order.iter().flat_map(|&row| &values[places.of(row as usize)]).copied().collect();
+    *values = sorted;
 }
 
 fn permute<T: Copy>(values: &mut Vec<T>, order: &[u32], width: usize) {

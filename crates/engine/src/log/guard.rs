@@ -80,6 +80,17 @@ fn fingerprint(chunk: &Chunk) -> u64 {
             None => full.iter().for_each(|value| hash.update(&value.to_ne_bytes())),
         }
     }
+    if let Some(sets) = &chunk.sets {
+        let view = sets.view();
+        for i in 0..view.rows() {
+            hash.update(&(view.size(i) as u64).to_ne_bytes());
+            for vector in std::iter::once(view.x(i)).chain((0..view.size(i)).map(|a| view.action(i, a))) {
+                hash.update(&(vector.indices.len() as u64).to_ne_bytes());
+                hash.update(cast_slice(vector.indices));
+                hash.update(cast_slice(vector.values));
+            }
+        }
+    }
     chunk.last_version.iter().flat_map(|last| last.iter()).for_each(|&last| hash.update(&[u8::from(last)]));
     hash.digest()
 }

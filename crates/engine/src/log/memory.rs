@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
-use ndarray::{ArcArray2, Array2, ArrayView2, CowArray};
+use ndarray::{ArcArray2, Array2, ArrayView2, CowArray, Ix2};
 
 use super::columns::{agree, check_full};
 use super::{
-    Capabilities, Chunk, Columns, LastVersion, LogShape, LogSource, Logging, Outcome, Repetitions,
-    chunk_contexts,
+    ActionSets, Capabilities, Chunk, ChunkSets, Columns, Contexts, LastVersion, LogShape, LogSource, Logging,
+    Outcome, Repetitions, Sets, chunk_contexts, padded, uniform_over,
 };
 use crate::error::{EngineError, Result, RowError};
 
@@ -27,20 +28,23 @@ pub struct MemoryLog {
     weights: Vec<f64>,
     full: Full,
     candidates: Vec<Vec<f64>>,
-    candidate_full: Vec<Option<Array2<f64>>>,
+    candidate_full: Vec<Option<Full>>,
     last_version: Option<Vec<bool>>,
+    sets: Option<Sets>,
 }
 
 /// The most actions for which π0(·|x) of a uniform log is made up chunk by chunk. Control variates gain little
 /// with more.
 pub const MAX_UNIFORM: usize = 256;
 
-/// π0(·|x).
+/// π0(·|x), or π(·|x) of a candidate.
 enum Full {
     Unknown,
     /// The same for all actions. It is not stored.
     Uniform,
     Known(Array2<f64>),
+    /// One number per action of each row's own set.
+    Sets(Vec<f64>),
 }
 
 /// Contexts that were each logged m times, by a policy that is known for all actions.
@@ -72,6 +76,9 @@ impl MemoryLog {
         let groups = columns.contexts.as_ref().map(|c| group(c));
         match groups {
             Some(groups) if groups.len() < columns.rows() => match columns.repetitions {
+                Repetitions::Designed if columns.sets.is_some() => Err(EngineError::Log(
+                    "repetitions are designed, but every row has its own actions".into(),
+                )),
                 Repetitions::Designed => Self::grouped(columns, &groups),
                 Repetitions::Decisions => {
                     let mut ordinals = vec![0; columns.rows()];
@@ -91,6 +98,8 @@ impl MemoryLog {
         let n = columns.rows();
         let (shape, last_version) = shape_of(&columns, n);
         let k = shape.n_actions;
+        let varying = columns.sets.is_some();
+        let known = |full: Vec<f64>| if varying { Full::Sets(full) } else { Full::Known(matrix(n, k, full)) };
         MemoryLog {
             x: matrix(n, columns.dim, columns.x).into_shared(),
             ordinals: (0..n as u64).collect(),
@@ -101,17 +110,18 @@ impl MemoryLog {
             propensities: columns.propensities,
             weights: vec![1.0; n],
             full: match columns.full {
-                Some(full) => Full::Known(matrix(n, k, full)),
+                Some(full) => known(full),
                 None if shape.capabilities.full_propensities => Full::Uniform,
                 None => Full::Unknown,
             },
             candidate_full: {
                 let mut full = columns.candidate_full;
                 full.resize(columns.candidates.len(), None);
-                full.into_iter().map(|full| full.map(|full| matrix(n, k, full))).collect()
+                full.into_iter().map(|full| full.map(known)).collect()
             },
             candidates: columns.candidates.into_iter().map(|(_, c)| c).collect(),
             last_version,
+            sets: columns.sets,
             shape,
         }
     }
@@ -155,10 +165,11 @@ impl MemoryLog {
                 .map(|candidate| {
                     let full = columns.candidate_full.get(candidate)?.as_ref()?;
                     let rows = order.iter().flat_map(|&i| full[i * k..(i + 1) * k].iter().copied());
-                    Some(matrix(order.len(), k, rows.collect()))
+                    Some(Full::Known(matrix(order.len(), k, rows.collect())))
                 })
                 .collect(),
             last_version: last_version.map(|last| order.iter().map(|&i| last[i]).collect()),
+            sets: None,
             shape,
         })
     }
@@ -207,6 +218,7 @@ impl MemoryLog {
             candidates: Vec::new(),
             candidate_full: Vec::new(),
             last_version: None,
+            sets: None,
             shape,
         };
         (0..log.chunks()).try_for_each(|index| log.chunk(index)?.check(&log.shape))?;
@@ -220,13 +232,16 @@ impl MemoryLog {
     /// If `logging_policy` fails, or a row's logged propensity differs from the one that it gives.
     pub fn with_full_propensities(
         mut self,
-        logging_policy: impl Fn(ArrayView2<f32>) -> Result<Array2<f64>>,
+        logging_policy: impl Fn(Contexts) -> Result<Array2<f64>>,
     ) -> Result<Self> {
         let k = self.shape.n_actions;
         let mut full = Array2::zeros((self.ordinals.len(), k));
         for index in 0..self.chunks() {
             let (from, to) = self.bounds(index);
-            let pi = logging_policy(self.x.slice(ndarray::s![from..to, ..]))?;
+            let pi = match &self.sets {
+                Some(sets) => logging_policy(ChunkSets::part(sets, from..to, k).view().into())?,
+                None => logging_policy(self.x.slice(ndarray::s![from..to, ..]).into())?,
+            };
             full.slice_mut(ndarray::s![from..to, ..]).assign(&pi);
         }
         for c in 0..self.ordinals.len() {
@@ -238,7 +253,13 @@ impl MemoryLog {
                 self.propensities[row] = pi[action];
             }
         }
-        self.full = Full::Known(full);
+        self.full = match &self.sets {
+            Some(sets) => {
+                let rows = full.rows().into_iter().enumerate();
+                Full::Sets(rows.flat_map(|(i, pi)| pi.to_vec().into_iter().take(sets.size(i))).collect())
+            }
+            None => Full::Known(full),
+        };
         self.shape.capabilities.full_propensities = true;
         Ok(self)
     }
@@ -252,6 +273,19 @@ impl MemoryLog {
     /// The features: contexts × p.
     pub fn x(&self) -> ArrayView2<'_, f32> {
         self.x.view()
+    }
+
+    /// The distributions of some rows.
+    fn all_of<'a>(&'a self, full: &'a Full, rows: Range<usize>) -> Option<CowArray<'a, f64, Ix2>> {
+        let k = self.shape.n_actions;
+        Some(CowArray::from(match (full, &self.sets) {
+            (Full::Unknown, _) => return None,
+            (Full::Known(full), _) => return Some(CowArray::from(full.slice(ndarray::s![rows, ..]))),
+            (Full::Uniform, None) => uniform(rows.len(), k),
+            (Full::Uniform, Some(sets)) => uniform_over(ChunkSets::part(sets, rows, k).view()),
+            (Full::Sets(full), Some(sets)) => padded(full, sets, rows, k),
+            (Full::Sets(_), None) => return None,
+        }))
     }
 
     fn bounds(&self, index: usize) -> (usize, usize) {
@@ -282,19 +316,13 @@ impl LogSource for MemoryLog {
             costs: Cow::Borrowed(&self.costs[rows.clone()]),
             propensities: Cow::Borrowed(&self.propensities[rows.clone()]),
             weights: Cow::Borrowed(&self.weights[rows.clone()]),
-            full: match &self.full {
-                Full::Unknown => None,
-                Full::Uniform => Some(CowArray::from(uniform(to - from, self.shape.n_actions))),
-                Full::Known(full) => Some(CowArray::from(full.slice(ndarray::s![from..to, ..]))),
-            },
+            full: self.all_of(&self.full, from..to),
             candidates: (self.candidates.iter()).map(|c| Cow::Borrowed(&c[rows.clone()])).collect(),
             candidate_full: (self.candidate_full.iter())
-                .map(|full| {
-                    let full = full.as_ref()?;
-                    Some(CowArray::from(full.slice(ndarray::s![rows.clone(), ..])))
-                })
+                .map(|full| self.all_of(full.as_ref()?, rows.clone()))
                 .collect(),
             last_version: self.last_version.as_ref().map(|last| Cow::Borrowed(&last[rows.clone()])),
+            sets: self.sets.as_ref().map(|sets| ChunkSets::part(sets, rows, self.shape.n_actions)),
         })
     }
 }
@@ -318,7 +346,8 @@ fn shape_of(columns: &Columns, contexts: usize) -> (LogShape, Option<Vec<bool>>)
         outcome: columns.outcome,
         logging: columns.logging,
         capabilities: Capabilities {
-            features: columns.dim > 0,
+            features: columns.dim > 0
+                || columns.sets.is_some() && columns.set_features != ActionSets::default(),
             full_propensities: columns.full.is_some()
                 || (columns.uniform && columns.n_actions <= MAX_UNIFORM),
             multiple_interactions: contexts < columns.rows(),
@@ -333,6 +362,7 @@ fn shape_of(columns: &Columns, contexts: usize) -> (LogShape, Option<Vec<bool>>)
             precision: columns.precision,
             candidate_precision: columns.candidate_precision.clone(),
             uniform: columns.uniform,
+            action_sets: columns.sets.as_ref().map(|_| columns.set_features),
             timestamps: columns.timestamps.is_some(),
             last_version,
         },

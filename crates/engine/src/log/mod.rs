@@ -13,6 +13,7 @@ mod outcome;
 mod part;
 mod precision;
 pub mod ranges;
+mod sets;
 
 use std::borrow::Cow;
 
@@ -30,6 +31,10 @@ pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
 pub use outcome::{Outcome, OutcomeKind};
 pub use part::{PartLog, Side, Span, Split};
 pub use precision::{Precision, PrecisionFinder, Rounding};
+pub use sets::{
+    ActionSets, ChunkSets, Contexts, FeatureSpace, MAX_HASH_DIMS, Places, Sets, SetsView, Sparse,
+    SparseVector, padded, uniform_over,
+};
 
 /// What a log supports. Jobs are checked against it before they run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +75,9 @@ pub struct Capabilities {
     /// uniform.
     #[serde(default)]
     pub uniform: bool,
+    /// The features of requests and actions, if every row has its own actions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action_sets: Option<ActionSets>,
     /// Whether rows have a `timestamp`, which then decides the order of arrival.
     #[serde(default)]
     pub timestamps: bool,
@@ -93,6 +101,7 @@ impl Default for Capabilities {
             precision: Precision::default(),
             candidate_precision: Vec::new(),
             uniform: false,
+            action_sets: None,
             timestamps: false,
             last_version: None,
         }
@@ -109,7 +118,7 @@ impl Capabilities {
     /// Whether the number of actions does not depend on the logged actions. That a log is uniform follows from a K that
     /// may have been read off them.
     pub fn knows_actions(&self) -> bool {
-        self.actions_declared || (self.full_propensities && !self.uniform)
+        self.action_sets.is_some() || self.actions_declared || (self.full_propensities && !self.uniform)
     }
 
     /// The precision of a candidate's probabilities, by its position.
@@ -125,9 +134,9 @@ pub struct LogShape {
     pub rows: u64,
     /// n_c, the number of contexts; equal to `rows` if every context was logged once.
     pub contexts: u64,
-    /// K, the number of actions.
+    /// K, the number of actions; that of the largest set if every row has its own actions.
     pub n_actions: usize,
-    /// p, the number of features; 0 if the log has none.
+    /// p, the number of features; 0 if the log has none, or if they are those of action sets.
     pub dim: usize,
     /// The kind and range of the outcomes.
     pub outcome: Outcome,
@@ -156,7 +165,7 @@ pub struct Chunk<'a> {
     pub propensities: Cow<'a, [f64]>,
     /// 1/m_i of each row.
     pub weights: Cow<'a, [f64]>,
-    /// π0(·|x): contexts × K.
+    /// π0(·|x): contexts × K. Actions that are not available have 0.
     pub full: Option<CowArray<'a, f64, Ix2>>,
     /// π(a|x) of the logged action under each logged candidate, in the order of `Capabilities::candidates`.
     /// For probabilities that were rounded, the lower ends of their intervals.
@@ -165,6 +174,8 @@ pub struct Chunk<'a> {
     pub candidate_full: Vec<Option<CowArray<'a, f64, Ix2>>>,
     /// Whether each row was logged by the last policy version; absent if rows have no version.
     pub last_version: Option<Cow<'a, [bool]>>,
+    /// The actions of each context and their features, if every row has its own. Each context then has one row.
+    pub sets: Option<ChunkSets<'a>>,
 }
 
 /// One context of a chunk, with one element per interaction.
@@ -204,7 +215,10 @@ impl Chunk<'_> {
             && self.candidate_full.len() == self.candidates.len()
             && self.candidate_full.iter().flatten().all(|f| f.dim() == (rows, shape.n_actions))
             && self.last_version.is_some() == shape.capabilities.last_version.is_some()
-            && self.last_version.as_ref().is_none_or(|v| v.len() == rows);
+            && self.last_version.as_ref().is_none_or(|v| v.len() == rows)
+            && self.sets.is_some() == shape.capabilities.action_sets.is_some()
+            && (self.sets.as_ref().map(|sets| sets.view()))
+                .is_none_or(|v| (v.rows(), v.width()) == (rows, shape.n_actions) && contexts == rows);
         let unit = |v: &f64| *v > 0.0 && *v <= 1.0;
         let ranges = self.x.rows().into_iter().all(all_finite)
             && self.actions.iter().all(|&a| (a as usize) < shape.n_actions)
@@ -214,10 +228,40 @@ impl Chunk<'_> {
             && self.full.iter().flatten().all(|p| (0.0..=1.001).contains(p))
             && self.candidates.iter().flat_map(|c| c.iter()).all(|p| (0.0..=1.0).contains(p))
             && self.candidate_full.iter().flatten().flatten().all(|p| (0.0..=1.001).contains(p));
+        let ranges =
+            ranges && (!shapes || self.sets.as_ref().is_none_or(|sets| self.fits(sets.view(), shape)));
         match (shapes, ranges) {
             (true, true) => Ok(()),
             (false, _) => Err(EngineError::Log("a chunk does not have the log's shape".into())),
             (_, false) => Err(EngineError::Log("a number in a chunk is out of its range".into())),
+        }
+    }
+
+    /// Whether every logged action is in its set, no set is too large, nothing but an available action has a
+    /// probability, and features are in their dimensions.
+    fn fits(&self, sets: SetsView, shape: &LogShape) -> bool {
+        let spaces = shape.capabilities.action_sets.unwrap_or_default();
+        let inside = |vector: SparseVector, space: FeatureSpace| {
+            vector.iter().all(|(index, value)| (index as usize) < space.dim() && value.is_finite())
+        };
+        let padded = |full: &CowArray<f64, Ix2>, i: usize, size: usize| {
+            full.row(i).iter().skip(size).all(|&p| p == 0.0)
+        };
+        (0..sets.rows()).all(|i| {
+            let size = sets.size(i);
+            (2..=shape.n_actions).contains(&size)
+                && (self.actions[i] as usize) < size
+                && self.full.iter().chain(self.candidate_full.iter().flatten()).all(|f| padded(f, i, size))
+                && inside(sets.x(i), spaces.x)
+                && (0..size).all(|a| inside(sets.action(i, a), spaces.actions))
+        })
+    }
+
+    /// The contexts as policies see them.
+    pub fn situations(&self) -> Contexts<'_> {
+        match &self.sets {
+            Some(sets) => Contexts::Sets(sets.view()),
+            None => Contexts::Fixed(self.x.view()),
         }
     }
 

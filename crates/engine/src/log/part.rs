@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use ndarray::{Array2, Axis, CowArray};
 use serde::{Deserialize, Serialize};
 
-use super::{Chunk, LogShape, LogSource};
+use super::{Chunk, ChunkSets, LogShape, LogSource};
 use crate::error::{EngineError, Result};
 
 /// The division of the contexts of a fixed log into a learn side and a certify side.
@@ -179,6 +179,9 @@ impl LogSource for PartLog<'_> {
                 .map(|full| Some(CowArray::from(full.as_ref()?.select(Axis(0), &rows))))
                 .collect(),
             last_version: whole.last_version.as_ref().map(|last| rows.iter().map(|&i| last[i]).collect()),
+            sets: whole.sets.as_ref().map(|sets| {
+                ChunkSets::owned(sets.view().to_sets(contexts.iter().copied()), self.shape.n_actions)
+            }),
         })
     }
 }

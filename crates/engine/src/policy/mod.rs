@@ -2,6 +2,7 @@
 //! contexts. The trait [`Policy`] is the map from scores φ(x)ᵀμ to propensities and from there to gradients,
 //! with one file per form.
 
+mod action_scorer;
 mod features;
 mod lig;
 mod lig_fast;
@@ -9,11 +10,12 @@ mod mixed_logit;
 mod params;
 mod softmax;
 
+pub use action_scorer::{ActionScorer, FeatureWeight, SetScores};
 pub use features::{CLIP, FeatureMap, rectified, standardize};
 pub use lig::Lig;
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
-pub use params::{DRAWS, PolicyKind, PolicyParams, mixed, pick};
+pub use params::{DRAWS, PolicyKind, PolicyParams, Scored, mixed, pick};
 pub use softmax::{Softmax, exponentials, softmax};
 
 /// Working memory of one thread, reused between contexts.

@@ -5,9 +5,10 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::{FeatureMap, Lig, MixedLogit, Policy, Scratch, Softmax};
+use super::{ActionScorer, FeatureMap, Lig, MixedLogit, Policy, Scratch, SetScores, Softmax};
 use crate::digest::digest_of;
 use crate::error::{EngineError, Result, SpecCode, SpecError};
+use crate::log::{ActionSets, Contexts, uniform_over};
 use crate::numerics::product;
 
 /// The form of a policy.
@@ -25,6 +26,10 @@ pub enum PolicyKind {
     Uniform,
     /// Another policy that explores with some probability.
     Exploring,
+    /// Softmax of the scores of the available actions, from their features.
+    ActionScorer,
+    /// Every available action with the same probability.
+    UniformOverSets,
 }
 
 /// The parameters of a policy. `mean` has one row per dimension of φ(x), with K numbers each.
@@ -83,6 +88,21 @@ pub enum PolicyParams {
         #[cfg_attr(feature = "schema", schema(no_recursion))]
         with: Box<PolicyParams>,
     },
+    /// Scores every available action from its features and those of the request, and plays the softmax.
+    ActionScorer(Box<ActionScorer>),
+    /// Every available action with the same probability.
+    UniformOverSets {},
+}
+
+/// The scores of contexts, from which a policy's link computes propensities.
+pub struct Scored {
+    /// Contexts × K. Actions that are not available have −∞.
+    pub scores: Array2<f64>,
+    /// ‖φ(x)‖ of each context.
+    pub norms: Vec<f64>,
+    /// What the rounding of scores can change in each context, besides [`PolicyParams::score_rounding`]; empty if
+    /// nothing.
+    pub rounding: Vec<f64>,
 }
 
 fn one() -> f64 {
@@ -104,6 +124,8 @@ impl PolicyParams {
             PolicyParams::MixedLogit { .. } => PolicyKind::MixedLogit,
             PolicyParams::Uniform { .. } => PolicyKind::Uniform,
             PolicyParams::Exploring { .. } => PolicyKind::Exploring,
+            PolicyParams::ActionScorer(_) => PolicyKind::ActionScorer,
+            PolicyParams::UniformOverSets {} => PolicyKind::UniformOverSets,
         }
     }
 
@@ -125,6 +147,11 @@ impl PolicyParams {
             |field: &str, message: String| Err(SpecError::new(SpecCode::InvalidPolicy, field, message));
         if let PolicyParams::Exploring { share, base, with } = self {
             return check_exploring(*share, base, with);
+        }
+        match self {
+            PolicyParams::ActionScorer(scorer) => return scorer.check(),
+            PolicyParams::UniformOverSets {} => return Ok(()),
+            _ => {}
         }
         if self.n_actions() < 2 {
             let field = if self.mean().is_some() { "mean" } else { "n_actions" };
@@ -155,18 +182,33 @@ impl PolicyParams {
         Ok(())
     }
 
-    /// p, the dimension of contexts.
+    /// Whether the policy plays over the set of actions that it is given.
+    pub fn plays_sets(&self) -> bool {
+        matches!(self.parts().0, PolicyParams::ActionScorer(_) | PolicyParams::UniformOverSets {})
+    }
+
+    /// The features that a scorer of actions reads; None for other policies.
+    pub fn set_features(&self) -> Option<ActionSets> {
+        match self.parts().0 {
+            PolicyParams::ActionScorer(scorer) => Some(scorer.features),
+            _ => None,
+        }
+    }
+
+    /// p, the dimension of contexts; 0 if the policy plays sets.
     pub fn dim(&self) -> usize {
         match self {
+            PolicyParams::ActionScorer(_) | PolicyParams::UniformOverSets {} => 0,
             PolicyParams::Uniform { dim, .. } => *dim,
             PolicyParams::Exploring { base, .. } => base.dim(),
             _ => self.features().input_dim(self.mean().map_or(0, <[_]>::len)),
         }
     }
 
-    /// K, the number of actions.
+    /// K, the number of actions; 0 if the policy plays sets.
     pub fn n_actions(&self) -> usize {
         match self {
+            PolicyParams::ActionScorer(_) | PolicyParams::UniformOverSets {} => 0,
             PolicyParams::Uniform { n_actions, .. } => *n_actions,
             PolicyParams::Exploring { base, .. } => base.n_actions(),
             _ => self.mean().and_then(|m| m.first()).map_or(0, Vec::len),
@@ -179,7 +221,9 @@ impl PolicyParams {
             PolicyParams::Softmax { mean, .. }
             | PolicyParams::Lig { mean, .. }
             | PolicyParams::MixedLogit { mean, .. } => Some(mean),
-            PolicyParams::Uniform { .. } => None,
+            PolicyParams::Uniform { .. }
+            | PolicyParams::ActionScorer(_)
+            | PolicyParams::UniformOverSets {} => None,
             PolicyParams::Exploring { base, .. } => base.mean(),
         }
     }
@@ -190,7 +234,9 @@ impl PolicyParams {
             PolicyParams::Softmax { features, .. }
             | PolicyParams::Lig { features, .. }
             | PolicyParams::MixedLogit { features, .. } => features,
-            PolicyParams::Uniform { .. } => &FeatureMap::Identity,
+            PolicyParams::Uniform { .. }
+            | PolicyParams::ActionScorer(_)
+            | PolicyParams::UniformOverSets {} => &FeatureMap::Identity,
             PolicyParams::Exploring { base, .. } => base.features(),
         }
     }
@@ -203,7 +249,9 @@ impl PolicyParams {
         Some(match self {
             PolicyParams::Softmax { inverse_temperature, .. } => (mean * *inverse_temperature, softmax_scale),
             PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => (mean, *scale),
-            PolicyParams::Uniform { .. } => return None,
+            PolicyParams::Uniform { .. }
+            | PolicyParams::ActionScorer(_)
+            | PolicyParams::UniformOverSets {} => return None,
             PolicyParams::Exploring { base, .. } => return base.gaussian(softmax_scale),
         })
     }
@@ -241,7 +289,13 @@ impl PolicyParams {
             PolicyParams::Softmax { inverse_temperature, .. } => {
                 Box::new(Softmax { inverse_temperature: *inverse_temperature })
             }
-            PolicyParams::Uniform { .. } => Box::new(Softmax { inverse_temperature: 0.0 }),
+            PolicyParams::ActionScorer(scorer) => {
+                Box::new(Softmax { inverse_temperature: scorer.inverse_temperature })
+            }
+            // All scores are 0, or −∞ for actions that are not available.
+            PolicyParams::Uniform { .. } | PolicyParams::UniformOverSets {} => {
+                Box::new(Softmax { inverse_temperature: 1.0 })
+            }
             PolicyParams::Lig { scale, .. } => Box::new(Lig::fine(*scale, self.n_actions())),
             PolicyParams::MixedLogit { scale, .. } => {
                 Box::new(MixedLogit::new(*scale, self.n_actions(), DRAWS))
@@ -256,7 +310,10 @@ impl PolicyParams {
         match self {
             PolicyParams::Lig { .. } => 2.0,
             PolicyParams::MixedLogit { .. } => 4.0,
-            PolicyParams::Softmax { .. } | PolicyParams::Uniform { .. } => 0.0,
+            PolicyParams::Softmax { .. }
+            | PolicyParams::Uniform { .. }
+            | PolicyParams::ActionScorer(_)
+            | PolicyParams::UniformOverSets {} => 0.0,
             PolicyParams::Exploring { base, .. } => base.quadrature_safety(),
         }
     }
@@ -270,7 +327,7 @@ impl PolicyParams {
         let spread = match self {
             PolicyParams::Softmax { inverse_temperature, .. } => inverse_temperature.abs(),
             PolicyParams::Lig { scale, .. } | PolicyParams::MixedLogit { scale, .. } => 1.0 / scale,
-            PolicyParams::Uniform { .. } | PolicyParams::Exploring { .. } => 0.0,
+            _ => 0.0,
         };
         let longest = mean
             .columns()
@@ -280,11 +337,38 @@ impl PolicyParams {
         f64::EPSILON * (mean.nrows() as f64).sqrt() * longest * spread
     }
 
-    /// φ(x)ᵀμ and ‖φ(x)‖ of each context, in f64, without exploration.
+    /// The scores of contexts, in f64, without exploration.
     ///
     /// # Errors
-    /// If the contexts do not have the policy's dimension.
-    pub fn scores(&self, x: ArrayView2<f32>) -> Result<(Array2<f64>, Vec<f64>)> {
+    /// If the contexts are not of the policy's kind or dimension, or a score is not finite.
+    pub fn scores<'a>(&self, contexts: impl Into<Contexts<'a>>) -> Result<Scored> {
+        let other = |message: &str| Err(EngineError::Numerical(message.into()));
+        match (self, contexts.into()) {
+            (PolicyParams::Exploring { base, .. }, contexts) => base.scores(contexts),
+            (PolicyParams::ActionScorer(scorer), Contexts::Sets(sets)) => {
+                let SetScores { scores, rounding } = scorer.scores(sets)?;
+                Ok(Scored { scores, norms: vec![1.0; sets.rows()], rounding })
+            }
+            (PolicyParams::UniformOverSets {}, Contexts::Sets(sets)) => {
+                let mut scores = uniform_over(sets);
+                scores.mapv_inplace(|p| if p > 0.0 { 0.0 } else { f64::NEG_INFINITY });
+                Ok(Scored { scores, norms: vec![1.0; sets.rows()], rounding: Vec::new() })
+            }
+            (PolicyParams::ActionScorer(_) | PolicyParams::UniformOverSets {}, Contexts::Fixed(_)) => {
+                other("the policy plays over action sets, but these contexts have none")
+            }
+            (_, Contexts::Sets(_)) => {
+                other("the policy has fixed actions, but every context has its own; use a scorer of actions")
+            }
+            (_, Contexts::Fixed(x)) => {
+                let (scores, norms) = self.fixed_scores(x)?;
+                Ok(Scored { scores, norms, rounding: Vec::new() })
+            }
+        }
+    }
+
+    /// φ(x)ᵀμ and ‖φ(x)‖ of each context.
+    fn fixed_scores(&self, x: ArrayView2<f32>) -> Result<(Array2<f64>, Vec<f64>)> {
         if x.ncols() != self.dim() {
             let message = format!("contexts have {} features, but the policy has {}", x.ncols(), self.dim());
             return Err(EngineError::Numerical(message));
@@ -319,7 +403,7 @@ impl PolicyParams {
     pub fn work(&self) -> usize {
         match self {
             PolicyParams::Exploring { base, with, .. } => base.work().saturating_add(with.work()),
-            PolicyParams::Uniform { .. } => 0,
+            PolicyParams::Uniform { .. } | PolicyParams::UniformOverSets {} => 0,
             _ => {
                 let inputs =
                     if let FeatureMap::Hidden { center, .. } = self.features() { center.len() } else { 0 };
@@ -340,16 +424,21 @@ impl PolicyParams {
     ///
     /// # Errors
     /// If the contexts do not have the policy's dimension, or propensities do not sum to 1.
-    pub fn propensities(&self, x: ArrayView2<f32>) -> Result<Array2<f64>> {
-        self.propensities_by(&*self.link(), x)
+    pub fn propensities<'a>(&self, contexts: impl Into<Contexts<'a>>) -> Result<Array2<f64>> {
+        self.propensities_by(&*self.link(), contexts)
     }
 
     /// The same with a link that already exists, for callers with many blocks of contexts.
     ///
     /// # Errors
     /// As [`Self::propensities`].
-    pub fn propensities_by(&self, link: &dyn Policy, x: ArrayView2<f32>) -> Result<Array2<f64>> {
-        let (scores, norms) = self.scores(x)?;
+    pub fn propensities_by<'a>(
+        &self,
+        link: &dyn Policy,
+        contexts: impl Into<Contexts<'a>>,
+    ) -> Result<Array2<f64>> {
+        let contexts = contexts.into();
+        let Scored { scores, norms, .. } = self.scores(contexts)?;
         let mut scratch = Scratch::default();
         let mut out = Array2::zeros(scores.dim());
         for (c, mut pi) in out.rows_mut().into_iter().enumerate() {
@@ -362,7 +451,7 @@ impl PolicyParams {
             pi.iter_mut().for_each(|p| *p /= total);
         }
         if let PolicyParams::Exploring { share, with, .. } = self {
-            let explored = with.propensities(x)?;
+            let explored = with.propensities(contexts)?;
             out.zip_mut_with(&explored, |p, q| *p = mixed(*share, *p, *q));
         }
         Ok(out)
@@ -372,11 +461,13 @@ impl PolicyParams {
     ///
     /// # Errors
     /// As [`Self::propensities`].
-    pub fn sample(&self, x: ArrayView2<f32>, seed: u64) -> Result<Vec<(u32, f64)>> {
-        let pi = self.propensities(x)?;
+    pub fn sample<'a>(&self, contexts: impl Into<Contexts<'a>>, seed: u64) -> Result<Vec<(u32, f64)>> {
+        let contexts = contexts.into();
+        let pi = self.propensities(contexts)?;
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         if let PolicyParams::Lig { scale, .. } = self {
-            let (lig, (scores, norms)) = (Lig::fine(*scale, self.n_actions()), self.scores(x)?);
+            let lig = Lig::fine(*scale, self.n_actions());
+            let Scored { scores, norms, .. } = self.scores(contexts)?;
             let draw = |c: usize| {
                 let scores = scores.row(c);
                 let action = lig.sample(scores.as_slice().expect("row-major"), norms[c], &mut rng);
@@ -412,6 +503,11 @@ fn check_exploring(share: f64, base: &PolicyParams, with: &PolicyParams) -> Resu
     }
     if (base.n_actions(), base.dim()) != (with.n_actions(), with.dim()) {
         return fault("with", "must have as many actions and features as `base`");
+    }
+    if let (Some(base), Some(with)) = (base.set_features(), with.set_features())
+        && base != with
+    {
+        return fault("with", "must read the same features as `base`");
     }
     Ok(())
 }
@@ -450,10 +546,10 @@ mod tests {
         };
         policy.check().unwrap();
         let x = Array2::from_shape_vec((5, 1), vec![0.1f32, -0.7, 0.4, 2.0, -3.0]).unwrap();
-        let (scores, norms) = policy.scores(x.view()).unwrap();
+        let Scored { scores, norms, .. } = policy.scores(x.view()).unwrap();
         for (i, row) in x.axis_chunks_iter(Axis(0), 1).enumerate() {
-            let (alone, norm) = policy.scores(row).unwrap();
-            assert_eq!((alone.row(0), norm[0]), (scores.row(i), norms[i]));
+            let alone = policy.scores(row).unwrap();
+            assert_eq!((alone.scores.row(0), alone.norms[0]), (scores.row(i), norms[i]));
         }
     }
 }

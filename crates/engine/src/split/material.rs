@@ -26,6 +26,7 @@ impl MaterialLog {
             .map(|index| {
                 let chunk = log.chunk(index)?;
                 Ok(Chunk {
+                    sets: None,
                     x: CowArray::from(features.apply(chunk.x.view()).into_owned()),
                     ordinals: Cow::Owned(chunk.ordinals.into_owned()),
                     arrivals: Cow::Owned(chunk.arrivals.into_owned()),
@@ -59,6 +60,7 @@ impl LogSource for MaterialLog {
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
         let chunk = &self.chunks[index];
         Ok(Chunk {
+            sets: None,
             x: CowArray::from(chunk.x.view()),
             ordinals: Cow::Borrowed(&chunk.ordinals),
             arrivals: Cow::Borrowed(&chunk.arrivals),

@@ -156,7 +156,7 @@ mod tests {
             let policy = PolicyParams::Lig { mean, scale: 1.0, features };
             // Some standardized features are beyond ±5.
             let x = Array2::from_shape_fn((20, p), |(i, j)| ((i * 13 + j * 7) % 17) as f32 * 0.5 - 4.0);
-            let (scores, _) = policy.scores(x.view()).unwrap();
+            let scores = policy.scores(x.view()).unwrap().scores;
             let s =
                 Array2::from_shape_fn((20, p), |(i, j)| ((x[(i, j)] - center[j]) * 2.0).clamp(-CLIP, CLIP));
             let mut want = Array2::<f64>::zeros((20, k));

@@ -118,7 +118,7 @@ fn the_family_that_fits_is_used_alone() {
     // The policy plays what pays and not what π0 plays.
     let rows = rows(&log);
     let members: Vec<u32> = (0..rows.len() as u32).collect();
-    let (scores, _) = part.policy.scores(rows.features_of(&members).view()).unwrap();
+    let scores = part.policy.scores(rows.features_of(&members).view()).unwrap().scores;
     let share = |salt: usize| {
         let x = rows.features_of(&members);
         let plays = |i: &usize| {

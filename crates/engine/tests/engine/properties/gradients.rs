@@ -36,7 +36,7 @@ fn by_chain(log: &MemoryLog, held: &dyn Bound, q: &Gaussian, prior: &Gaussian) -
     let mut d_log_scale = outer.d_kl * q.mean.len() as f64 * (squared - 1.0);
     for index in 0..log.chunks() {
         let chunk = log.chunk(index).unwrap();
-        let (scores, norms) = policy.scores(chunk.x.view()).unwrap();
+        let guarantor_engine::policy::Scored { scores, norms, .. } = policy.scores(chunk.x.view()).unwrap();
         for (c, &norm) in norms.iter().enumerate() {
             let (mut h, mut pi, mut d) = (vec![0.0; k], vec![0.0; k], vec![0.0; k]);
             let seen = Seen { n_actions: k, context: chunk.context(c), cost_model: None };
