@@ -2,6 +2,7 @@
 //! filled in. The result is a `JobSpec`.
 
 mod ranges;
+mod sets;
 mod types;
 
 use super::bound::{self, Needs};
@@ -78,6 +79,7 @@ impl SpecRequest {
         within("tau", tau, ranges::TAU)?;
         let min_improvement =
             within("min_improvement", self.min_improvement.unwrap_or(0.0), ranges::MIN_IMPROVEMENT)?;
+        sets::check_sets(self, kind, bound, context)?;
         check_bound(bound, context)?;
         let logging = context.shape.logging;
         let looks = self.looks.unwrap_or(Looks::Once);
@@ -221,7 +223,10 @@ impl SpecRequest {
                 "is allowed for kind `evaluate` only",
             ));
         }
-        spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
+        // A policy over action sets has no class to choose.
+        if context.shape.capabilities.action_sets.is_none() {
+            spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
+        }
         if spec.bound == BoundKind::Auto && spec.policy_class == Some(PolicyClass::MixedLogit) {
             let message =
                 "`auto` learns LIG policies only; choose another bound to learn a mixed-logit policy";

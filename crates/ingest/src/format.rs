@@ -98,6 +98,7 @@ impl Format {
                 content_types: &["text/csv"],
                 read: csv::read,
                 write: write::csv::start,
+                can_write: write::csv::can_write,
                 ..NDJSON
             },
             Format::Parquet => &Entry {

@@ -26,7 +26,7 @@ impl Hashing {
         }
     }
 
-    fn place(self, name: &str) -> Option<(usize, f64)> {
+    pub(crate) fn place(self, name: &str) -> Option<(usize, f64)> {
         let dims = u64::try_from(self.dims).ok().filter(|&dims| dims > 0)?;
         let number = name.bytes().all(|b| b.is_ascii_digit()).then(|| name.parse::<u64>().ok()).flatten();
         let (at, sign) = match number {

@@ -52,6 +52,7 @@ mod log_checks;
 mod marks;
 mod memory;
 mod ndjson;
+pub mod news;
 mod obd;
 mod parquet;
 mod parquet_sizes;
