@@ -447,6 +447,17 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
     let Some(policy) = (context.policy)(id) else {
         return Err(SpecError::new(SpecCode::UnknownPolicy, field, format!("policy {id} does not exist")));
     };
+    let mismatch = |message: &str| Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
+    match (context.shape.capabilities.action_sets, policy.n_actions) {
+        (Some(_), 0) => return Ok(()),
+        (Some(_), _) => {
+            return mismatch(
+                "the policy has fixed actions, but every row of the dataset has its own actions",
+            );
+        }
+        (None, 0) => return mismatch("the policy plays over action sets, which the dataset does not have"),
+        (None, _) => {}
+    }
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {
         let message = format!(
