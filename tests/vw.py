@@ -48,7 +48,7 @@ def write(path, rows):
     """Vowpal Wabbit explores with epsilon = 0.2 and learns online. Every decision is logged with its probabilities."""
     vw = vowpalwabbit.Workspace(f"--cb_explore_adf --epsilon 0.2 --cb_type mtr {OPTIONS}", enable_logging=False)
     rng = random.Random(1)
-    clicks = expected = 0.0
+    clicks, later, best = 0.0, [], []
     with open(path, "w") as log:
         for row in range(rows):
             segment = rng.choice(SEGMENTS)
@@ -64,7 +64,9 @@ def write(path, rows):
             action = rng.choices(range(len(p)), p)[0]
             clicked = rng.random() < click_rate(segment, topics[action])
             clicks += clicked
-            expected += sum(q * click_rate(segment, topic) for q, topic in zip(p, topics))
+            if row >= 0.6 * rows:
+                later.append(sum(q * click_rate(segment, topic) for q, topic in zip(p, topics)))
+            best.append(max(click_rate(segment, topic) for topic in topics))
             order = [action] + [other for other in range(len(p)) if other != action]
             event = {
                 "_label_cost": -int(clicked), "_label_probability": p[action], "_label_Action": action + 1, "_labelIndex": action,
@@ -76,7 +78,7 @@ def write(path, rows):
             learned = vw.parse(line)
             vw.learn(learned)
             vw.finish_example(learned)
-    return {"rows": rows, "clicks": clicks, "expected": expected / rows}
+    return {"rows": rows, "clicks": clicks, "later": sum(later) / len(later), "best": sum(best) / rows}
 
 
 if __name__ == "__main__":
