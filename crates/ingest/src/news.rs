@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use guarantor_engine::log::{FeatureSpace, Sets};
+use guarantor_engine::log::{ActionSets, FeatureSpace, Sets};
 use guarantor_engine::policy::{PolicyParams, pick};
 
 use crate::hashing::Hashing;
@@ -76,6 +76,19 @@ pub struct Request {
     pub clicks: Vec<f64>,
     segment: usize,
     topic: usize,
+}
+
+impl Request {
+    /// Adds the request to action sets with these features, as the readers of formats do.
+    pub fn push_into(&self, sets: &mut Sets, spaces: ActionSets) {
+        push(&self.request, &self.actions, sets, spaces);
+    }
+}
+
+fn push(request: &[FeatureValue], actions: &[Vec<FeatureValue>], sets: &mut Sets, spaces: ActionSets) {
+    sets.x.push(hashed(&LAYOUT.request, request, spaces.x));
+    actions.iter().for_each(|action| sets.actions.push(hashed(&LAYOUT.action, action, spaces.actions)));
+    sets.end_row();
 }
 
 impl News {
@@ -217,9 +230,7 @@ fn propensities_of(
 ) -> Vec<f64> {
     let spaces = policy.set_features().unwrap_or_default();
     let mut sets = Sets::default();
-    sets.x.push(hashed(&LAYOUT.request, request, spaces.x));
-    actions.iter().for_each(|action| sets.actions.push(hashed(&LAYOUT.action, action, spaces.actions)));
-    sets.end_row();
+    push(request, actions, &mut sets, spaces);
     // `with_policy` has checked what can be wrong.
     let uniform = || vec![1.0 / actions.len() as f64; actions.len()];
     policy.propensities(sets.view()).map_or_else(|_| uniform(), |pi| pi.row(0).to_vec())
