@@ -155,9 +155,7 @@ impl Store {
         let params_blob = match blob {
             // An earlier attempt of the same request wrote it. Inserting the row will show whether that
             // attempt also wrote the row.
-            Err(StoreError::Exists(..)) => {
-                BlobRef { key: policy_key(id), bytes: json_bytes(params)?.len() as u64 }
-            }
+            Err(StoreError::Exists(..)) => BlobRef::new(policy_key(id), json_bytes(params)?.len() as u64),
             blob => blob?,
         };
         let new = describe_policy(workspace, id, params, None, params_blob)?;
