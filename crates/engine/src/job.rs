@@ -16,6 +16,7 @@ use super::inputs::Inputs;
 use super::learn::bound_learner::{Gaussian, Learned, LearningProblem, minimize};
 use super::log::{Guarded, LogSource, Span};
 use super::policy::{FeatureMap, PolicyParams};
+use super::rank;
 use super::span::{Certified, span_of};
 use super::spec::{
     BoundKind, Explore, ExploreWith, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind,
@@ -223,6 +224,9 @@ fn widened(learned: &PartOne) -> Result<Gaussian> {
 /// Learns on the learn side.
 fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<PartOne> {
     let span = span_of(spec, inputs);
+    if inputs.log.shape().capabilities.action_sets.is_some() {
+        return rank::learn(inputs.log, &span, control);
+    }
     let target = Target {
         contexts: Certified::new(&span, inputs)?.shape().contexts,
         improvement_delta: GIVEN.improvement * spec.delta,

@@ -27,6 +27,7 @@ pub mod log;
 pub mod measure;
 pub mod numerics;
 pub mod policy;
+pub mod rank;
 pub mod refit;
 pub mod span;
 pub mod spec;

@@ -41,6 +41,8 @@ pub struct Lbfgs {
     history: VecDeque<Pair>,
     /// The length of the first step.
     first_step: f64,
+    /// How many pairs of vectors are kept.
+    memory: usize,
 }
 
 type Evaluate<'a> = &'a mut dyn FnMut(&[f64]) -> Result<(f64, Vec<f64>)>;
@@ -48,7 +50,24 @@ type Evaluate<'a> = &'a mut dyn FnMut(&[f64]) -> Result<(f64, Vec<f64>)>;
 impl Lbfgs {
     /// Starts at a point. `refresh` must be called before `run`.
     pub fn at(point: Vec<f64>, first_step: f64) -> Self {
-        Lbfgs { point, value: f64::INFINITY, gradient: Vec::new(), history: VecDeque::new(), first_step }
+        Lbfgs {
+            point,
+            value: f64::INFINITY,
+            gradient: Vec::new(),
+            history: VecDeque::new(),
+            first_step,
+            memory: MEMORY,
+        }
+    }
+
+    /// The same with another number of pairs of vectors, for functions of many variables.
+    pub fn with_memory(self, memory: usize) -> Self {
+        Lbfgs { memory, ..self }
+    }
+
+    /// Sets the length of the first step, once the gradient is known.
+    pub fn set_first_step(&mut self, length: f64) {
+        self.first_step = length;
     }
 
     /// Evaluates the function at the current point, because it is new or has changed (another λ, other rows).
@@ -142,7 +161,7 @@ impl Lbfgs {
         let curvature = dot(&step, &change);
         if curvature > 1e-10 * dot(&change, &change).sqrt() * dot(&step, &step).sqrt() {
             self.history.push_back(Pair { step, change, inverse_curvature: 1.0 / curvature });
-            if self.history.len() > MEMORY {
+            if self.history.len() > self.memory {
                 self.history.pop_front();
             }
         }

@@ -10,7 +10,10 @@ mod mixed_logit;
 mod params;
 mod softmax;
 
-pub use action_scorer::{ActionScorer, FeatureWeight, SetScores};
+pub use action_scorer::{
+    ActionScorer, HiddenUnits, KnownFeature, MAX_KNOWN, MAX_PAIRS, PairWeights, Scaling, SetScores,
+    pair_bucket,
+};
 pub use features::{CLIP, FeatureMap, rectified, standardize};
 pub use lig::Lig;
 pub use lig_fast::LigFast;

@@ -22,7 +22,8 @@ use std::sync::Arc;
 use ndarray::Array2;
 use rayon::prelude::*;
 
-use calibrate::{Calibration, HeldOutPoint, calibrate};
+use calibrate::Calibration;
+pub(crate) use calibrate::{HeldOutPoint, calibrate};
 pub use material::MaterialLog;
 use network::{LossFamily, Network, Start};
 use rows::Rows;
@@ -88,9 +89,9 @@ const HIDDEN_EPOCHS: usize = 36;
 /// by less than this share.
 const CLOSE: f64 = 0.02;
 /// The λ for which z is limited while its variance is measured: z is at most 25.
-const TRIAL: f64 = 0.036;
+pub(crate) const TRIAL: f64 = 0.036;
 /// The policy's scale as a share of the mean gap between its two best scores, so that it is nearly greedy.
-const NEAR_GREEDY: f64 = 0.02;
+pub(crate) const NEAR_GREEDY: f64 = 0.02;
 
 /// The networks of one recipe, one per fold, with their scores out of sample.
 struct Fitted {
@@ -319,6 +320,7 @@ impl Learner<'_> {
     }
 }
 
-fn greedy(scores: &[f64]) -> usize {
+/// The action with the best score, the last one of several.
+pub(crate) fn greedy(scores: &[f64]) -> usize {
     (0..scores.len()).max_by(|&a, &b| scores[a].total_cmp(&scores[b])).unwrap_or(0)
 }

@@ -1,0 +1,117 @@
+//! What models promise on held-out rows: their loss, and the estimated improvement of the policy that plays their best
+//! action.
+
+use super::rows::{HeldOut, Rows};
+use crate::bound::{ControlVariate, Guess, Played, Rules, Seen, shrunk};
+use crate::cost_model::{ScoreCalibration, ScoreLink};
+use crate::error::Result;
+use crate::split::{HeldOutPoint, TRIAL, calibrate, greedy};
+
+/// A model on the held-out rows.
+pub struct Assessed {
+    /// Its scores of every action of every held-out row.
+    pub scores: Vec<f64>,
+    /// How costs are read from the scores.
+    pub calibration: ScoreCalibration,
+    /// The mean cross-entropy.
+    pub loss: f64,
+    /// z of the greedy policy on each held-out row, for the improvement (κ = 1).
+    pub z: Vec<f64>,
+}
+
+impl Assessed {
+    /// Assesses the model with these scores.
+    ///
+    /// # Errors
+    /// If z cannot be computed, which is a bug.
+    pub fn new(scores: Vec<f64>, rows: &Rows, control: ControlVariate) -> Result<Self> {
+        let out = &rows.held_out;
+        let points: Vec<HeldOutPoint> = (0..out.len())
+            .map(|i| HeldOutPoint {
+                log_odds: scores[out.set(i).start + out.logged[i] as usize],
+                reward: -out.costs[i],
+                weight: 1.0,
+            })
+            .collect();
+        let fitted = calibrate(&points);
+        let calibration =
+            ScoreCalibration { link: ScoreLink::Separate, offset: fitted.offset, slope: fitted.slope };
+        let mut assessed = Assessed { scores, calibration, loss: fitted.loss, z: Vec::new() };
+        assessed.z = assessed.plays(out, 1, control)?;
+        Ok(assessed)
+    }
+
+    /// z of the greedy policy on each held-out row.
+    fn plays(&self, out: &HeldOut, kappa: u8, control: ControlVariate) -> Result<Vec<f64>> {
+        let rules = Rules { kappa, control, tau: 0.0 };
+        let (mut pi, mut costs, mut plays) = (Vec::new(), Vec::new(), Vec::new());
+        let mut z = Vec::with_capacity(out.len());
+        for i in 0..out.len() {
+            let scores = &self.scores[out.set(i)];
+            pi.clear();
+            pi.resize(scores.len(), 0.0);
+            pi[greedy(scores)] = 1.0;
+            costs.resize(scores.len(), 0.0);
+            self.calibration.costs(scores, &mut costs[..scores.len()]);
+            let seen = Seen {
+                n_actions: scores.len(),
+                context: out.context(i),
+                cost_model: Some(&costs[..scores.len()]),
+            };
+            plays.clear();
+            let top = rules.plays(&seen, Played::All(&pi), &mut plays)?;
+            let theta = shrunk(1.0, top, TRIAL, f64::from(kappa));
+            z.extend(plays.iter().map(|play| play.z(theta)));
+        }
+        Ok(z)
+    }
+
+    /// What the bets on the certify side start from: the mean and variance of z.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn guess(&self, rows: &Rows, kappa: u8, control: ControlVariate) -> Result<Guess> {
+        Ok(moments(&self.plays(&rows.held_out, kappa, control)?))
+    }
+
+    /// The mean gap between the two best scores of a set.
+    pub fn mean_gap(&self, out: &HeldOut) -> f64 {
+        let mut total = 0.0;
+        for i in 0..out.len() {
+            let (mut best, mut second) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+            for &score in &self.scores[out.set(i)] {
+                (best, second) = if score > best { (score, best) } else { (best, second.max(score)) };
+            }
+            total += best - second;
+        }
+        total / out.len().max(1) as f64
+    }
+}
+
+/// The mean and variance of numbers.
+pub fn moments(values: &[f64]) -> Guess {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    Guess { mean, variance: values.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n }
+}
+
+/// The model to use: the one with the lowest loss, unless the greedy policy of another one improves by more than a
+/// standard error of the difference. Then the one that improves most.
+pub fn choose(assessed: &[Assessed]) -> usize {
+    let first =
+        (0..assessed.len()).min_by(|&a, &b| assessed[a].loss.total_cmp(&assessed[b].loss)).unwrap_or(0);
+    let gain = |other: &Assessed| {
+        let difference: Vec<f64> =
+            assessed[first].z.iter().zip(&other.z).map(|(base, other)| base - other).collect();
+        let Guess { mean, variance } = moments(&difference);
+        (mean, (variance / difference.len().max(1) as f64).sqrt())
+    };
+    let mut best = (first, 0.0);
+    for (i, other) in assessed.iter().enumerate() {
+        let (mean, error) = gain(other);
+        if mean > error && mean > best.1 {
+            best = (i, mean);
+        }
+    }
+    best.0
+}
