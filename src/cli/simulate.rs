@@ -124,7 +124,7 @@ fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failur
             eprint!(" --format {}", format.name());
         }
         if format.format.hashes_features() {
-            eprint!(" --hash-dims {}", format.for_dim(layout.dim).hash_dims);
+            eprint!(" --hash-dims {}", format.for_dim(layout.dim).dims());
         }
         eprint!(" --outcome {}\nTo upload it:\n  {upload}", layout.outcome_name());
     }

@@ -21,6 +21,7 @@
 //! # Ok::<(), guarantor_ingest::IngestError>(())
 //! ```
 
+mod action_set;
 mod added;
 mod arrival;
 mod arrow;
@@ -39,6 +40,7 @@ mod dsjson_context;
 mod encoding;
 mod errors;
 mod extra;
+mod features;
 mod files;
 mod fingerprint;
 mod format;
@@ -47,11 +49,13 @@ mod health;
 mod identity;
 mod json;
 mod layout;
+mod layout_sets;
 mod lines;
 mod log_checks;
 mod marks;
 mod memory;
 mod ndjson;
+mod ndjson_actions;
 mod obd;
 mod parquet;
 mod parquet_sizes;
@@ -100,6 +104,10 @@ pub struct IngestLimits {
     pub actions: usize,
     /// The maximum number of features, p.
     pub dim: usize,
+    /// The maximum number of features of a row that are not 0, if every row has its own actions.
+    pub row_non_zeros: usize,
+    /// The same for all rows of a dataset together.
+    pub dataset_non_zeros: u64,
     /// The maximum length of a line, or of a CSV record.
     pub line_bytes: usize,
     /// The maximum memory for comparing ids, in bytes; see `identity.rs`.
@@ -121,6 +129,8 @@ impl Default for IngestLimits {
             rows: 1 << 30,
             actions: 10_000,
             dim: 100_000,
+            row_non_zeros: 100_000,
+            dataset_non_zeros: 1 << 32,
             line_bytes: 4 << 20,
             identity_bytes: 2 << 30,
             message_bytes: 256 << 20,
