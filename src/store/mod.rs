@@ -31,6 +31,7 @@ use blob_keys::dataset_part_prefix;
 use disk::Disk;
 use guarantor_engine::certificate::{Certificate, Document, Evidence, SigningKey};
 use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::PolicyShape;
 use parking_lot::Mutex;
 
 pub use backup::{BackedUp, back_up};
@@ -173,6 +174,17 @@ impl Store {
             return Err(StoreError::damaged_blob(&policy.params.key, "its digest has changed"));
         }
         Ok(params)
+    }
+
+    /// The shape that specs are resolved against. The parameters are read only if they are needed.
+    ///
+    /// # Errors
+    /// `Damaged` if the parameters do not have the digest that they were stored with.
+    pub async fn policy_shape(&self, policy: &StoredPolicy) -> Result<PolicyShape> {
+        match policy.shape() {
+            Some(shape) => Ok(shape),
+            None => Ok(PolicyShape::of(&self.policy_params(policy).await?)),
+        }
     }
 
     /// Deletes a policy and its parameters.
