@@ -142,7 +142,7 @@ pub(super) fn print_next(args: &SimulateToyArgs, file: &OutputFile) {
             eprint!(" --format {}", format.name());
         }
         if format.format.hashes_features() && layout.sets.is_none() {
-            eprint!(" --hash-dims {}", format.for_dim(layout.dim).hash_dims);
+            eprint!(" --hash-dims {}", format.for_dim(layout.dim).dims());
         }
         eprint!(" --outcome {}\nTo upload it:\n  {upload}", layout.outcome_name());
     }

@@ -8,8 +8,8 @@ mod types;
 use super::bound::{self, Needs};
 use super::checks::CheckName;
 use super::error::{SpecCode, SpecError};
-use super::log::{LogShape, Logging};
-use super::policy::PolicyKind;
+use super::log::{ActionSets, LogShape, Logging};
+use super::policy::{PolicyKind, PolicyParams};
 
 use ranges::Range;
 pub use types::*;
@@ -19,10 +19,27 @@ pub use types::*;
 pub struct PolicyShape {
     /// The policy's kind.
     pub kind: PolicyKind,
-    /// K, the number of actions.
+    /// K, the number of actions; 0 if the policy plays over the actions that it is given.
     pub n_actions: usize,
-    /// p, the number of features.
+    /// p, the number of features; 0 if the policy plays over the actions that it is given.
     pub dim: usize,
+    /// Whether the policy plays over the actions that it is given.
+    pub plays_sets: bool,
+    /// The features that such a policy reads; `None` if it reads none, whatever they are.
+    pub sets: Option<ActionSets>,
+}
+
+impl PolicyShape {
+    /// The shape of a policy.
+    pub fn of(policy: &PolicyParams) -> Self {
+        PolicyShape {
+            kind: policy.kind(),
+            n_actions: policy.n_actions(),
+            dim: policy.dim(),
+            plays_sets: policy.plays_sets(),
+            sets: policy.set_features(),
+        }
+    }
 }
 
 /// What [`SpecRequest::resolve`] must know about the log and the policies that a request may name.

@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use guarantor_engine::log::{ActionSets, FeatureSpace, Sets};
 use guarantor_engine::policy::{PolicyParams, pick};
 
-use crate::hashing::Hashing;
+use crate::hashing::hash_of;
 use crate::write::{FeatureValue, Namespace, SetLayout};
 
 const TOPICS: [&str; 8] = ["sport", "politics", "culture", "science", "local", "business", "travel", "food"];
@@ -237,14 +237,14 @@ fn propensities_of(
 }
 
 fn hashed(namespace: &Namespace, values: &[FeatureValue], space: FeatureSpace) -> Vec<(u32, f32)> {
-    let hashing = Hashing { dims: space.dim() };
+    let dims = space.dim() as u64;
     let features = namespace.features.iter().zip(values).filter_map(|((name, _), value)| {
         let (name, value) = match value {
             FeatureValue::Text(text) => (format!("{}.{name}={text}", namespace.name), 1.0),
             FeatureValue::Number(number) => (format!("{}.{name}", namespace.name), *number),
         };
-        let (index, sign) = hashing.place(&name)?;
-        Some((index as u32, (sign * value) as f32))
+        let (hash, sign) = hash_of(&name);
+        (dims > 0).then(|| ((hash % dims) as u32, (sign * value) as f32))
     });
     features.collect()
 }

@@ -10,7 +10,6 @@ mod known;
 mod model;
 mod rows;
 
-
 use rayon::prelude::*;
 
 use assess::{Assessed, choose};

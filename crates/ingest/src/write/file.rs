@@ -70,7 +70,7 @@ impl OutputFile<'_> {
             query.push(format!("format={}", format.name()));
         }
         if format.hashes_features() && self.layout.sets.is_none() {
-            query.push(format!("hash_dims={}", self.format.for_dim(self.layout.dim).hash_dims));
+            query.push(format!("hash_dims={}", self.format.for_dim(self.layout.dim).dims()));
         }
         let encoding = match encoding {
             Encoding::Identity => String::new(),
