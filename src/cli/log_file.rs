@@ -42,7 +42,8 @@ pub struct LogArgs {
     /// The number of actions, if the log does not imply it.
     #[arg(long)]
     n_actions: Option<usize>,
-    /// The number of dimensions into which the features of dsjson and obd are hashed [default: 256].
+    /// The number of dimensions into which named features are hashed [default: 16777216 if every row has its own
+    /// actions, otherwise 256].
     #[arg(long)]
     hash_dims: Option<usize>,
     /// The parameters of the logging policy, as POST /v1/policies takes them.
@@ -153,8 +154,7 @@ impl LogArgs {
         for (_, format) in &mut files {
             if let Some(dims) = self.hash_dims {
                 let hashed = format.with_hash_dims(dims);
-                *format =
-                    hashed.ok_or("--hash-dims can be used only with --format dsjson and --format obd")?;
+                *format = hashed.ok_or("--hash-dims cannot be used with csv, which has no named features")?;
             }
         }
         let outcomes = files.iter().map(|(_, format)| self.outcome(format.format));

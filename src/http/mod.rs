@@ -22,6 +22,7 @@ mod auth;
 mod certificates;
 pub mod codes;
 mod connections;
+mod contexts;
 mod datasets;
 mod decisions;
 mod envelope;
@@ -36,6 +37,7 @@ mod metrics;
 mod openapi;
 mod page;
 mod policies;
+mod policy_cache;
 mod problem;
 mod seats;
 mod server;
@@ -84,6 +86,8 @@ pub struct Shared {
     auth: auth::Auth,
     metrics: PrometheusHandle,
     answers: jobs::Answers,
+    /// The parameters of policies that decide.
+    policies: policy_cache::PolicyCache,
     /// The requests in progress, by workspace.
     requests: Arc<Tally<Workspace>>,
     /// The event streams, by key; `None` is the caller of a server without keys.

@@ -112,6 +112,7 @@ impl Server {
             config,
             queue: queue.clone(),
             answers: jobs::Answers::default(),
+            policies: Default::default(),
             draining,
             store: store.clone(),
         }));

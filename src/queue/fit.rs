@@ -86,6 +86,7 @@ pub async fn check_fit(
     let resources = Resources {
         threads: memory.threads,
         max_log_bytes: store.log_memory().max_bytes,
+        sets: dataset.set_sizes(),
         logging_policy,
         prior,
         candidates: &candidates,

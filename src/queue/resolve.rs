@@ -52,11 +52,14 @@ pub async fn resolve(
     for (field, id) in named_policies(request) {
         if let Some(policy) = find_policy(store, workspace, &id).await? {
             check_origin(store, &policy, dataset, field).await?;
-            shapes.insert(id, policy.shape());
+            shapes.insert(id, store.policy_shape(&policy).await?);
         }
     }
     let logging_policy = match dataset.logging_policy_id {
-        Some(id) => find_policy(store, workspace, &id.to_string()).await?.map(|policy| policy.shape()),
+        Some(id) => match find_policy(store, workspace, &id.to_string()).await? {
+            Some(policy) => Some(store.policy_shape(&policy).await?),
+            None => None,
+        },
         None => None,
     };
     let shape = dataset.shape();

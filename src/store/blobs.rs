@@ -56,7 +56,7 @@ impl Blobs {
         let length = bytes.len() as u64;
         let options = PutOptions::from(PutMode::Create);
         match self.objects.put_opts(&Path::from(key.as_str()), PutPayload::from_bytes(bytes), options).await {
-            Ok(_) => Ok(BlobRef { key, bytes: length }),
+            Ok(_) => Ok(BlobRef::new(key, length)),
             Err(object_store::Error::AlreadyExists { .. }) => Err(StoreError::Exists(Resource::Blob, key)),
             Err(error) => Err(error.into()),
         }
@@ -236,7 +236,7 @@ impl BlobWriter {
     /// Completes the blob, which is durable when this returns. If it fails, nothing is left.
     pub async fn finish(mut self) -> Result<BlobRef> {
         match self.complete().await {
-            Ok(()) => Ok(BlobRef { key: std::mem::take(&mut self.key), bytes: self.bytes }),
+            Ok(()) => Ok(BlobRef::new(std::mem::take(&mut self.key), self.bytes)),
             Err(error) => {
                 self.abandon().await;
                 Err(error)

@@ -31,6 +31,7 @@ use blob_keys::dataset_part_prefix;
 use disk::Disk;
 use guarantor_engine::certificate::{Certificate, Document, Evidence, SigningKey};
 use guarantor_engine::policy::PolicyParams;
+use guarantor_engine::spec::PolicyShape;
 use parking_lot::Mutex;
 
 pub use backup::{BackedUp, back_up};
@@ -155,9 +156,7 @@ impl Store {
         let params_blob = match blob {
             // An earlier attempt of the same request wrote it. Inserting the row will show whether that
             // attempt also wrote the row.
-            Err(StoreError::Exists(..)) => {
-                BlobRef { key: policy_key(id), bytes: json_bytes(params)?.len() as u64 }
-            }
+            Err(StoreError::Exists(..)) => BlobRef::new(policy_key(id), json_bytes(params)?.len() as u64),
             blob => blob?,
         };
         let new = describe_policy(workspace, id, params, None, params_blob)?;
@@ -175,6 +174,17 @@ impl Store {
             return Err(StoreError::damaged_blob(&policy.params.key, "its digest has changed"));
         }
         Ok(params)
+    }
+
+    /// The shape that specs are resolved against. The parameters are read only if they are needed.
+    ///
+    /// # Errors
+    /// `Damaged` if the parameters do not have the digest that they were stored with.
+    pub async fn policy_shape(&self, policy: &StoredPolicy) -> Result<PolicyShape> {
+        match policy.shape() {
+            Some(shape) => Ok(shape),
+            None => Ok(PolicyShape::of(&self.policy_params(policy).await?)),
+        }
     }
 
     /// Deletes a policy and its parameters.

@@ -90,7 +90,7 @@ pub async fn a_dataset_names_a_policy_that_is_there(repository: &dyn Repository)
     new.logging_policy_id = Some(PolicyId::new());
     let refused = repository.create_dataset(new.clone()).await;
     assert!(matches!(refused, Err(StoreError::NotFound(Resource::Policy, _))), "{refused:?}");
-    let blob = BlobRef { key: "policies/p.json".into(), bytes: 3 };
+    let blob = BlobRef::new("policies/p.json", 3);
     let id = PolicyId::new();
     let policy = describe_policy(&workspace("a"), id, &policy_params(), None, blob).unwrap();
     repository.create_policy(policy).await.unwrap();

@@ -50,11 +50,8 @@ async fn upload(store: &Store, rows: usize) -> Dataset {
 
 fn job_on(dataset: &Dataset, request: &SpecRequest) -> NewJob {
     let shape = dataset.shape();
-    let logging_policy = dataset.logging_policy_id.map(|_| guarantor_engine::spec::PolicyShape {
-        kind: policy_params().kind(),
-        n_actions: 3,
-        dim: 2,
-    });
+    let logging_policy =
+        dataset.logging_policy_id.map(|_| guarantor_engine::spec::PolicyShape::of(&policy_params()));
     let context =
         SpecContext { shape: &shape, logging_policy, policy: &|_| None, seen_rows: 0, caller: "a test" };
     NewJob { spec: request.resolve(&context).unwrap(), ..new_job(dataset) }

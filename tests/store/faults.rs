@@ -176,10 +176,7 @@ impl LogSource for Faulty {
 
 /// One job of each kind: three ways to learn, and a given policy.
 fn jobs(shape: &LogShape) -> Vec<(&'static str, JobSpec)> {
-    let of_policy = |_: &str| {
-        let policy = policy();
-        Some(PolicyShape { kind: policy.kind(), n_actions: policy.n_actions(), dim: policy.dim() })
-    };
+    let of_policy = |_: &str| Some(PolicyShape::of(&policy()));
     let context =
         SpecContext { shape, logging_policy: None, policy: &of_policy, seen_rows: 0, caller: "a test" };
     let learn = |bound| SpecRequest { bound: Some(bound), ..SpecRequest::default() };

@@ -20,7 +20,7 @@ fn success(claim: &ClaimedJob) -> Success {
     let certificate = finished(&claim.job.spec).certificate;
     let drawn = Arc::new(certificate.clone());
     let id = PolicyId::new();
-    let params = BlobRef { key: policy_key(id), bytes: 3 };
+    let params = BlobRef::new(policy_key(id), 3);
     let job = &claim.job;
     Success {
         result: JobResult {
@@ -35,8 +35,8 @@ fn success(claim: &ClaimedJob) -> Success {
             candidate: None,
             exploration: None,
         },
-        certificate: BlobRef { key: job_key(job.id, claim.token, "certificate.json"), bytes: 5 },
-        evidence: BlobRef { key: job_key(job.id, claim.token, "evidence.json"), bytes: 6 },
+        certificate: BlobRef::new(job_key(job.id, claim.token, "certificate.json"), 5),
+        evidence: BlobRef::new(job_key(job.id, claim.token, "evidence.json"), 6),
         policy: Some(describe_policy(&job.workspace, id, &policy_params(), Some(job.id), params).unwrap()),
         drawn,
         signing_key: None,
@@ -93,7 +93,7 @@ pub async fn parameters_keep_their_descent(repository: &dyn Repository) {
     let ws = workspace("a");
     let stored = async |workspace: &Workspace| {
         let id = PolicyId::new();
-        let blob = BlobRef { key: policy_key(id), bytes: 3 };
+        let blob = BlobRef::new(policy_key(id), 3);
         let exploring = PolicyParams::Exploring {
             share: 0.1,
             base: Box::new(policy_params()),

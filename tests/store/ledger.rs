@@ -24,7 +24,7 @@ async fn submit(repository: &dyn Repository, dataset: &Dataset, spec: JobSpec) -
 }
 
 fn success(claim: &ClaimedJob, certificate: Certificate, key: Option<Arc<SigningKey>>) -> Success {
-    let blob = |name: &str| BlobRef { key: job_key(claim.job.id, claim.token, name), bytes: 5 };
+    let blob = |name: &str| BlobRef::new(job_key(claim.job.id, claim.token, name), 5);
     Success {
         result: JobResult {
             decision: certificate.decision,

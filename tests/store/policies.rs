@@ -4,7 +4,7 @@ use crate::support::{NO_LIMITS, dataset, new_job, policy_params, workspace};
 
 async fn policy(repository: &dyn Repository) -> StoredPolicy {
     let id = PolicyId::new();
-    let blob = BlobRef { key: policy_key(id), bytes: 3 };
+    let blob = BlobRef::new(policy_key(id), 3);
     let new = describe_policy(&workspace("a"), id, &policy_params(), None, blob).unwrap();
     repository.create_policy(new).await.unwrap()
 }

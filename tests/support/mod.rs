@@ -46,7 +46,7 @@ pub fn content(part: &str) -> DatasetContent {
         },
         last_timestamp: None,
         health: json!({ "warnings": [] }),
-        parts: vec![BlobRef { key: part.into(), bytes: 7 }],
+        parts: vec![BlobRef::new(part, 7)],
     }
 }
 

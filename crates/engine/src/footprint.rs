@@ -6,6 +6,8 @@
 //! of a learned policy: the rows; the networks of the learn side with their optimizers; the optimizer of the bound,
 //! which keeps 20 pairs of vectors of length d; and the policies as they are certified and written.
 
+use serde::{Deserialize, Serialize};
+
 use crate::learn::lbfgs;
 use crate::log::ranges::BLOCKS;
 use crate::log::{LogShape, chunk_contexts};
@@ -47,6 +49,8 @@ pub struct Resources<'a> {
     pub threads: usize,
     /// The size up to which a log is held in memory.
     pub max_log_bytes: u64,
+    /// How large the action sets of the log are, if every row has its own.
+    pub sets: Option<SetSizes>,
     /// The stored logging policy of the dataset.
     pub logging_policy: Option<PolicySize>,
     /// The stored policy that is the prior.
@@ -76,12 +80,28 @@ impl Footprint {
     }
 }
 
-/// About how many bytes the decoded rows of a log take.
-pub fn log_bytes(shape: &LogShape) -> u64 {
+/// How large the action sets of a log are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SetSizes {
+    /// The number of actions of all rows.
+    pub actions: u64,
+    /// The number of non-zeros of all requests and actions.
+    pub non_zeros: u64,
+}
+
+/// About how many bytes the decoded rows of a log take; `sets` if every row has its own actions.
+pub fn log_bytes(shape: &LogShape, sets: Option<SetSizes>) -> u64 {
     let capabilities = &shape.capabilities;
     // π0(·|x) of a uniform log is made up chunk by chunk.
     let stored = capabilities.full_propensities && !capabilities.uniform;
     let lists = usize::from(stored) + capabilities.candidate_propensities.len();
+    if let Some(sets) = sets {
+        // A position per request and action, and an index and a value per non-zero.
+        let row = 80 + 8 * capabilities.candidates.len() as u64;
+        let actions = sets.actions.saturating_mul(8 + 8 * lists as u64);
+        let rows = shape.rows.saturating_mul(row);
+        return rows.saturating_add(actions).saturating_add(sets.non_zeros.saturating_mul(8));
+    }
     let row = 64 + 4 * shape.dim + 8 * shape.n_actions * lists + 8 * capabilities.candidates.len();
     shape.rows.saturating_mul(row as u64)
 }
@@ -155,7 +175,7 @@ impl Job<'_> {
     }
 
     fn rows_held(&self) -> f64 {
-        let decoded = log_bytes(self.shape);
+        let decoded = log_bytes(self.shape, self.resources.sets);
         let chunk = self.chunk() * (F32 * self.p() + 2.0 * F64 * self.k() + 128.0);
         let reading = 2.0 * self.threads() * chunk;
         if decoded > self.resources.max_log_bytes {

@@ -2,13 +2,14 @@
 //! filled in. The result is a `JobSpec`.
 
 mod ranges;
+mod sets;
 mod types;
 
 use super::bound::{self, Needs};
 use super::checks::CheckName;
 use super::error::{SpecCode, SpecError};
-use super::log::{LogShape, Logging};
-use super::policy::PolicyKind;
+use super::log::{ActionSets, LogShape, Logging};
+use super::policy::{PolicyKind, PolicyParams};
 
 use ranges::Range;
 pub use types::*;
@@ -18,10 +19,27 @@ pub use types::*;
 pub struct PolicyShape {
     /// The policy's kind.
     pub kind: PolicyKind,
-    /// K, the number of actions.
+    /// K, the number of actions; 0 if the policy plays over the actions that it is given.
     pub n_actions: usize,
-    /// p, the number of features.
+    /// p, the number of features; 0 if the policy plays over the actions that it is given.
     pub dim: usize,
+    /// Whether the policy plays over the actions that it is given.
+    pub plays_sets: bool,
+    /// The features that such a policy reads; `None` if it reads none, whatever they are.
+    pub sets: Option<ActionSets>,
+}
+
+impl PolicyShape {
+    /// The shape of a policy.
+    pub fn of(policy: &PolicyParams) -> Self {
+        PolicyShape {
+            kind: policy.kind(),
+            n_actions: policy.n_actions(),
+            dim: policy.dim(),
+            plays_sets: policy.plays_sets(),
+            sets: policy.set_features(),
+        }
+    }
 }
 
 /// What [`SpecRequest::resolve`] must know about the log and the policies that a request may name.
@@ -78,6 +96,7 @@ impl SpecRequest {
         within("tau", tau, ranges::TAU)?;
         let min_improvement =
             within("min_improvement", self.min_improvement.unwrap_or(0.0), ranges::MIN_IMPROVEMENT)?;
+        sets::check_sets(self, kind, bound, context)?;
         check_bound(bound, context)?;
         let logging = context.shape.logging;
         let looks = self.looks.unwrap_or(Looks::Once);
@@ -221,7 +240,10 @@ impl SpecRequest {
                 "is allowed for kind `evaluate` only",
             ));
         }
-        spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
+        // A policy over action sets has no class to choose.
+        if context.shape.capabilities.action_sets.is_none() {
+            spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
+        }
         if spec.bound == BoundKind::Auto && spec.policy_class == Some(PolicyClass::MixedLogit) {
             let message =
                 "`auto` learns LIG policies only; choose another bound to learn a mixed-logit policy";
@@ -442,6 +464,17 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
     let Some(policy) = (context.policy)(id) else {
         return Err(SpecError::new(SpecCode::UnknownPolicy, field, format!("policy {id} does not exist")));
     };
+    let mismatch = |message: &str| Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
+    match (context.shape.capabilities.action_sets, policy.n_actions) {
+        (Some(_), 0) => return Ok(()),
+        (Some(_), _) => {
+            return mismatch(
+                "the policy has fixed actions, but every row of the dataset has its own actions",
+            );
+        }
+        (None, 0) => return mismatch("the policy plays over action sets, which the dataset does not have"),
+        (None, _) => {}
+    }
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {
         let message = format!(

@@ -7,6 +7,7 @@ use guarantor_engine::error::RowError;
 use guarantor_engine::log::{OutcomeKind, check_distribution};
 
 use crate::IngestLimits;
+use crate::action_set::SetRules;
 use crate::batch::{LogLayout, LogRows};
 use crate::decompress::Decoded;
 use crate::errors::{IngestError, RowErrors, shortened};
@@ -23,7 +24,8 @@ const ROW_BYTES: u64 = 48;
 
 /// Candidates that were read from a file.
 pub struct AddedCandidates {
-    n_actions: usize,
+    /// K; `None` if every row has its own actions.
+    n_actions: Option<usize>,
     limits: IngestLimits,
     /// The names of all candidates, in ascending order.
     names: Vec<String>,
@@ -32,6 +34,8 @@ pub struct AddedCandidates {
     /// π(a|x) of each candidate in each row; NaN where the file has only π(·|x).
     played: Vec<Vec<f64>>,
     full: Vec<Vec<f64>>,
+    /// Where the numbers of each row start in the columns of `full`, and the end of the last row's.
+    starts: Vec<usize>,
     /// The ids of the rows, if they have one.
     ids: Option<Marks>,
     /// The number of each row in the file.
@@ -46,7 +50,7 @@ pub struct AddedCandidates {
 }
 
 impl AddedCandidates {
-    /// Reads candidates for a dataset with this number of actions. The format must be one whose rows have the fields
+    /// Reads candidates for a dataset with this number of actions; `None` if every row has its own. The format must be one whose rows have the fields
     /// `event_id`, `candidates` and `candidate_propensities`.
     ///
     /// # Errors
@@ -54,7 +58,7 @@ impl AddedCandidates {
     pub fn read(
         file: FileFormat,
         reader: impl Read + Send + 'static,
-        n_actions: usize,
+        n_actions: Option<usize>,
         limits: IngestLimits,
     ) -> Result<Self, IngestError> {
         if file.format.hashes_features() {
@@ -66,8 +70,10 @@ impl AddedCandidates {
         }
         let context = ReadContext {
             limits: limits.clone(),
-            hashing: Hashing { dims: file.hash_dims },
-            actions: Some(n_actions),
+            hashing: Hashing { dims: file.dims() },
+            sets: SetRules::new(&limits, file.hash_dims),
+            has_sets: None,
+            actions: n_actions,
             full: None,
             timestamps: None,
             candidates_only: true,
@@ -95,7 +101,7 @@ impl AddedCandidates {
         Ok(added)
     }
 
-    fn new(n_actions: usize, limits: IngestLimits) -> Self {
+    fn new(n_actions: Option<usize>, limits: IngestLimits) -> Self {
         AddedCandidates {
             n_actions,
             limits,
@@ -103,6 +109,7 @@ impl AddedCandidates {
             full_names: Vec::new(),
             played: Vec::new(),
             full: Vec::new(),
+            starts: vec![0],
             ids: None,
             numbers: Vec::new(),
             used: Vec::new(),
@@ -118,10 +125,11 @@ impl AddedCandidates {
     }
 
     fn accept(&mut self, number: u64, row: Result<RawRow, RowFault>) -> Result<(), IngestError> {
-        let per_row = ROW_BYTES + 8 * (self.names.len() + self.n_actions * self.full_names.len()) as u64;
+        let per_row = ROW_BYTES + 8 * self.names.len() as u64;
         let most = self.limits.identity_bytes;
         let rows = self.numbers.len() as u64;
-        if rows >= self.limits.rows || per_row.saturating_mul(rows) > most {
+        let lists = 8 * self.full.iter().map(|column| column.len() as u64).sum::<u64>();
+        if rows >= self.limits.rows || per_row.saturating_mul(rows).saturating_add(lists) > most {
             let message = format!("the candidates take more than {most} bytes of memory; add fewer at once");
             return Err(IngestError::TooLarge(message));
         }
@@ -139,8 +147,10 @@ impl AddedCandidates {
         if let Some((name, value)) = played.iter().find(|(_, value)| !(0.0..=1.0).contains(*value)) {
             return Err(RowFault::new(format!("candidates.{name}"), format!("{value} is not in [0, 1]")));
         }
+        let mut known = self.n_actions;
         for (name, list) in &full {
-            self.check_list(name, list)?;
+            self.check_list(name, list, known)?;
+            known = Some(list.len());
         }
         self.place_id(row.event_id)?;
         for (name, column) in self.names.iter().zip(&mut self.played) {
@@ -149,6 +159,7 @@ impl AddedCandidates {
         for (list, column) in full.values().zip(&mut self.full) {
             list.widen_into(column);
         }
+        self.starts.push(self.full.first().map_or(0, Vec::len));
         self.numbers.push(number);
         Ok(())
     }
@@ -175,11 +186,15 @@ impl AddedCandidates {
         Ok(())
     }
 
-    fn check_list(&self, name: &str, list: &NumberList) -> Result<(), RowFault> {
+    fn check_list(&self, name: &str, list: &NumberList, known: Option<usize>) -> Result<(), RowFault> {
         let field = format!("candidate_propensities.{name}");
-        let (k, n) = (self.n_actions, list.len());
-        if n != k {
+        let n = list.len();
+        if let Some(k) = known.filter(|&k| k != n) {
             return Err(RowFault::new(field, format!("has {n} numbers, but there are {k} actions")));
+        }
+        if n > self.limits.actions {
+            let message = format!("has {n} numbers; the maximum is {}", self.limits.actions);
+            return Err(RowFault::new(field, message));
         }
         let mut numbers = Vec::with_capacity(n);
         list.widen_into(&mut numbers);
@@ -222,15 +237,25 @@ impl AddedCandidates {
         let mut played: Vec<Vec<f64>> = vec![Vec::with_capacity(rows.len()); self.names.len()];
         let mut full: Vec<Vec<f64>> = vec![Vec::new(); self.full_names.len()];
         for (i, place) in places.into_iter().enumerate() {
+            let k = self.n_actions.unwrap_or_else(|| rows.sets.size(i));
             let Some(at) = place else {
                 // What a row without a counterpart gets does not matter: the file will be rejected.
                 played.iter_mut().for_each(|to| to.push(0.0));
-                full.iter_mut().for_each(|to| to.resize(to.len() + self.n_actions, 0.0));
+                full.iter_mut().for_each(|to| to.resize(to.len() + k, 0.0));
                 continue;
             };
             self.used[at] = true;
+            let sent = self.starts[at]..self.starts[at + 1];
+            if !self.full_names.is_empty() && sent.len() != k {
+                let message = format!("has {} numbers, but the row has {k} actions", sent.len());
+                let field = format!("candidate_propensities.{}", self.full_names[0]);
+                self.errors.add(RowError { row: self.numbers[at], field, message });
+                played.iter_mut().for_each(|to| to.push(0.0));
+                full.iter_mut().for_each(|to| to.resize(to.len() + k, 0.0));
+                continue;
+            }
             for (from, to) in self.full.iter().zip(&mut full) {
-                to.extend_from_slice(&from[at * self.n_actions..(at + 1) * self.n_actions]);
+                to.extend_from_slice(&from[sent.clone()]);
             }
             for (j, (name, to)) in self.names.iter().zip(&mut played).enumerate() {
                 match self.played_by(name, self.played[j][at], at, rows.actions[i]) {
@@ -246,7 +271,7 @@ impl AddedCandidates {
         merge(&mut layout.candidates, &mut rows.candidates, &self.names, played);
         merge(&mut layout.candidate_propensities, &mut rows.candidate_full, &self.full_names, full);
         if !self.full_names.is_empty() {
-            layout.candidate_full = Some(self.n_actions);
+            layout.candidate_full = Some(self.n_actions.unwrap_or(0));
         }
         Ok((layout, rows))
     }
@@ -324,7 +349,7 @@ impl AddedCandidates {
         let Some(position) = self.full_names.iter().position(|other| other == name) else {
             return Ok(stated);
         };
-        let full = &self.full[position][at * self.n_actions..(at + 1) * self.n_actions];
+        let full = &self.full[position][self.starts[at]..self.starts[at + 1]];
         let given = check_candidate(name, full, action, Some(stated).filter(|p| !p.is_nan()))?;
         Ok(if stated.is_nan() { given } else { stated })
     }
@@ -333,7 +358,8 @@ impl AddedCandidates {
 /// Only ids and candidates are used, so anything else is a misunderstanding.
 fn check_fields(row: &RawRow) -> Result<(), RowFault> {
     let others = [
-        ("x", row.x.is_some()),
+        ("x", row.x.is_some() || row.named.is_some()),
+        ("actions", row.set.is_some()),
         ("action", row.action.is_some()),
         ("propensity", row.propensity.is_some()),
         ("propensities", row.propensities.is_some()),

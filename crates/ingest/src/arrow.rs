@@ -108,6 +108,8 @@ impl BatchColumns {
             candidate_propensities,
             timestamp: self.timestamp.as_ref().map_or(Ok(None), |column| column.time(i))?,
             policy_version: text(&self.policy_version, "policy_version")?,
+            named: None,
+            set: None,
         })
     }
 }

@@ -104,6 +104,17 @@ impl LogRows {
         }
     }
 
+    /// The number of features of requests and actions that are not 0, if rows have their own actions.
+    pub(crate) fn non_zeros(&self) -> u64 {
+        (self.sets.x.non_zeros() + self.sets.actions.non_zeros()) as u64
+    }
+
+    /// About how many bytes the actions of the rows take, with one number for each in every column that has them.
+    pub(crate) fn set_bytes(&self) -> usize {
+        let columns = self.candidate_full.len() + 2;
+        8 * self.non_zeros() as usize + 8 * columns * self.sets.actions.len() + 32 * self.action_ids.len()
+    }
+
     /// Keeps the first `rows` rows, which have this layout.
     pub(crate) fn truncate(&mut self, rows: usize, layout: &LogLayout) {
         self.x.truncate(rows * layout.dim);

@@ -1,8 +1,9 @@
 //! The checks that turn rows into a log, and the batches that a sink receives.
 
 use guarantor_engine::error::RowError;
-use guarantor_engine::log::{Capabilities, Logging, Outcome, Repetitions};
+use guarantor_engine::log::{Capabilities, FeatureSpace, Logging, Outcome, Repetitions};
 
+use crate::action_set::SetRules;
 use crate::batch::{LogLayout, LogRows};
 use crate::columns::LogFacts;
 use crate::digest::LogDigest;
@@ -113,10 +114,16 @@ impl Checker {
     }
 
     /// What a reader needs to know before it reads.
-    pub(crate) fn context(&self, hash_dims: usize) -> ReadContext {
+    pub(crate) fn context(&self, hash_dims: Option<usize>) -> ReadContext {
+        let sets = self.layout.as_ref().map(|layout| layout.sets);
+        // Rows that are appended get the dimensions of the earlier ones.
+        let named = |space| matches!(space, FeatureSpace::Named { .. }).then(|| space.dim());
+        let earlier = sets.flatten().map(|spaces| named(spaces.actions).or(named(spaces.x)).or(hash_dims));
         ReadContext {
             limits: self.rules.limits.clone(),
-            hashing: Hashing { dims: hash_dims },
+            hashing: Hashing { dims: hash_dims.unwrap_or(Hashing::DEFAULT_DIMS) },
+            sets: SetRules::new(&self.rules.limits, earlier.unwrap_or(hash_dims)),
+            has_sets: sets.map(|sets| sets.is_some()),
             actions: self.rules.known_actions(self.layout.as_ref().and_then(|layout| layout.full)),
             full: self.layout.as_ref().map(|layout| layout.full.is_some()),
             timestamps: self.layout.as_ref().map(|layout| layout.timestamps),
@@ -173,7 +180,7 @@ impl Checker {
     /// Counts rows that were checked before, and returns them.
     pub(crate) fn replay(&mut self, layout: &LogLayout, mut rows: LogRows) -> Result<LogRows, IngestError> {
         self.fix_layout(layout.clone());
-        let (p, k) = (layout.dim, layout.full.unwrap_or(0));
+        let p = layout.dim;
         let mut interactions = Vec::new();
         for i in 0..rows.len() {
             // These rows were checked when they were uploaded, so nothing here can be rejected.
@@ -181,7 +188,7 @@ impl Checker {
                 let _ = self.identities.event(id, Place::Stored);
             }
             if let Some(id) = rows.context_ids.get(i) {
-                let (x, full) = (&rows.x[i * p..(i + 1) * p], &rows.full[i * k..(i + 1) * k]);
+                let (x, full) = (&rows.x[i * p..(i + 1) * p], rows.full_of(layout, i));
                 let repetitions = self.rules.options.repetitions;
                 let row = (rows.actions[i], rows.propensities[i]);
                 let seen = see_context(&mut self.identities, repetitions, id, Place::Stored, (x, full), row);
@@ -220,11 +227,12 @@ impl Checker {
         match row.and_then(|row| self.push(number, row)) {
             Ok(()) => {
                 if let Some(layout) = first {
-                    self.rules.check_policy(&layout)?;
+                    self.rules.check_first(&layout)?;
                     self.fix_layout(layout);
                 }
                 self.numbers.push(number);
                 self.check_identities()?;
+                self.check_non_zeros()?;
             }
             Err(fault) => {
                 match &self.layout {
@@ -235,7 +243,8 @@ impl Checker {
                 self.reject(number, fault);
             }
         }
-        if self.numbers.len() >= self.batch_rows.max(1) { self.flush(sink) } else { Ok(()) }
+        let full = self.numbers.len() >= self.batch_rows.max(1) || self.batch.set_bytes() >= BATCH_BYTES;
+        if full { self.flush(sink) } else { Ok(()) }
     }
 
     /// Whether a row was rejected.
@@ -260,7 +269,11 @@ impl Checker {
     pub(crate) fn summarize(self, sink: &mut dyn Sink, notes: Notes) -> Result<LogSummary, IngestError> {
         let nothing = || IngestError::Unreadable("the log has no rows".into());
         let layout = self.layout.clone().ok_or_else(nothing)?;
-        let stated = self.rules.stated_actions(layout.n_actions()).or(notes.actions);
+        let stated = match layout.sets {
+            // The rows say how many actions they have.
+            Some(_) => Some(self.tally.largest_set),
+            None => self.rules.stated_actions(layout.n_actions()).or(notes.actions),
+        };
         let n_actions = match stated.or_else(|| self.rules.known_actions(None)) {
             Some(k) => k,
             None if self.tally.largest_action == 0 => {
@@ -354,6 +367,16 @@ impl Checker {
             "comparing the log's event_ids and contexts takes more than {most} bytes of memory; upload fewer rows, \
              or leave context_id out if no context occurs twice"
         );
+        Err(IngestError::TooLarge(message))
+    }
+
+    /// Checks the number of features of all rows that have their own actions.
+    fn check_non_zeros(&self) -> Result<(), IngestError> {
+        let most = self.rules.limits.dataset_non_zeros;
+        if self.tally.non_zeros + self.batch.non_zeros() <= most {
+            return Ok(());
+        }
+        let message = format!("a dataset has at most {most} features that are not 0; upload fewer rows");
         Err(IngestError::TooLarge(message))
     }
 

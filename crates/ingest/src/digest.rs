@@ -3,12 +3,14 @@
 
 use sha2::{Digest, Sha256};
 
-use guarantor_engine::log::{Outcome, OutcomeKind};
+use guarantor_engine::log::{FeatureSpace, Outcome, OutcomeKind, SparseVector};
 
 use crate::batch::{LogLayout, LogRows};
 
 /// Precedes what the first version of the digest did not have.
 const EXTENDED: &[u8] = b"guarantor.log/2\n";
+/// Precedes what only logs have whose rows have their own actions.
+const WITH_SETS: &[u8] = b"guarantor.log/3\n";
 const HASHED_AT_ONCE: usize = 8 << 10;
 
 /// The digest of the rows so far.
@@ -29,7 +31,6 @@ impl Default for LogDigest {
 impl LogDigest {
     /// Adds rows.
     pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
-        let k = layout.full.unwrap_or(0);
         for i in 0..rows.len() {
             let bytes = &mut self.bytes;
             bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
@@ -37,7 +38,7 @@ impl LogDigest {
             bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
             // `+ 0.0` turns −0 into 0, which is the same number.
             numbers(bytes, &rows.x[i * layout.dim..(i + 1) * layout.dim], |x| (x + 0.0).to_le_bytes());
-            numbers(bytes, &rows.full[i * k..(i + 1) * k], f64::to_le_bytes);
+            numbers(bytes, rows.full_of(layout, i), f64::to_le_bytes);
             for column in &rows.candidates {
                 bytes.extend_from_slice(&column[i].to_le_bytes());
             }
@@ -82,6 +83,13 @@ impl LogDigest {
                 text(&mut end, name);
             }
         }
+        if let Some(spaces) = layout.sets {
+            end.extend(WITH_SETS);
+            end.push(u8::from(layout.full.is_some()));
+            end.push(u8::from(layout.action_ids));
+            space(&mut end, spaces.x);
+            space(&mut end, spaces.actions);
+        }
         self.hash.update(&end);
         format!("sha256:{}", hex::encode(self.hash.finalize()))
     }
@@ -100,10 +108,41 @@ fn extensions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize)
     if layout.versions {
         text(bytes, &rows.versions[i]);
     }
-    let k = layout.candidate_full.unwrap_or(0);
+    let places = rows.places(layout, layout.candidate_full);
     for column in &rows.candidate_full {
-        numbers(bytes, &column[i * k..(i + 1) * k], f64::to_le_bytes);
+        numbers(bytes, &column[places.of(i)], f64::to_le_bytes);
     }
+    if layout.sets.is_some() {
+        actions(bytes, layout, rows, i);
+    }
+}
+
+/// The number of actions of a row, the features of its request, and the id and the features of each action.
+fn actions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize) {
+    let actions = rows.sets.actions_of(i);
+    bytes.extend((actions.len() as u64).to_le_bytes());
+    vector(bytes, rows.sets.x.vector(i));
+    for a in actions {
+        if layout.action_ids {
+            text(bytes, &rows.action_ids[a]);
+        }
+        vector(bytes, rows.sets.actions.vector(a));
+    }
+}
+
+fn vector(bytes: &mut Vec<u8>, vector: SparseVector) {
+    bytes.extend((vector.indices.len() as u64).to_le_bytes());
+    numbers(bytes, vector.indices, u32::to_le_bytes);
+    numbers(bytes, vector.values, f32::to_le_bytes);
+}
+
+fn space(bytes: &mut Vec<u8>, space: FeatureSpace) {
+    bytes.push(match space {
+        FeatureSpace::None => 0,
+        FeatureSpace::List { .. } => 1,
+        FeatureSpace::Named { .. } => 2,
+    });
+    bytes.extend((space.dim() as u64).to_le_bytes());
 }
 
 fn numbers<T: Copy, const N: usize>(to: &mut Vec<u8>, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {

@@ -13,42 +13,49 @@ use serde::de::{IgnoredAny, MapAccess};
 
 use guarantor_engine::log::{AGREEMENT_TOLERANCE, OutcomeKind, disagrees, is_probability};
 
+use crate::action_set::SetRules;
 use crate::decompress::Decoded;
 use crate::dsjson_context::{ContextSeed, EventContext};
-use crate::hashing::Hashing;
-use crate::json::{self, JsonObject, duplicate, set, set_as};
-use crate::lines::each_line;
+use crate::errors::IngestError;
+use crate::json::{self, JsonObject, Stop, duplicate, set, set_as};
+use crate::lines::each_parsed;
 use crate::ndjson::WrittenTime;
-use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit};
+use crate::row::{FormatError, NamedFeatures, Notes, RawRow, ReadContext, RowFault, Visit};
 use crate::warning::{Warning, WarningCode};
 
 /// Reads all lines, and returns notes about the file besides its rows.
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
     let mut log = Log {
         outcome: context.outcome,
+        dims: context.hashing.dims,
+        sets: context.sets,
+        has_sets: context.has_sets,
         actions: context.actions,
         pdrop: context.pdrop,
         timestamps: context.timestamps.unwrap_or(true),
         dangling: 0,
-        action_features: 0,
+        ignored_features: 0,
     };
-    // Not on several threads: a short line may become a row of many hashed features, and blocks of such
-    // rows would fill the memory.
-    each_line(source, &context.limits, |number, line| {
-        let event =
-            line.and_then(|line| json::parse(line, Event { hashing: context.hashing, ..Event::default() }));
-        match event.and_then(|event| log.row(event)).transpose() {
+    let parse = |line: &[u8]| json::parse(line, Event::new(context.sets));
+    each_parsed(source, &context.limits, &parse, &mut |number, event: Result<Event, RowFault>| {
+        let row = event.and_then(|event| log.row(event));
+        if log.has_sets == Some(false) {
+            check_dims(log.dims, context.limits.dim).map_err(FormatError::Stopped)?;
+        }
+        match row.transpose() {
             Some(row) => visit(number, row).map_err(FormatError::Stopped),
             None => Ok(()),
         }
     })?;
-    Ok(Notes { actions: log.actions, warnings: log.warnings(), pdrop: log.pdrop })
+    let actions = log.actions.filter(|_| log.has_sets == Some(false));
+    Ok(Notes { actions, warnings: log.warnings(), pdrop: log.pdrop })
 }
 
 /// The name that a row's field has in a DSJSON line.
 pub fn field_name(field: &str) -> &str {
     match field.split(['[', '.']).next().unwrap_or(field) {
         "x" => "c",
+        "actions" => "c._multi",
         "action" => "_label_Action",
         "propensity" => "_label_probability",
         "propensities" => "p",
@@ -62,7 +69,8 @@ pub fn field_name(field: &str) -> &str {
 /// The members of a line.
 #[derive(Default)]
 struct Event {
-    hashing: Hashing,
+    sets: Option<SetRules>,
+    stop: Option<Stop>,
     cost: Option<f64>,
     /// The cost before the joiner changed it, if it did.
     original_cost: Option<f64>,
@@ -83,6 +91,12 @@ struct Event {
     dangling: bool,
     /// The fault of a member that shows that this is another kind of event.
     other_kind: Option<RowFault>,
+}
+
+impl Event {
+    fn new(sets: SetRules) -> Self {
+        Event { sets: Some(sets), ..Event::default() }
+    }
 }
 
 impl JsonObject for Event {
@@ -109,7 +123,8 @@ impl JsonObject for Event {
             }
             "c" if self.context.is_some() => Err(duplicate()),
             "c" => {
-                self.context = Some(map.next_value_seed(ContextSeed { hashing: self.hashing })?);
+                let Some(rules) = self.sets else { return Err(duplicate()) };
+                self.context = Some(map.next_value_seed(ContextSeed { rules, stop: &mut self.stop })?);
                 Ok(())
             }
             other => {
@@ -120,6 +135,10 @@ impl JsonObject for Event {
                 Ok(())
             }
         }
+    }
+
+    fn stop(&mut self) -> Option<Stop> {
+        self.stop.take()
     }
 }
 
@@ -132,12 +151,18 @@ struct Observation {
 /// What must be the same in all lines, and what is counted.
 struct Log {
     outcome: OutcomeKind,
+    /// The dimensions of hashed features, if all rows have the same actions.
+    dims: usize,
+    sets: SetRules,
+    /// Whether rows have their own actions. The first row decides.
+    has_sets: Option<bool>,
     actions: Option<usize>,
     pdrop: Option<f64>,
     /// Whether rows get their times.
     timestamps: bool,
     dangling: u64,
-    action_features: u64,
+    /// Rows with features of actions that are not used.
+    ignored_features: u64,
 }
 
 impl Log {
@@ -167,22 +192,23 @@ impl Log {
         let context = event.context.ok_or_else(|| RowFault::new("c", "is missing"))?;
         let actions = event.actions.ok_or_else(|| RowFault::new("a", "is missing"))?;
         let listed = event.probabilities.ok_or_else(|| RowFault::new("p", "is missing"))?;
-        self.count_actions(&actions, &listed, context.actions)?;
+        let has_sets = self.has_sets.unwrap_or(context.action_features);
+        self.count_actions(&actions, &listed, context.actions.as_ref().map(|set| set.len()), has_sets)?;
         let propensities = permuted(&actions, &listed)?;
         check_chosen(event.action, event.index, actions[0])?;
         let propensity = chosen_probability(event.probability, listed[0], pdrop)?;
         // A log that was started without times goes on without them.
         let timestamp = event.timestamp.filter(|_| self.timestamps).transpose();
         let timestamp = timestamp.map_err(|message| RowFault::new("Timestamp", message))?;
+        let with_features = self.features(context, has_sets)?;
+        self.has_sets = Some(has_sets);
         self.actions = Some(actions.len());
         self.pdrop = Some(pdrop);
-        self.action_features += u64::from(context.action_features);
         let (cost, reward) = match self.outcome {
             OutcomeKind::Cost => (Some(cost), None),
             OutcomeKind::Reward => (None, Some(-cost)),
         };
         Ok(Some(RawRow {
-            x: (!context.x.is_empty()).then(|| context.x.into()),
             action: Some(actions[0] - 1),
             propensity,
             propensities: Some(propensities.into()),
@@ -190,8 +216,29 @@ impl Log {
             reward,
             event_id: event.event_id,
             timestamp,
-            ..RawRow::default()
+            ..with_features
         }))
+    }
+
+    /// A row with the features of `c` and nothing else.
+    fn features(&mut self, context: EventContext, has_sets: bool) -> Result<RawRow<'static>, RowFault> {
+        if has_sets {
+            let missing = || RowFault::new("c._multi", "is missing, but earlier rows have it");
+            let named = NamedFeatures::of(&context.x, "c", self.sets.hashing)?;
+            // Without dimensions there are no features.
+            let named = Some(named).filter(|named| named.dims > 0);
+            let ignored = context.action_features && self.sets.hashing.dims == 0;
+            self.ignored_features += u64::from(ignored);
+            let set = context.actions.ok_or_else(missing)?;
+            return Ok(RawRow { named, set: Some(set), ..RawRow::default() });
+        }
+        self.ignored_features += u64::from(context.action_features);
+        let mut x = vec![0.0; self.dims];
+        context.x.add_to(&mut x);
+        if let Some((path, why)) = context.x.fault().filter(|_| self.dims > 0) {
+            return Err(RowFault::new(format!("c.{path}"), why));
+        }
+        Ok(RawRow { x: (!x.is_empty()).then(|| x.into()), ..RawRow::default() })
     }
 
     /// If all lines are dropped at one rate, the log is a smaller sample of the same decisions. With several
@@ -212,7 +259,13 @@ impl Log {
         }
     }
 
-    fn count_actions(&self, a: &[i64], p: &[f64], multi: Option<usize>) -> Result<(), RowFault> {
+    fn count_actions(
+        &self,
+        a: &[i64],
+        p: &[f64],
+        multi: Option<usize>,
+        has_sets: bool,
+    ) -> Result<(), RowFault> {
         let k = a.len();
         if p.len() != k {
             return Err(RowFault::new("p", format!("has {} numbers, but a has {k} actions", p.len())));
@@ -220,11 +273,12 @@ impl Log {
         if let Some(multi) = multi.filter(|&multi| multi != k) {
             return Err(RowFault::new("c._multi", format!("has {multi} actions, but a has {k}")));
         }
-        match self.actions {
+        match self.actions.filter(|_| !has_sets) {
             Some(before) if before != k => {
                 let message = format!(
-                    "has {k} actions, but there are {before}; policies choose from one set of actions, so \
-                     upload the events with each number of actions as a separate dataset"
+                    "has {k} actions, but there are {before}, and nothing tells them apart but their positions; \
+                     describe the actions of every event in c._multi, with at least one feature in the first event, \
+                     or upload the events with each number of actions as a separate dataset"
                 );
                 Err(RowFault::new("a", message))
             }
@@ -245,13 +299,20 @@ impl Log {
                 ),
             );
         }
-        if self.action_features > 0 {
+        if self.ignored_features > 0 {
+            let why = match self.has_sets {
+                Some(true) => "hash_dims is 0, which leaves all features out",
+                _ => {
+                    "the first row has no features of actions, so policies use only the shared features of c and \
+                     identify an action by its position in the list; upload the log as a new dataset that starts with \
+                     a row whose actions have features"
+                }
+            };
             warn(
                 WarningCode::ActionFeaturesNotUsed,
                 format!(
-                    "{} rows describe their actions in _multi; policies use only the shared features of c and \
-                     identify an action by its position in the list",
-                    self.action_features
+                    "{} rows describe their actions in _multi, which is not used: {why}",
+                    self.ignored_features
                 ),
             );
         }
@@ -267,6 +328,16 @@ impl Log {
         }
         warnings
     }
+}
+
+/// Checks the number of features of rows that all have the same actions: each row has all of them.
+fn check_dims(dims: usize, most: usize) -> Result<(), IngestError> {
+    if dims <= most {
+        return Ok(());
+    }
+    let message =
+        format!("makes {dims} features; the maximum is {most}, because the actions have no features");
+    Err(IngestError::Option { field: "hash_dims", message })
 }
 
 /// Checks that the line is a decision between listed actions with an outcome.

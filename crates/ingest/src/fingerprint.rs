@@ -5,6 +5,8 @@
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use guarantor_engine::log::{Sets, SparseVector};
+
 use crate::batch::{LogLayout, LogRows};
 
 /// A row as two numbers.
@@ -30,6 +32,9 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
         for (to, &value) in bytes[from..].chunks_exact_mut(4).zip(x) {
             to.copy_from_slice(&(value + 0.0).to_le_bytes());
         }
+        if layout.sets.is_some() {
+            actions(&mut bytes, &rows.sets, i);
+        }
         let decision = xxh3_128(&bytes);
         let mut whole = [0; 20];
         whole[..16].copy_from_slice(&decision.to_le_bytes());
@@ -37,4 +42,18 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
         Fingerprint { decision, row: xxh3_128(&whole) }
     };
     (0..rows.len()).map(of_row).collect()
+}
+
+/// The features of a request and of its actions.
+fn actions(bytes: &mut Vec<u8>, sets: &Sets, i: usize) {
+    vector(bytes, sets.x.vector(i));
+    sets.actions_of(i).for_each(|a| vector(bytes, sets.actions.vector(a)));
+}
+
+fn vector(bytes: &mut Vec<u8>, vector: SparseVector) {
+    bytes.extend((vector.indices.len() as u32).to_le_bytes());
+    for (index, value) in vector.iter() {
+        bytes.extend(index.to_le_bytes());
+        bytes.extend(value.to_le_bytes());
+    }
 }

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use guarantor_engine::log::{Outcome, OutcomeKind};
+use guarantor_engine::log::{ActionSets, FeatureSpace, MAX_HASH_DIMS, Outcome, OutcomeKind};
 use serde::{Deserialize, Serialize};
 
 use crate::decompress::Decoded;
@@ -56,6 +56,8 @@ struct Entry {
     implied: bool,
     /// If features have names and are hashed: the dimensions that the format adds to the hashed ones.
     hashed: Option<usize>,
+    /// Whether rows can have their own actions, and named features.
+    named: bool,
     /// The default kind of outcome.
     outcome: OutcomeKind,
     /// Translates the name of a row's field to the name that it has in the file.
@@ -76,6 +78,7 @@ const NDJSON: Entry = Entry {
     content_types: &["application/x-ndjson", "application/json"],
     implied: true,
     hashed: None,
+    named: true,
     outcome: OutcomeKind::Cost,
     field_name: |field| field,
     read: ndjson::read,
@@ -96,8 +99,10 @@ impl Format {
                 title: "CSV",
                 extensions: &["csv"],
                 content_types: &["text/csv"],
+                named: false,
                 read: csv::read,
                 write: write::csv::start,
+                can_write: write::csv::can_write,
                 ..NDJSON
             },
             Format::Parquet => &Entry {
@@ -138,6 +143,7 @@ impl Format {
                 content_types: &["text/csv"],
                 implied: false,
                 hashed: Some(obd::POSITIONS),
+                named: false,
                 outcome: OutcomeKind::Reward,
                 field_name: obd::field_name,
                 read: obd::read,
@@ -270,15 +276,15 @@ pub struct FileFormat {
     pub format: Format,
     /// The compression.
     pub encoding: Encoding,
-    /// The number of dimensions into which named features are hashed. Formats without named features
-    /// ignore it.
-    pub hash_dims: usize,
+    /// The number of dimensions into which named features are hashed, if the caller sets it. Formats without named
+    /// features ignore it.
+    pub hash_dims: Option<usize>,
 }
 
 impl From<Format> for FileFormat {
     /// Not compressed, with the default number of dimensions.
     fn from(format: Format) -> Self {
-        FileFormat { format, encoding: Encoding::Identity, hash_dims: Hashing::DEFAULT_DIMS }
+        FileFormat { format, encoding: Encoding::Identity, hash_dims: None }
     }
 }
 
@@ -311,25 +317,42 @@ impl FileFormat {
     /// The same with another number of dimensions for hashed features, or `None` if the format has no
     /// named features.
     pub fn with_hash_dims(self, hash_dims: usize) -> Option<Self> {
-        self.format.hashes_features().then_some(FileFormat { hash_dims, ..self })
+        let entry = self.format.entry();
+        (entry.named || entry.hashed.is_some()).then_some(FileFormat { hash_dims: Some(hash_dims), ..self })
     }
 
     /// The same with the number of hashed dimensions that gives rows of `dim` features.
     pub fn for_dim(self, dim: usize) -> Self {
         match self.format.entry().hashed {
-            Some(added) => FileFormat { hash_dims: dim.saturating_sub(added), ..self },
+            Some(added) => FileFormat { hash_dims: Some(dim.saturating_sub(added)), ..self },
             None => self,
         }
     }
 
+    /// The same with the number of hashed dimensions that gives rows with these features.
+    pub fn for_sets(self, features: ActionSets) -> Self {
+        let named = |space| matches!(space, FeatureSpace::Named { .. }).then(|| space.dim());
+        FileFormat { hash_dims: named(features.actions).or(named(features.x)), ..self }
+    }
+
+    /// The number of hashed dimensions of a log in which all rows have the same actions.
+    pub fn dims(self) -> usize {
+        self.hash_dims.unwrap_or(Hashing::DEFAULT_DIMS)
+    }
+
     /// Checks what does not depend on the rows.
     pub(crate) fn check(&self, limits: &IngestLimits) -> Result<(), IngestError> {
-        let Some(added) = self.format.entry().hashed else { return Ok(()) };
-        let dims = self.hash_dims.saturating_add(added);
-        if dims <= limits.dim {
+        let entry = self.format.entry();
+        let (dims, most) = match (entry.hashed, self.hash_dims) {
+            // If rows have their own actions, features are stored sparse. The reader knows it with the first row.
+            _ if entry.named => (self.hash_dims.unwrap_or(0), MAX_HASH_DIMS),
+            (Some(added), _) => (self.dims().saturating_add(added), limits.dim),
+            (None, _) => return Ok(()),
+        };
+        if dims <= most {
             return Ok(());
         }
-        let message = format!("makes {dims} features; the maximum is {}", limits.dim);
+        let message = format!("makes {dims} features; the maximum is {most}");
         Err(IngestError::Option { field: "hash_dims", message })
     }
 }
@@ -376,9 +399,9 @@ mod tests {
     fn hashed_dimensions_belong_to_formats_with_named_features() {
         let file = |format: Format| FileFormat::from(format);
         assert_eq!(file(Format::Csv).with_hash_dims(4), None);
-        assert_eq!(file(Format::Obd).with_hash_dims(4).map(|f| f.hash_dims), Some(4));
-        assert_eq!(file(Format::Obd).for_dim(7).hash_dims, 4);
-        assert_eq!(file(Format::Dsjson).for_dim(7).hash_dims, 7);
+        assert_eq!(file(Format::Obd).with_hash_dims(4).map(|f| f.dims()), Some(4));
+        assert_eq!(file(Format::Obd).for_dim(7).dims(), 4);
+        assert_eq!(file(Format::Dsjson).for_dim(7).dims(), 7);
         assert_eq!(file(Format::Parquet).for_dim(7), file(Format::Parquet));
         let limits = IngestLimits { dim: 258, ..IngestLimits::default() };
         assert!(file(Format::Dsjson).check(&limits).is_ok());

@@ -19,24 +19,24 @@ impl Hashing {
 
     /// Adds a feature to the first `dims` numbers of `x`.
     pub fn add(self, x: &mut [f64], name: &str, value: f64) {
-        if let Some((dimension, sign)) = self.place(name)
-            && let Some(sum) = x.get_mut(dimension)
+        let (hash, sign) = hash_of(name);
+        if let Some(dimension) = hash.checked_rem(self.dims as u64)
+            && let Some(sum) = x.get_mut(dimension as usize)
         {
             *sum += sign * value;
         }
     }
+}
 
-    fn place(self, name: &str) -> Option<(usize, f64)> {
-        let dims = u64::try_from(self.dims).ok().filter(|&dims| dims > 0)?;
-        let number = name.bytes().all(|b| b.is_ascii_digit()).then(|| name.parse::<u64>().ok()).flatten();
-        let (at, sign) = match number {
-            Some(number) => (number % dims, 1.0),
-            None => {
-                let h = murmur3(name.as_bytes()) as i32;
-                (u64::from(h.unsigned_abs()) % dims, if h < 0 { -1.0 } else { 1.0 })
-            }
-        };
-        usize::try_from(at).ok().map(|at| (at, sign))
+/// The number whose remainder is the dimension of a name, and the sign of its values.
+pub fn hash_of(name: &str) -> (u64, f64) {
+    let number = name.bytes().all(|b| b.is_ascii_digit()).then(|| name.parse::<u64>().ok()).flatten();
+    match number {
+        Some(number) => (number, 1.0),
+        None => {
+            let h = murmur3(name.as_bytes()) as i32;
+            (u64::from(h.unsigned_abs()), if h < 0 { -1.0 } else { 1.0 })
+        }
     }
 }
 

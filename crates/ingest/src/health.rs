@@ -2,9 +2,12 @@
 //! are plausible (docs/math.md#health).
 
 use guarantor_engine::checks::{CheckName, CheckResult, Drift};
+use std::ops::Range;
+
+use guarantor_engine::log::{Places, Sets};
 use serde::{Deserialize, Serialize};
 
-use crate::batch::LogRows;
+use crate::batch::{LogLayout, LogRows};
 use crate::row::Notes;
 use crate::warning::{LogTraits, Warning, warnings};
 
@@ -58,6 +61,36 @@ pub struct Health {
     /// The share of decisions that were dropped before they were logged, if the log's format has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdrop: Option<f64>,
+    /// The sizes of the action sets and of their features, if every row has its own actions. An action is then a
+    /// position in the list, and no position is reported as never logged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action_sets: Option<SetSizes>,
+}
+
+/// The sizes of action sets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SetSizes {
+    /// The smallest number of actions of a row.
+    pub least_actions: u64,
+    /// The mean number of actions of a row.
+    pub mean_actions: f64,
+    /// The largest number of actions of a row.
+    pub most_actions: u64,
+    /// The mean number of features of a request that are not 0.
+    pub mean_request_features: f64,
+    /// The mean number of features of an action that are not 0.
+    pub mean_action_features: f64,
+}
+
+/// What the sizes are computed from.
+#[derive(Default)]
+struct Sizes {
+    least: usize,
+    most: usize,
+    actions: u64,
+    request_features: u64,
+    action_features: u64,
 }
 
 impl Health {
@@ -99,12 +132,16 @@ pub struct HealthBuilder {
     support: Option<f64>,
     /// Σπ0(a) and Σπ0(a)(1 − π0(a)) for each action.
     expected: Vec<(f64, f64)>,
+    sizes: Option<Sizes>,
 }
 
 impl HealthBuilder {
     /// Adds rows. Their π0(·|x) is added by `expect_all`, or by `judge` if only the logged action's is known.
-    pub fn update(&mut self, rows: &LogRows) {
+    pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
         self.rows += rows.len() as u64;
+        if layout.sets.is_some() {
+            self.measure(&rows.sets);
+        }
         for (&action, &propensity) in rows.actions.iter().zip(&rows.propensities) {
             let action = action as usize;
             if self.counts.len() <= action {
@@ -118,9 +155,29 @@ impl HealthBuilder {
         }
     }
 
-    /// Adds π0(·|x) of some rows, K numbers each.
-    pub fn expect_all(&mut self, k: usize, full: &[f64]) {
-        full.chunks_exact(k).for_each(|pi| self.expect(pi));
+    fn measure(&mut self, sets: &Sets) {
+        let sizes = self.sizes.get_or_insert(Sizes { least: usize::MAX, ..Sizes::default() });
+        for i in 0..sets.rows() {
+            let size = sets.size(i);
+            (sizes.least, sizes.most) = (sizes.least.min(size), sizes.most.max(size));
+        }
+        sizes.actions += sets.actions.len() as u64;
+        sizes.request_features += sets.x.non_zeros() as u64;
+        sizes.action_features += sets.actions.non_zeros() as u64;
+    }
+
+    /// Adds π0(·|x) of rows.
+    pub fn expect_all(&mut self, places: Places, rows: usize, full: &[f64]) {
+        (0..rows).for_each(|i| self.expect(&full[places.of(i)]));
+    }
+
+    /// Adds π0(·|x) of a part of the rows. The numbers start with those of its first row.
+    pub fn expect_part(&mut self, places: Places, rows: Range<usize>, full: &[f64]) {
+        let start = places.first(rows.start);
+        rows.for_each(|i| {
+            let place = places.of(i);
+            self.expect(&full[place.start - start..place.end - start]);
+        });
     }
 
     /// Adds the propensities of rows whose π0(·|x) is not known.
@@ -130,7 +187,9 @@ impl HealthBuilder {
     }
 
     fn expect(&mut self, pi: &[f64]) {
-        self.expected.resize(pi.len(), (0.0, 0.0));
+        if self.expected.len() < pi.len() {
+            self.expected.resize(pi.len(), (0.0, 0.0));
+        }
         for ((sum, variance), &p) in self.expected.iter_mut().zip(pi) {
             *sum += p;
             *variance += p * (1.0 - p);
@@ -157,9 +216,13 @@ impl HealthBuilder {
             max_weight: (1.0 / min_propensity).min(f64::MAX),
             effective_sample_size: self.effective_sample_size(),
             near_deterministic_share: self.near_deterministic as f64 / n,
-            actions_never_logged: never.map(|(action, _)| action as u64).collect(),
+            actions_never_logged: match self.sizes {
+                Some(_) => Vec::new(),
+                None => never.map(|(action, _)| action as u64).collect(),
+            },
             inverse_propensity_mean: self.inverse_propensity_mean(n_actions, ok(CheckName::Propensities)),
             worst_action_count: self.worst_action_count(ok(CheckName::ActionCounts)),
+            action_sets: self.sizes.as_ref().map(|sizes| sizes.finish(n)),
             action_counts: self.counts,
             warnings: Vec::new(),
             checks,
@@ -187,7 +250,8 @@ impl HealthBuilder {
         } else {
             f64::INFINITY
         };
-        let expected = self.support.map_or(n_actions as f64, |support| support / n);
+        let actions = self.sizes.as_ref().map_or(n_actions as f64, |sizes| sizes.actions as f64 / n);
+        let expected = self.support.map_or(actions, |support| support / n);
         fit(expected, observed, (variance / n).sqrt(), ok)
     }
 
@@ -198,6 +262,18 @@ impl HealthBuilder {
         });
         let size = |f: &ActionFit| f.fit.z.map_or(0.0, f64::abs);
         fits.max_by(|a, b| size(a).total_cmp(&size(b)))
+    }
+}
+
+impl Sizes {
+    fn finish(&self, rows: f64) -> SetSizes {
+        SetSizes {
+            least_actions: self.least as u64,
+            mean_actions: self.actions as f64 / rows,
+            most_actions: self.most as u64,
+            mean_request_features: self.request_features as f64 / rows,
+            mean_action_features: self.action_features as f64 / self.actions.max(1) as f64,
+        }
     }
 }
 
@@ -220,7 +296,7 @@ mod tests {
                 ..LogRows::default()
             };
             let mut builder = HealthBuilder::default();
-            builder.update(&rows);
+            builder.update(&LogLayout::default(), &rows);
             builder.judge(&rows.propensities);
             let health = builder.finish(2, Default::default(), LogTraits::default());
             assert_eq!((health.inverse_propensity_mean.z, health.effective_sample_size), (None, 1.0));

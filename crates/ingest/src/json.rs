@@ -15,6 +15,52 @@ pub trait JsonObject {
 
     /// Reads the value of a member, which is the next value of `map`.
     fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error>;
+
+    /// Where in the member reading stopped, if the object knows.
+    fn stop(&mut self) -> Option<Stop> {
+        None
+    }
+}
+
+/// Where reading stopped.
+#[derive(Debug)]
+pub struct Stop {
+    /// The field.
+    pub field: String,
+    /// What is wrong with it, unless the parser's error says it.
+    pub message: Option<String>,
+}
+
+impl Stop {
+    /// The parser says what is wrong with this field.
+    pub fn at(field: String) -> Stop {
+        Stop { field, message: None }
+    }
+}
+
+/// The name of a member, which is copied only if it has escapes.
+pub struct Name<'de>(pub Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Name<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a name")
+            }
+
+            fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Borrowed(name)))
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
+                Ok(Name(Cow::Owned(name.into())))
+            }
+        }
+        json.deserialize_str(NameVisitor)
+    }
 }
 
 /// Reads a line into `object`. A fault names the member at which reading stopped, or `row`.
@@ -24,7 +70,11 @@ pub fn parse<T: JsonObject>(line: &[u8], mut object: T) -> Result<T, RowFault> {
     let read = Seed { object: &mut object, field: &mut field }.deserialize(&mut json);
     match read.and_then(|()| json.end()) {
         Ok(()) => Ok(object),
-        Err(error) => Err(RowFault::new(field, message(&error))),
+        Err(error) => Err(match object.stop() {
+            Some(Stop { field, message: Some(message) }) => RowFault::new(field, message),
+            Some(Stop { field, message: None }) => RowFault::new(field, message(&error)),
+            None => RowFault::new(field, message(&error)),
+        }),
     }
 }
 
@@ -59,7 +109,7 @@ impl<'de, T: JsonObject> Visitor<'de> for Seed<'_, T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(Name(name)) = map.next_key::<Name>()? {
             self.field.clear();
             self.field.push_str(&name);
             self.object.member(&name, &mut map)?;

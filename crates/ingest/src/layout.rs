@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use guarantor_engine::log::ActionSets;
+
 use crate::batch::LogLayout;
+use crate::layout_sets::{check_no_set, check_set, request_form};
 use crate::row::{NumberList, RawRow, RowFault};
 use crate::rules::{MAX_ID_BYTES, Rules};
 
@@ -12,18 +15,22 @@ pub const MAX_CANDIDATES: usize = 1000;
 /// The layout of a log that starts with this row.
 pub fn layout_of(row: &RawRow) -> LogLayout {
     let full = row.candidate_propensities.as_ref();
+    let length = |list: &NumberList| if row.set.is_some() { 0 } else { list.len() };
     LogLayout {
-        dim: row.x.as_ref().map_or(0, NumberList::len),
-        full: row.propensities.as_ref().map(NumberList::len),
+        dim: row.x.as_ref().map_or(0, length),
+        full: row.propensities.as_ref().map(length),
         context_ids: row.context_id.is_some(),
         event_ids: row.event_id.is_some(),
         candidates: names(row).into_iter().map(str::to_owned).collect(),
         candidate_propensities: full.map(|full| full.keys().cloned().collect()).unwrap_or_default(),
-        candidate_full: full.and_then(|full| full.values().next()).map(NumberList::len),
+        candidate_full: full.and_then(|full| full.values().next()).map(length),
         timestamps: row.timestamp.is_some(),
         versions: row.policy_version.is_some(),
-        sets: None,
-        action_ids: false,
+        sets: row
+            .set
+            .as_ref()
+            .map(|set| ActionSets { x: request_form(row).space(), actions: set.form.space() }),
+        action_ids: row.set.as_ref().is_some_and(|set| !set.ids.is_empty()),
     }
 }
 
@@ -40,8 +47,9 @@ pub fn check_layout(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> R
     if dim > rules.limits.dim {
         return Err(RowFault::new("x", format!("has {dim} numbers; the maximum is {}", rules.limits.dim)));
     }
-    if let Some(first) = first.filter(|first| first.dim != dim) {
-        return Err(RowFault::new("x", format!("has {dim} numbers, but earlier rows have {}", first.dim)));
+    match &row.set {
+        Some(set) => check_set(row, set, rules, first)?,
+        None => check_no_set(row, dim, first)?,
     }
     check_candidates(row, first)?;
     check_lengths(row, rules, first)?;
@@ -104,13 +112,17 @@ pub fn check_names(names: &BTreeSet<&str>) -> Result<(), RowFault> {
 
 /// Every distribution must have one number per action.
 fn check_lengths(row: &RawRow, rules: &Rules, first: Option<&LogLayout>) -> Result<(), RowFault> {
-    let mut known = rules.known_actions(None).or(first.and_then(LogLayout::n_actions));
+    let mut known = match &row.set {
+        Some(set) => Some(set.len()),
+        None => rules.known_actions(None).or(first.and_then(LogLayout::n_actions)),
+    };
     let full = row.propensities.iter().map(|full| ("propensities".to_owned(), full.len()));
     let candidates = row.candidate_propensities.iter().flatten();
     let candidates = candidates.map(|(name, full)| (format!("candidate_propensities.{name}"), full.len()));
     for (field, k) in full.chain(candidates) {
         if let Some(known) = known.filter(|&known| known != k) {
-            return Err(RowFault::new(field, format!("has {k} numbers, but there are {known} actions")));
+            let whose = if row.set.is_some() { "the row has" } else { "there are" };
+            return Err(RowFault::new(field, format!("has {k} numbers, but {whose} {known} actions")));
         }
         if !(2..=rules.limits.actions).contains(&k) {
             let message = format!("has {k} numbers; it must have 2 to {}", rules.limits.actions);

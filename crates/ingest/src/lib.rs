@@ -21,6 +21,7 @@
 //! # Ok::<(), guarantor_ingest::IngestError>(())
 //! ```
 
+mod action_set;
 mod added;
 mod arrival;
 mod arrow;
@@ -31,6 +32,7 @@ mod arrow_times;
 mod batch;
 mod check;
 mod columns;
+mod contexts;
 mod csv;
 mod decompress;
 mod digest;
@@ -39,6 +41,7 @@ mod dsjson_context;
 mod encoding;
 mod errors;
 mod extra;
+mod features;
 mod files;
 mod fingerprint;
 mod format;
@@ -47,11 +50,14 @@ mod health;
 mod identity;
 mod json;
 mod layout;
+mod layout_sets;
 mod lines;
 mod log_checks;
 mod marks;
 mod memory;
 mod ndjson;
+mod ndjson_actions;
+pub mod news;
 mod obd;
 mod parquet;
 mod parquet_sizes;
@@ -78,6 +84,7 @@ pub use added::AddedCandidates;
 pub use batch::{LogLayout, LogRows};
 pub use check::{Checker, LogSummary};
 pub use columns::{ColumnsBuilder, LogFacts};
+pub use contexts::{AskedSets, ContextFault, ContextLimits, contexts_of};
 pub use digest::LogDigest;
 pub use encoding::Encoding;
 pub use errors::{IngestError, RowErrors};
@@ -100,6 +107,10 @@ pub struct IngestLimits {
     pub actions: usize,
     /// The maximum number of features, p.
     pub dim: usize,
+    /// The maximum number of features of a row that are not 0, if every row has its own actions.
+    pub row_non_zeros: usize,
+    /// The same for all rows of a dataset together.
+    pub dataset_non_zeros: u64,
     /// The maximum length of a line, or of a CSV record.
     pub line_bytes: usize,
     /// The maximum memory for comparing ids, in bytes; see `identity.rs`.
@@ -121,6 +132,8 @@ impl Default for IngestLimits {
             rows: 1 << 30,
             actions: 10_000,
             dim: 100_000,
+            row_non_zeros: 100_000,
+            dataset_non_zeros: 1 << 32,
             line_bytes: 4 << 20,
             identity_bytes: 2 << 30,
             message_bytes: 256 << 20,

@@ -11,7 +11,7 @@ use guarantor_engine::checks::{
     self, CandidatePlan, CandidateWeight, CheckName, CheckPlan, CheckResult, CheckRow, CheckScope,
     ChecksBuilder, Drift, Rounding, TimedSlices,
 };
-use guarantor_engine::log::{Logging, Precision, Repetitions};
+use guarantor_engine::log::{Logging, Places, Precision, Repetitions, Sets};
 
 use crate::batch::{LogLayout, LogRows};
 use crate::identity::Interaction;
@@ -49,18 +49,31 @@ struct Held {
 impl<'a> CheckRows<'a> {
     fn hold(&self) -> Held {
         let (rows, range) = (self.rows, self.range.clone());
-        let (k, of) = (self.layout.full.unwrap_or(0), self.layout.candidate_full.unwrap_or(0));
-        let lists = |list: &[f64], k: usize| list[range.start * k..range.end * k].to_vec();
+        let lists = |list: &[f64], k: Option<usize>| match k {
+            Some(_) => {
+                let places = rows.places(self.layout, k);
+                list[places.first(range.start)..places.first(range.end)].to_vec()
+            }
+            None => Vec::new(),
+        };
+        let numbers = |column: &Vec<f64>| column[range.clone()].to_vec();
         Held {
             layout: self.layout.clone(),
             rows: LogRows {
                 actions: rows.actions[range.clone()].to_vec(),
                 costs: rows.costs[range.clone()].to_vec(),
                 propensities: rows.propensities[range.clone()].to_vec(),
-                full: lists(&rows.full, k),
-                candidates: rows.candidates.iter().map(|column| lists(column, 1)).collect(),
-                candidate_full: rows.candidate_full.iter().map(|column| lists(column, of)).collect(),
+                full: lists(&rows.full, self.layout.full),
+                candidates: rows.candidates.iter().map(numbers).collect(),
+                candidate_full: (rows.candidate_full.iter())
+                    .map(|column| lists(column, self.layout.candidate_full))
+                    .collect(),
                 timestamps: rows.timestamps.get(range.clone()).unwrap_or_default().to_vec(),
+                sets: if self.layout.sets.is_some() {
+                    sizes(&rows.sets, range.clone())
+                } else {
+                    Sets::default()
+                },
                 ..LogRows::default()
             },
             policy: self.policy.map(<[f64]>::to_vec),
@@ -68,29 +81,58 @@ impl<'a> CheckRows<'a> {
         }
     }
 
-    /// K, if the logging policy is known.
-    fn policy_actions(&self) -> usize {
-        self.policy.map_or(0, |policy| policy.len() / self.range.len().max(1))
+    /// Where the numbers of each row are among those of the logging policy, and which of them are the first.
+    fn policy_places(&self) -> (Places<'a>, usize) {
+        let numbers = self.policy.map_or(0, <[f64]>::len);
+        let places = self.rows.places(self.layout, Some(numbers / self.range.len().max(1)));
+        (places, places.first(self.range.start))
     }
 
-    /// About how many bytes a row takes while it is held back.
-    fn row_bytes(&self) -> usize {
+    /// About how many bytes row `i` takes while it is held back.
+    fn row_bytes(&self, i: usize) -> usize {
         // Features are not held.
         let numbers = LogLayout { dim: 0, ..self.layout.clone() }.row_bytes();
-        numbers + 8 * self.policy_actions() + size_of::<Interaction>()
+        let policy = if self.policy.is_some() { self.policy_places().0.size(i) } else { 0 };
+        let lists = match self.layout.sets {
+            Some(_) => self.rows.sets.size(i) * (2 + self.rows.candidate_full.len()),
+            None => 0,
+        };
+        numbers + 8 * (policy + lists) + size_of::<Interaction>()
+    }
+
+    /// How many of these rows can be held besides `held` rows that take `bytes`.
+    fn room(&self, held: usize, mut bytes: usize) -> (usize, usize) {
+        let mut n = 0;
+        // At least one row is held, however large it is.
+        while n < self.range.len() && held + n < HELD_ROWS && (bytes < HELD_BYTES || held + n == 0) {
+            bytes += self.row_bytes(self.range.start + n);
+            n += 1;
+        }
+        (n, bytes)
     }
 
     /// The first `n` rows, and the others.
     fn split(self, n: usize) -> (CheckRows<'a>, CheckRows<'a>) {
         let at = self.range.start + n.min(self.range.len());
-        let numbers = (at - self.range.start) * self.policy_actions();
-        let (head, tail) = self.policy.map(|policy| policy.split_at(numbers)).unzip();
+        let (places, start) = self.policy_places();
+        let (head, tail) = self.policy.map(|policy| policy.split_at(places.first(at) - start)).unzip();
         let CheckRows { layout, rows, range, interactions, .. } = self;
         (
             CheckRows { layout, rows, range: range.start..at, policy: head, interactions },
             CheckRows { layout, rows, range: at..range.end, policy: tail, interactions },
         )
     }
+}
+
+/// The sizes of some rows' sets, without features.
+fn sizes(sets: &Sets, rows: Range<usize>) -> Sets {
+    let mut sizes = Sets::default();
+    for i in rows {
+        sizes.x.push([]);
+        (0..sets.size(i)).for_each(|_| sizes.actions.push([]));
+        sizes.end_row();
+    }
+    sizes
 }
 
 impl Held {
@@ -112,6 +154,8 @@ pub struct Known {
 pub struct LogChecks {
     held: Vec<Held>,
     held_rows: usize,
+    /// What they take, if rows have their own actions.
+    held_bytes: usize,
     builder: Option<ChecksBuilder>,
     /// The slices of rows with times, in case they are not in the order of their times.
     timed: TimedSlices,
@@ -132,12 +176,23 @@ impl LogChecks {
         if self.builder.is_some() {
             return self.check(&rows);
         }
-        // How many rows are held depends on their columns only, and not on how they were divided into batches.
-        let most = (HELD_BYTES / rows.row_bytes()).clamp(1, HELD_ROWS);
-        let (head, tail) = rows.split(most.saturating_sub(self.held_rows));
+        // How many rows are held depends on the rows only, and not on how they were divided into batches.
+        let (n, is_full) = match rows.layout.sets {
+            Some(_) => {
+                let (n, bytes) = rows.room(self.held_rows, self.held_bytes);
+                self.held_bytes = bytes;
+                (n, self.held_rows + n >= HELD_ROWS || bytes >= HELD_BYTES)
+            }
+            None => {
+                let most = (HELD_BYTES / rows.row_bytes(rows.range.start)).clamp(1, HELD_ROWS);
+                let n = most.saturating_sub(self.held_rows).min(rows.range.len());
+                (n, self.held_rows + n >= most)
+            }
+        };
+        let (head, tail) = rows.split(n);
         self.held_rows += head.range.len();
         self.held.push(head.hold());
-        if self.held_rows >= most {
+        if is_full {
             self.start(known);
             self.check(&tail);
         }
@@ -175,20 +230,21 @@ impl LogChecks {
         };
         let CheckRows { layout, rows, ref range, policy, interactions } = *batch;
         // The policy's numbers start with the first row of the range, the others with the first row.
-        let (all, k, start) = match policy {
-            Some(policy) => (Some(policy), batch.policy_actions(), range.start),
-            None => (layout.full.map(|_| rows.full.as_slice()), layout.full.unwrap_or(0), 0),
+        let (all, (places, start)) = match policy {
+            Some(policy) => (Some(policy), batch.policy_places()),
+            None => (layout.full.map(|_| rows.full.as_slice()), (rows.places(layout, layout.full), 0)),
         };
-        let of_candidate = layout.candidate_full.unwrap_or(0);
+        let of_candidate = rows.places(layout, layout.candidate_full);
         candidates.resize_with(rows.candidate_full.len(), Vec::new);
         let positions: Vec<Option<usize>> =
             layout.candidates.iter().map(|name| layout.full_position(name)).collect();
         for i in range.clone() {
             if let Some(all) = all {
-                scale(&all[(i - start) * k..(i - start + 1) * k], full);
+                let place = places.of(i);
+                scale(&all[place.start - start..place.end - start], full);
             }
             for (to, from) in candidates.iter_mut().zip(&rows.candidate_full) {
-                scale(&from[i * of_candidate..(i + 1) * of_candidate], to);
+                scale(&from[of_candidate.of(i)], to);
             }
             let (action, cost) = (rows.actions[i], rows.costs[i]);
             let weight = |(position, column): (&Option<usize>, &Vec<f64>)| {
@@ -207,6 +263,7 @@ impl LogChecks {
                 cost,
                 propensity,
                 full: known,
+                n_actions: layout.sets.map(|_| rows.sets.size(i)),
                 candidates: &weights,
                 repetition: None,
                 counts_for_drift: first,
@@ -244,6 +301,7 @@ fn plan(first: &CheckRows, precisions: &Precisions, known: &Known) -> CheckPlan 
     CheckPlan {
         n_actions: known.n_actions.unwrap_or(0),
         actions_declared: known.n_actions.is_some(),
+        sets: first.layout.sets.is_some(),
         full,
         rounding: if first.policy.is_some() { Rounding::default() } else { of(precisions.propensities()) },
         candidates: (first.layout.candidates.iter().enumerate())

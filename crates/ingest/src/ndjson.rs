@@ -7,57 +7,110 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, Visitor};
 
+use crate::action_set::{SetBuilder, SetRules};
 use crate::decompress::Decoded;
-use crate::json::{self, JsonObject, set, set_as};
+use crate::features::Features;
+use crate::json::{self, JsonObject, Stop, duplicate, set, set_as};
 use crate::lines::each_row;
+use crate::ndjson_actions::{ActionsSeed, Request, RequestSeed};
 use crate::plain;
-use crate::row::{FIELDS, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
+use crate::row::{
+    FIELDS, FormatError, NamedFeatures, Notes, NumberList, RawRow, ReadContext, RowFault, Visit,
+};
 use crate::time::{self, Micros};
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
-    each_row(source, &context.limits, &parse, visit)?;
+    each_row(source, &context.limits, &|line| parse(line, context.sets), visit)?;
     Ok(Notes::default())
 }
 
-fn parse(line: &[u8]) -> Result<RawRow<'static>, RowFault> {
+fn parse(line: &[u8], sets: SetRules) -> Result<RawRow<'static>, RowFault> {
     match plain::parse(line) {
         Some(row) => Ok(row),
-        None => parse_any(line),
+        None => parse_any(line, sets),
     }
 }
 
-fn parse_any(line: &[u8]) -> Result<RawRow<'static>, RowFault> {
-    json::parse(line, RawRow::default())
+fn parse_any(line: &[u8], sets: SetRules) -> Result<RawRow<'static>, RowFault> {
+    json::parse(line, Line { row: RawRow::default(), sets, stop: None }).map(|line| line.row)
 }
 
-impl JsonObject for RawRow<'static> {
+/// A line while it is read.
+struct Line {
+    row: RawRow<'static>,
+    sets: SetRules,
+    stop: Option<Stop>,
+}
+
+impl Line {
+    fn fault<E: Error>(&mut self, fault: RowFault) -> E {
+        self.stop = Some(Stop { field: fault.field, message: Some(fault.message) });
+        E::custom("the field cannot be used")
+    }
+
+    fn request<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        if self.row.x.is_some() || self.row.named.is_some() {
+            return Err(duplicate());
+        }
+        let mut features = Features::new(self.sets.non_zeros);
+        match map.next_value_seed(RequestSeed { features: &mut features })? {
+            Request::List(numbers) => self.row.x = Some(NumberList::Parsed(numbers)),
+            Request::Named => {
+                let named = NamedFeatures::of(&features, "x", self.sets.hashing);
+                self.row.named = Some(named.map_err(|fault| self.fault(fault))?);
+            }
+            Request::Nothing => {}
+        }
+        Ok(())
+    }
+
+    fn actions<'de, A: MapAccess<'de>>(&mut self, map: &mut A) -> Result<(), A::Error> {
+        if self.row.set.is_some() {
+            return Err(duplicate());
+        }
+        let mut builder = SetBuilder::new("actions", self.sets);
+        if map.next_value_seed(ActionsSeed { builder: &mut builder, stop: &mut self.stop })? {
+            let set = builder.finish().map_err(|fault| self.fault(fault))?;
+            self.row.set = Some(Box::new(set));
+        }
+        Ok(())
+    }
+}
+
+impl JsonObject for Line {
     const EXPECTED: &'static str = "an object with the fields of a row";
 
     fn member<'de, A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
+        let row = &mut self.row;
         match name {
-            "x" => set_as(&mut self.x, map, NumberList::Parsed),
-            "action" => set(&mut self.action, map),
-            "propensity" => set(&mut self.propensity, map),
-            "propensities" => set_as(&mut self.propensities, map, NumberList::Parsed),
-            "cost" => set(&mut self.cost, map),
-            "reward" => set(&mut self.reward, map),
-            "context_id" => set_as(&mut self.context_id, map, |id: Id| id.0),
-            "event_id" => set_as(&mut self.event_id, map, |id: Id| id.0),
-            "candidates" => set_as(&mut self.candidates, map, |members: Members<f64>| members.0),
+            "x" => self.request(map),
+            "actions" => self.actions(map),
+            "action" => set(&mut row.action, map),
+            "propensity" => set(&mut row.propensity, map),
+            "propensities" => set_as(&mut row.propensities, map, NumberList::Parsed),
+            "cost" => set(&mut row.cost, map),
+            "reward" => set(&mut row.reward, map),
+            "context_id" => set_as(&mut row.context_id, map, |id: Id| id.0),
+            "event_id" => set_as(&mut row.event_id, map, |id: Id| id.0),
+            "candidates" => set_as(&mut row.candidates, map, |members: Members<f64>| members.0),
             "candidate_propensities" => {
-                set_as(&mut self.candidate_propensities, map, |members: Members<Vec<f64>>| {
+                set_as(&mut row.candidate_propensities, map, |members: Members<Vec<f64>>| {
                     members.0.into_iter().map(|(name, full)| (name, NumberList::Parsed(full))).collect()
                 })
             }
-            "timestamp" => set_as(&mut self.timestamp, map, |time: Time| time.0),
-            "policy_version" => set_as(&mut self.policy_version, map, |id: Id| id.0),
+            "timestamp" => set_as(&mut row.timestamp, map, |time: Time| time.0),
+            "policy_version" => set_as(&mut row.policy_version, map, |id: Id| id.0),
             _ => Err(A::Error::custom(format!("is not a field of a row; the fields are {FIELDS}"))),
         }
+    }
+
+    fn stop(&mut self) -> Option<Stop> {
+        self.stop.take()
     }
 }
 
 /// An id: a string or an integer. 7 and "7" are the same id.
-struct Id(String);
+pub struct Id(pub String);
 
 impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
@@ -158,14 +211,19 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IngestLimits;
     use proptest::prelude::*;
+
+    fn rules() -> SetRules {
+        SetRules::new(&IngestLimits::default(), None)
+    }
 
     /// Compares the two readers, which must agree to the last bit; returns whether the fast one can read the
     /// line.
     fn agree(line: &str) -> bool {
         let fast = plain::parse(line.as_bytes());
         if let Some(fast) = &fast {
-            let any = parse_any(line.as_bytes());
+            let any = parse_any(line.as_bytes(), rules());
             assert_eq!(format!("{:?}", Ok::<_, RowFault>(fast)), format!("{:?}", any.as_ref()), "{line}");
         }
         fast.is_some()
@@ -235,7 +293,7 @@ mod tests {
             r#"{"action":0,"candidates":{"b":0.5,"\u0062":0.5}}"#,
         ] {
             assert!(plain::parse(line.as_bytes()).is_none());
-            let fault = parse(line.as_bytes()).unwrap_err();
+            let fault = parse(line.as_bytes(), rules()).unwrap_err();
             assert_eq!(fault.field, "candidates");
             assert!(fault.message.contains("duplicate candidate \"b\""), "{}", fault.message);
         }

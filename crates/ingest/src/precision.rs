@@ -1,5 +1,7 @@
 //! How precisely the probabilities of a log were written, and whether its propensities are uniform.
 
+use std::collections::BTreeMap;
+
 use guarantor_engine::log::{Precision, PrecisionFinder};
 
 use crate::batch::{LogLayout, LogRows};
@@ -12,8 +14,9 @@ const ARITHMETIC: f64 = 4.0 * f64::EPSILON;
 pub struct Precisions {
     propensities: Finder,
     candidates: Vec<Finder>,
-    /// The smallest and the largest propensity of a logged action.
-    range: Option<(f64, f64)>,
+    /// The smallest and the largest propensity of a logged action, by the number of actions of the row; 0 if all
+    /// rows have the same actions.
+    ranges: BTreeMap<usize, (f64, f64)>,
 }
 
 #[derive(Default)]
@@ -42,9 +45,10 @@ impl Precisions {
             None if !filled => rows.propensities.iter().for_each(|&p| self.propensities.see(p)),
             None => {}
         }
-        for &p in &rows.propensities {
-            let (least, most) = self.range.unwrap_or((p, p));
-            self.range = Some((least.min(p), most.max(p)));
+        for (i, &p) in rows.propensities.iter().enumerate() {
+            let size = if layout.sets.is_some() { rows.sets.size(i) } else { 0 };
+            let (least, most) = self.ranges.entry(size).or_insert((p, p));
+            (*least, *most) = (least.min(p), most.max(p));
         }
         self.candidates.resize_with(layout.candidates.len(), Finder::default);
         for ((name, column), finder) in
@@ -67,11 +71,14 @@ impl Precisions {
         if all.iter().all(|&precision| precision == Precision::default()) { Vec::new() } else { all }
     }
 
-    /// Whether every logged propensity is 1/K. Rounded numbers cannot show it: a policy that is nearly uniform is
-    /// not uniform.
+    /// Whether every logged propensity is 1/K, or one over the number of actions of its row. Rounded numbers cannot
+    /// show it: a policy that is nearly uniform is not uniform.
     pub fn is_uniform(&self, n_actions: usize, precision: Precision) -> bool {
-        let share = 1.0 / n_actions as f64;
-        let near = |p: f64| (p - share).abs() <= precision.half_width(p) + ARITHMETIC * share;
-        !precision.is_coarse() && self.range.is_some_and(|(least, most)| near(least) && near(most))
+        let near = |p: f64, share: f64| (p - share).abs() <= precision.half_width(p) + ARITHMETIC * share;
+        let uniform = |(&size, &(least, most)): (&usize, &(f64, f64))| {
+            let share = 1.0 / if size == 0 { n_actions } else { size } as f64;
+            near(least, share) && near(most, share)
+        };
+        !precision.is_coarse() && !self.ranges.is_empty() && self.ranges.iter().all(uniform)
     }
 }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use guarantor_engine::log::OutcomeKind;
 
 use crate::IngestLimits;
+use crate::action_set::{RawSet, SetRules};
 use crate::errors::IngestError;
+use crate::features::Features;
 use crate::hashing::Hashing;
 use crate::time::Micros;
 use crate::warning::Warning;
@@ -14,6 +16,10 @@ use crate::warning::Warning;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RawRow<'a> {
     pub x: Option<NumberList<'a>>,
+    /// `x`, if its features have names.
+    pub named: Option<NamedFeatures>,
+    /// The actions of the row, if it has its own.
+    pub set: Option<Box<RawSet>>,
     pub action: Option<i64>,
     pub propensity: Option<f64>,
     pub propensities: Option<NumberList<'a>>,
@@ -26,6 +32,25 @@ pub struct RawRow<'a> {
     /// When the row was logged.
     pub timestamp: Option<Micros>,
     pub policy_version: Option<String>,
+}
+
+/// The named features of a request.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NamedFeatures {
+    /// The number of dimensions.
+    pub dims: usize,
+    /// The dimension and the value of each feature. A dimension may occur twice.
+    pub pairs: Vec<(u32, f32)>,
+}
+
+impl NamedFeatures {
+    /// The features of the field `x`, which the file calls `name`.
+    pub fn of(features: &Features, name: &str, hashing: Hashing) -> Result<Self, RowFault> {
+        match features.fault() {
+            Some((path, why)) => Err(RowFault::new(format!("{name}.{path}"), why)),
+            None => Ok(NamedFeatures { dims: hashing.dims, pairs: features.hashed(hashing).collect() }),
+        }
+    }
 }
 
 /// The numbers of a row: borrowed from a column, or parsed from a text.
@@ -110,6 +135,10 @@ impl From<std::io::Error> for FormatError {
 pub struct ReadContext {
     pub limits: IngestLimits,
     pub hashing: Hashing,
+    /// How the actions of rows that have their own are read.
+    pub sets: SetRules,
+    /// Whether rows have their own actions; known in advance only if there are rows of an earlier version.
+    pub has_sets: Option<bool>,
     /// K, the number of actions.
     pub actions: Option<usize>,
     /// Whether rows have π0(·|x); known in advance only if there are rows of an earlier version.
@@ -150,11 +179,12 @@ impl Notes {
 pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
 
 /// The fields of a row, for messages.
-pub const FIELDS: &str = "x, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
+pub const FIELDS: &str = "x, actions, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
      candidate_propensities";
 /// The same, one by one.
-pub const FIELD_NAMES: [&str; 12] = [
+pub const FIELD_NAMES: [&str; 13] = [
     "x",
+    "actions",
     "action",
     "propensity",
     "propensities",

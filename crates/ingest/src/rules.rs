@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use guarantor_engine::log::{
-    Logging, Outcome, OutcomeKind, Repetitions, agree, check_distribution, disagrees,
+    ActionSets, FeatureSpace, Logging, Outcome, OutcomeKind, Repetitions, agree, check_distribution,
+    disagrees,
 };
 use guarantor_engine::policy::PolicyParams;
 
 use serde::{Deserialize, Serialize};
 
 use crate::IngestLimits;
+use crate::action_set::RawSet;
 use crate::batch::{LogLayout, LogRows};
 use crate::errors::IngestError;
 use crate::layout::check_layout;
@@ -62,6 +64,7 @@ impl Rules {
             return Err(IngestError::Option { field: "n_actions", message });
         }
         if let (Some(k), Some(policy)) = (n_actions, &policy)
+            && !policy.plays_sets()
             && policy.n_actions() != k
         {
             let message = format!("the policy has {} actions, but n_actions is {k}", policy.n_actions());
@@ -99,17 +102,60 @@ impl Rules {
         self.n_actions.or_else(policy).or(full)
     }
 
-    /// Checks that the logging policy has as many features as the rows.
-    pub(crate) fn check_policy(&self, layout: &LogLayout) -> Result<(), IngestError> {
-        match &self.policy {
-            Some(policy) if policy.dim() != layout.dim => {
-                let message =
-                    format!("the policy has {} features, but the rows have {}", policy.dim(), layout.dim);
-                Err(IngestError::Option { field: "logging_policy_id", message })
-            }
-            _ => Ok(()),
+    /// Checks options that depend on the form of the rows, for a log that starts with rows of this layout.
+    pub(crate) fn check_first(&self, layout: &LogLayout) -> Result<(), IngestError> {
+        let fault = |field, message: &str| Err(IngestError::Option { field, message: message.into() });
+        if layout.sets.is_some() && self.n_actions.is_some() {
+            return fault(
+                "n_actions",
+                "cannot be set for this log: every row has its own actions and says how many there are",
+            );
         }
+        if layout.sets.is_some() && self.options.repetitions == Repetitions::Designed {
+            return fault(
+                "repetitions",
+                "is designed, but every row has its own actions, so that it is a decision of its own; upload with \
+                 repetitions=decisions",
+            );
+        }
+        self.check_policy(layout)
     }
+
+    /// Checks that the logging policy reads the features that the rows have.
+    fn check_policy(&self, layout: &LogLayout) -> Result<(), IngestError> {
+        let Some(policy) = &self.policy else { return Ok(()) };
+        let message = match (layout.sets, policy.plays_sets()) {
+            (None, false) if policy.dim() == layout.dim => return Ok(()),
+            (None, false) => {
+                format!("the policy has {} features, but the rows have {}", policy.dim(), layout.dim)
+            }
+            (None, true) => {
+                "the policy plays over the actions of each row, but the rows have no actions of their own".into()
+            }
+            (Some(_), false) => {
+                "the policy has one set of actions, but every row has its own; store the policy that scored them, or \
+                 log propensities"
+                    .into()
+            }
+            (Some(features), true) if policy.set_features().is_none_or(|read| read == features) => return Ok(()),
+            (Some(features), true) => format!(
+                "the policy reads {}, but the rows have {}; hash_dims must be that of the policy",
+                described(policy.set_features().unwrap_or_default()),
+                described(features)
+            ),
+        };
+        Err(IngestError::Option { field: "logging_policy_id", message })
+    }
+}
+
+/// The features of a log with action sets, for messages.
+fn described(features: ActionSets) -> String {
+    let one = |space: FeatureSpace| match space {
+        FeatureSpace::None => "no features".to_owned(),
+        FeatureSpace::List { dim } => format!("lists of {dim} numbers"),
+        FeatureSpace::Named { dim } => format!("named features in {dim} dimensions"),
+    };
+    format!("requests with {} and actions with {}", one(features.x), one(features.actions))
 }
 
 /// Checks a row and appends it to the batch `to`. `layout` is that of the earlier rows, if there are any.
@@ -126,7 +172,9 @@ pub fn check_row(
     let cost = outcome(&row, rules)?;
     let action = action(&row, rules)?;
     let features = to.x.len();
-    if let Some(x) = &row.x {
+    if let Some(set) = &row.set {
+        push_set(&row, set, rules, to)?;
+    } else if let Some(x) = &row.x {
         x.narrow_into(&mut to.x);
         if let Some(j) = to.x[features..].iter().position(|value| !value.is_finite()) {
             let message = format!("{} is not a finite single-precision number", x.at(j));
@@ -159,6 +207,39 @@ pub fn check_row(
     to.event_ids.extend(row.event_id);
     to.timestamps.extend(row.timestamp);
     to.versions.extend(row.policy_version);
+    Ok(())
+}
+
+/// Appends the actions of a row, and its features.
+fn push_set(row: &RawRow, set: &RawSet, rules: &Rules, to: &mut LogRows) -> Result<(), RowFault> {
+    let at = to.sets.x.len();
+    match (&row.x, &row.named) {
+        (Some(x), _) => {
+            let mut numbers = Vec::with_capacity(x.len());
+            x.narrow_into(&mut numbers);
+            if let Some(j) = numbers.iter().position(|value| !value.is_finite()) {
+                let message = format!("{} is not a finite single-precision number", x.at(j));
+                return Err(RowFault::new(format!("x[{j}]"), message));
+            }
+            to.sets.x.push((0..).zip(numbers));
+        }
+        (None, Some(named)) => to.sets.x.push(named.pairs.iter().copied()),
+        (None, None) => to.sets.x.push([]),
+    }
+    let x = to.sets.x.vector(at).values;
+    if !x.iter().all(|value| value.is_finite()) {
+        let message = "has features of one dimension whose sum is not a finite single-precision number";
+        return Err(RowFault::new("x", message));
+    }
+    let (non_zeros, most) = (x.len() + set.actions.non_zeros(), rules.limits.row_non_zeros);
+    if non_zeros > most {
+        let message =
+            format!("has {non_zeros} features that are not 0, with those of x; the maximum is {most}");
+        return Err(RowFault::new("actions", message));
+    }
+    to.sets.actions.extend_from(&set.actions, 0..set.len());
+    to.sets.end_row();
+    to.action_ids.extend_from_slice(&set.ids);
     Ok(())
 }
 
@@ -244,7 +325,10 @@ fn action(row: &RawRow, rules: &Rules) -> Result<u32, RowFault> {
     let action = row.action.ok_or_else(|| RowFault::new("action", "is missing"))?;
     let lists = row.candidate_propensities.iter().flat_map(|full| full.values());
     let full = row.propensities.iter().chain(lists).next().map(NumberList::len);
-    let k = rules.known_actions(full).unwrap_or(rules.limits.actions);
+    let k = match &row.set {
+        Some(set) => set.len(),
+        None => rules.known_actions(full).unwrap_or(rules.limits.actions),
+    };
     match u32::try_from(action) {
         Ok(small) if (small as usize) < k => Ok(small),
         _ => Err(RowFault::new("action", format!("{action} is not in [0, {k})"))),

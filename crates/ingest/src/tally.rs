@@ -1,8 +1,13 @@
 //! What is counted over all rows of a log: its health, precision, order and fingerprints.
 
-use guarantor_engine::error::RowError;
-use guarantor_engine::log::{Capabilities, MAX_UNIFORM, Precision, Repetitions, disagrees};
-use ndarray::ArrayView2;
+use std::ops::Range;
+
+use guarantor_engine::error::{EngineError, RowError};
+use guarantor_engine::log::{
+    ActionSets, Capabilities, ChunkSets, FeatureSpace, MAX_UNIFORM, Precision, Repetitions, disagrees,
+};
+use guarantor_engine::policy::PolicyParams;
+use ndarray::{Array2, ArrayView2};
 
 use crate::arrival::Arrivals;
 use crate::batch::{LogLayout, LogRows};
@@ -24,6 +29,10 @@ use crate::warning::LogTraits;
 pub struct Tally {
     pub rows: u64,
     pub largest_action: u32,
+    /// The number of actions of the largest set, if rows have their own actions.
+    pub largest_set: usize,
+    /// The number of features that are not 0, if rows have their own actions.
+    pub non_zeros: u64,
     pub arrivals: Arrivals,
     pub repeats: Repeats,
     health: HealthBuilder,
@@ -65,12 +74,14 @@ impl Tally {
     ) -> Result<(), IngestError> {
         self.rows += rows.len() as u64;
         self.largest_action = rows.actions.iter().copied().fold(self.largest_action, u32::max);
+        self.largest_set = self.largest_set.max(rows.sets.largest());
+        self.non_zeros += rows.non_zeros();
         self.arrivals.add(rows)?;
         let filled = rules.policy.is_some();
         self.precisions.add(layout, rows, filled);
-        self.health.update(rows);
+        self.health.update(layout, rows);
         match layout.full {
-            Some(k) => self.health.expect_all(k, &rows.full),
+            Some(k) => self.health.expect_all(rows.places(layout, Some(k)), rows.len(), &rows.full),
             None if !filled => self.health.judge(&rows.propensities),
             // `ask_policy` has counted them.
             None => {}
@@ -105,14 +116,12 @@ impl Tally {
     ) -> Result<(), IngestError> {
         let Some(policy) = &rules.policy else { return Ok(()) };
         let fault = |message: String| IngestError::Option { field: "logging_policy_id", message };
-        let (p, k) = (layout.dim, policy.n_actions());
+        let k = if layout.sets.is_some() { rows.sets.largest() } else { policy.n_actions() };
         // Scores and propensities, in double precision.
         let most = (BATCH_BYTES / (16 * k.max(1))).max(MIN_ROWS);
         for from in (0..rows.len()).step_by(most) {
             let to = rows.len().min(from + most);
-            let x = ArrayView2::from_shape((to - from, p), &rows.x[from * p..to * p])
-                .map_err(|error| fault(error.to_string()))?;
-            let pi = policy.propensities(x).map_err(|error| fault(error.to_string()))?;
+            let pi = played(policy, layout, rows, from..to).map_err(|error| fault(error.to_string()))?;
             for i in from..to {
                 let (action, logged) = (rows.actions[i], &mut rows.propensities[i]);
                 let given = pi[(i - from, action as usize)];
@@ -122,10 +131,20 @@ impl Tally {
                     errors.add(RowError { row: file.get(i).copied().unwrap_or(0), field, message });
                 }
             }
-            if let Some(all) = pi.as_slice().filter(|_| layout.full.is_none() && errors.is_empty()) {
-                self.health.expect_all(k, all);
+            if layout.full.is_none() && errors.is_empty() {
+                let rows: &LogRows = rows;
+                let all = pi.rows().into_iter().zip(from..to);
+                let all: Vec<f64> = match layout.sets {
+                    // Without the padding.
+                    Some(_) => {
+                        all.flat_map(|(pi, i)| pi.to_vec().into_iter().take(rows.sets.size(i))).collect()
+                    }
+                    None => pi.iter().copied().collect(),
+                };
+                let places = rows.places(layout, Some(k));
+                self.health.expect_part(places, from..to, &all);
                 let (range, interactions) = (from..to, numbers.interactions);
-                let rows = CheckRows { layout, rows, range, policy: Some(all), interactions };
+                let rows = CheckRows { layout, rows, range, policy: Some(&all), interactions };
                 self.checks.add(rows, &known(rules, layout));
             }
         }
@@ -142,10 +161,11 @@ impl Tally {
         };
         let full = layout.full.is_some() || rules.policy.is_some();
         let uniform = !full && self.precisions.is_uniform(n_actions, precision);
+        let features = layout.sets.map_or(layout.dim > 0, |spaces| spaces != ActionSets::default());
         let (designed, repeated) = (repetitions == Repetitions::Designed, contexts < self.rows);
         Capabilities {
             action_sets: layout.sets,
-            features: layout.dim > 0,
+            features,
             full_propensities: full || (uniform && n_actions <= MAX_UNIFORM),
             multiple_interactions: designed && repeated,
             repeated_contexts: !designed && repeated,
@@ -173,6 +193,7 @@ impl Tally {
             precision: capabilities.precision,
             uniform: capabilities.uniform,
             out_of_order: self.arrivals.is_out_of_order(),
+            bare_actions: counted.layout.sets.is_some_and(|spaces| spaces.actions == FeatureSpace::None),
             ..LogTraits::default()
         };
         let checked = self.checks.finish(&known(rules, counted.layout), traits.out_of_order);
@@ -182,7 +203,29 @@ impl Tally {
 
 /// What the checks need to know before the first row.
 fn known(rules: &Rules, layout: &LogLayout) -> Known {
-    Known { n_actions: rules.stated_actions(layout.n_actions()), options: rules.options }
+    let n_actions = match layout.sets {
+        Some(_) => None,
+        None => rules.stated_actions(layout.n_actions()),
+    };
+    Known { n_actions, options: rules.options }
+}
+
+/// π0(·|x) of some rows: rows × K, padded with zeros if rows have their own actions.
+fn played(
+    policy: &PolicyParams,
+    layout: &LogLayout,
+    rows: &LogRows,
+    range: Range<usize>,
+) -> Result<Array2<f64>, EngineError> {
+    if layout.sets.is_some() {
+        let sets = ChunkSets::part(&rows.sets, range, rows.sets.largest());
+        return policy.propensities(sets.view());
+    }
+    let p = layout.dim;
+    let x = &rows.x[range.start * p..range.end * p];
+    let x =
+        ArrayView2::from_shape((range.len(), p), x).map_err(|error| EngineError::Log(error.to_string()))?;
+    policy.propensities(x)
 }
 
 /// Compares the logged propensity with the logging policy's, or fills it in if it was not logged.

@@ -45,6 +45,8 @@ pub enum WarningCode {
     ActionsNeverLogged,
     /// DSJSON: some rewards belong to decisions that are not in the file.
     DanglingRewards,
+    /// The actions of the rows have neither features nor ids.
+    ActionsWithoutFeatures,
     /// DSJSON: the features of actions are ignored.
     ActionFeaturesNotUsed,
     /// DSJSON: decisions were dropped before they were logged.
@@ -76,6 +78,8 @@ pub struct LogTraits {
     pub precision: Precision,
     pub uniform: bool,
     pub out_of_order: bool,
+    /// Whether rows have their own actions, which have no features.
+    pub bare_actions: bool,
 }
 
 /// The warnings about the rows.
@@ -118,6 +122,14 @@ pub fn warnings(health: &Health, traits: LogTraits) -> Vec<Warning> {
                 "a few rows with small propensities outweigh the others: {rows} rows are worth {:.0}",
                 health.effective_sample_size
             ),
+        );
+    }
+    if traits.bare_actions {
+        warn(
+            WarningCode::ActionsWithoutFeatures,
+            "every row has its own actions, but they have neither features nor ids, so that nothing can be learned \
+             about them; candidates and stored policies can be evaluated"
+                .into(),
         );
     }
     if !health.actions_never_logged.is_empty() {

@@ -236,11 +236,7 @@ fn estimate(principle: Principle, taken: &mut Taken, seed: u64, control: &Contro
 
 fn certify(job: Job, bandit: &Bandit, logging_risk: f64, seed: u64, control: &Control) -> Result<Promised> {
     let Bandit { log, logging_policy } = bandit;
-    let shape = PolicyShape {
-        kind: logging_policy.kind(),
-        n_actions: logging_policy.n_actions(),
-        dim: logging_policy.dim(),
-    };
+    let shape = PolicyShape::of(logging_policy);
     let context = SpecContext {
         shape: log.shape(),
         logging_policy: Some(shape),

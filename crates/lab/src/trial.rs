@@ -22,10 +22,6 @@ pub struct Trial<'a> {
     pub digest: String,
 }
 
-fn shape_of(policy: &PolicyParams) -> PolicyShape {
-    PolicyShape { kind: policy.kind(), n_actions: policy.n_actions(), dim: policy.dim() }
-}
-
 /// No policies.
 pub static NO_POLICIES: BTreeMap<String, PolicyParams> = BTreeMap::new();
 
@@ -45,8 +41,8 @@ impl<'a> Trial<'a> {
     pub fn resolve(&self, request: &SpecRequest) -> Result<JobSpec> {
         let context = SpecContext {
             shape: self.log.shape(),
-            logging_policy: self.logging_policy.map(shape_of),
-            policy: &|id| self.policies.get(id).map(shape_of),
+            logging_policy: self.logging_policy.map(PolicyShape::of),
+            policy: &|id| self.policies.get(id).map(PolicyShape::of),
             seen_rows: 0,
             caller: "guarantor-lab",
         };

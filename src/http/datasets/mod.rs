@@ -28,6 +28,8 @@ use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
 use guarantor_engine::log::{Capabilities, Logging, Outcome, Repetitions};
 use guarantor_ingest::Health;
 
+pub use options::limits;
+
 /// The routes of datasets.
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()

@@ -22,12 +22,12 @@ pub struct UploadOptions {
     /// `obd` (the Open Bandit Dataset's CSV) must be named.
     #[param(inline)]
     pub format: Option<Format>,
-    /// For `dsjson` and `obd`: the number of dimensions into which named features are hashed (MurmurHash3 with
-    /// signs, like scikit-learn's FeatureHasher). The default is 256; 0 ignores the features. `obd` adds 3
-    /// dimensions for the position.
+    /// The number of dimensions into which named features are hashed (MurmurHash3 with signs, like scikit-learn's
+    /// FeatureHasher); 0 ignores the features. The default is 16777216 if every row has its own actions, whose
+    /// features are stored sparse, and otherwise 256. `obd` adds 3 dimensions for the position.
     pub hash_dims: Option<usize>,
     /// The number of actions, K. The default is the length of `propensities`, of `a` in `dsjson` or of
-    /// affinities in `obd`, or else 1 + the largest action.
+    /// affinities in `obd`, or else 1 + the largest action. It cannot be set if every row has its own actions.
     #[param(minimum = 2)]
     #[schema(minimum = 2)]
     pub n_actions: Option<usize>,
@@ -75,8 +75,7 @@ impl UploadOptions {
         let format = FileFormat::from(format_of(content_type, self.format)?);
         let Some(dims) = self.hash_dims else { return Ok(format) };
         format.with_hash_dims(dims).ok_or_else(|| {
-            let message =
-                "can be set only with format=dsjson and format=obd; other formats have features in x";
+            let message = "cannot be set for csv, which has no named features";
             Problem::field(Code::InvalidValue, "hash_dims", message)
         })
     }
@@ -130,7 +129,11 @@ pub struct AppendOptions {
 impl AppendOptions {
     /// The format of a body with this content type.
     pub fn format(&self, content_type: &str, dataset: &Dataset) -> Result<FileFormat, Problem> {
-        Ok(FileFormat::from(format_of(content_type, self.format)?).for_dim(dataset.content.dim))
+        let format = FileFormat::from(format_of(content_type, self.format)?);
+        Ok(match dataset.content.capabilities.action_sets {
+            Some(features) => format.for_sets(features),
+            None => format.for_dim(dataset.content.dim),
+        })
     }
 }
 
@@ -177,8 +180,12 @@ pub fn limits(app: &App) -> IngestLimits {
 /// The format of a log in the fingerprint of its request. Requests may be repeated after an upgrade, so this
 /// text must never change; it is not derived from the names of types for that reason.
 pub fn fingerprint_of(file: FileFormat) -> String {
-    let dims = file.hash_dims;
+    let dims = file.dims();
     let format = match file.format {
+        // Named features of these formats came later.
+        Format::Ndjson | Format::Parquet | Format::ArrowStream if file.hash_dims.is_some() => {
+            format!("{}(Hashing {{ dims: {dims} }})", file.format.name())
+        }
         Format::Ndjson => "Ndjson".to_owned(),
         Format::Csv => "Csv".to_owned(),
         Format::Parquet => "Parquet".to_owned(),
@@ -202,7 +209,7 @@ mod tests {
     fn fingerprints_of_formats_are_those_of_earlier_releases() {
         let csv = FileFormat::from(Format::Csv).with_encoding(Encoding::Gzip);
         assert_eq!(fingerprint_of(csv), "Csv Gzip");
-        let obd = FileFormat { hash_dims: 4, ..FileFormat::from(Format::Obd) };
+        let obd = FileFormat { hash_dims: Some(4), ..FileFormat::from(Format::Obd) };
         assert_eq!(fingerprint_of(obd), "Obd(Hashing { dims: 4 }) Identity");
     }
 }

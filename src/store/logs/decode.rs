@@ -5,6 +5,8 @@ use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
 
 use super::encode::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX};
+use super::set_columns::{has_sets, numbers, sets_of};
+use guarantor_engine::log::Sets;
 use guarantor_ingest::{LogLayout, LogRows};
 
 /// The rows of a batch, or `None` if its columns are not those that `encode` writes.
@@ -21,10 +23,15 @@ pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
         layout.dim = list.value_length() as usize;
         rows.x = list.values().as_primitive_opt::<Float32Type>()?.values().to_vec();
     }
-    if let Some(column) = batch.column_by_name("propensities") {
-        let list = column.as_fixed_size_list_opt()?;
-        layout.full = Some(list.value_length() as usize);
-        rows.full = list.values().as_primitive_opt::<Float64Type>()?.values().to_vec();
+    if has_sets(batch) {
+        let (spaces, sets, ids) = sets_of(batch)?;
+        (layout.sets, layout.action_ids) = (Some(spaces), ids.is_some());
+        (rows.sets, rows.action_ids) = (sets, ids.unwrap_or_default());
+    }
+    let sets = layout.sets.map(|_| &rows.sets);
+    if batch.column_by_name("propensities").is_some() {
+        let (k, full) = per_action(batch, "propensities", sets)?;
+        (layout.full, rows.full) = (Some(k), full);
     }
     if batch.column_by_name("context_id").is_some() {
         (layout.context_ids, rows.context_ids) = (true, texts("context_id")?);
@@ -38,23 +45,34 @@ pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
     if batch.column_by_name("policy_version").is_some() {
         (layout.versions, rows.versions) = (true, texts("policy_version")?);
     }
-    for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+    for field in batch.schema_ref().fields() {
         if let Some(name) = field.name().strip_prefix(CANDIDATE_PREFIX) {
             layout.candidates.push(name.into());
             rows.candidates.push(floats(field.name())?);
         } else if let Some(name) = field.name().strip_prefix(CANDIDATE_FULL_PREFIX) {
-            let list = column.as_fixed_size_list_opt()?;
-            layout.candidate_full = Some(list.value_length() as usize);
+            let (k, full) = per_action(batch, field.name(), layout.sets.map(|_| &rows.sets))?;
+            layout.candidate_full = Some(k);
             layout.candidate_propensities.push(name.into());
-            rows.candidate_full.push(list.values().as_primitive_opt::<Float64Type>()?.values().to_vec());
+            rows.candidate_full.push(full);
         }
     }
     let n = rows.actions.len();
-    let full = n * layout.candidate_full.unwrap_or(0);
+    let places = |k: Option<usize>| rows.places(&layout, k).first(n);
     let whole = rows.x.len() == n * layout.dim
-        && rows.full.len() == n * layout.full.unwrap_or(0)
-        && rows.candidate_full.iter().all(|column| column.len() == full);
+        && (layout.sets.is_none() || rows.sets.rows() == n)
+        && rows.full.len() == layout.full.map_or(0, |_| places(layout.full))
+        && rows.candidate_full.iter().all(|column| column.len() == places(layout.candidate_full));
     whole.then_some((layout, rows))
+}
+
+/// K and the numbers of a column that has one per action. K is 0 if every row has its own actions.
+fn per_action(batch: &RecordBatch, name: &str, sets: Option<&Sets>) -> Option<(usize, Vec<f64>)> {
+    if let Some(sets) = sets {
+        return Some((0, numbers(batch, name, sets)?));
+    }
+    let list = batch.column_by_name(name)?.as_fixed_size_list_opt()?;
+    let values = list.values().as_primitive_opt::<Float64Type>()?.values();
+    Some((list.value_length() as usize, values.to_vec()))
 }
 
 /// The values of a text column, or `None` if there is no such column.

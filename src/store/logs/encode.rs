@@ -13,6 +13,8 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
+use super::set_columns::{self, ACTION_INDICES, ACTION_VALUES, X_INDICES, X_VALUES, lists, numbers_of_sets};
+use guarantor_engine::footprint::SetSizes;
 use guarantor_ingest::{LogLayout, LogRows};
 
 /// How the columns of logged candidates are named.
@@ -36,12 +38,15 @@ pub struct LogEncoder {
     layout: LogLayout,
     /// `None` before the first rows, from which the compression is chosen.
     open: Option<ArrowWriter<Vec<u8>>>,
+    /// About how many bytes the current group has, if rows have sets of their own.
+    filled: usize,
+    sizes: SetSizes,
 }
 
 impl LogEncoder {
     /// An encoder for rows of this layout.
     pub fn new(layout: LogLayout) -> Self {
-        LogEncoder { layout, open: None }
+        LogEncoder { layout, open: None, filled: 0, sizes: SetSizes::default() }
     }
 
     /// Encodes a batch.
@@ -50,10 +55,50 @@ impl LogEncoder {
             Some(writer) => writer,
             None => writer(&self.layout, &rows)?,
         };
-        let batch = RecordBatch::try_new(Arc::new(schema(&self.layout)), arrays(&self.layout, rows)?)?;
-        writer.write(&batch)?;
+        let groups = self.groups(&rows);
+        let batch = RecordBatch::try_new(Arc::new(schema(&self.layout)?), arrays(&self.layout, rows)?)?;
+        let mut from = 0;
+        for end in groups {
+            writer.write(&batch.slice(from, end - from))?;
+            writer.flush()?;
+            from = end;
+        }
+        if from < batch.num_rows() {
+            writer.write(&batch.slice(from, batch.num_rows() - from))?;
+        }
         self.open = Some(writer);
         Ok(())
+    }
+
+    /// After which of these rows a group ends. Rows without sets have one length, so the writer counts them.
+    fn groups(&mut self, rows: &LogRows) -> Vec<usize> {
+        let mut ends = Vec::new();
+        if self.layout.sets.is_none() {
+            return ends;
+        }
+        let lists = usize::from(self.layout.full.is_some()) + rows.candidate_full.len();
+        let (fixed, sets) = (self.layout.row_bytes(), &rows.sets);
+        for i in 0..rows.len() {
+            let actions = sets.actions_of(i);
+            let starts = sets.actions.offsets();
+            let non_zeros =
+                starts[actions.end] - starts[actions.start] + sets.x.vector(i).indices.len() as u64;
+            let ids: usize =
+                rows.action_ids.iter().take(actions.end).skip(actions.start).map(String::len).sum();
+            self.sizes.actions += actions.len() as u64;
+            self.sizes.non_zeros += non_zeros;
+            self.filled += fixed + actions.len() * (8 + 8 * lists) + 8 * non_zeros as usize + ids;
+            if self.filled >= GROUP_BYTES {
+                self.filled = 0;
+                ends.push(i + 1);
+            }
+        }
+        ends
+    }
+
+    /// How large the sets of all rows so far are; `None` if all rows have the same actions.
+    pub fn set_sizes(&self) -> Option<SetSizes> {
+        self.layout.sets.map(|_| self.sizes)
     }
 
     /// The bytes that are ready: a row group, or nothing yet.
@@ -76,6 +121,12 @@ impl LogEncoder {
 
 /// A Parquet writer; `first` are some of the rows that it will write.
 fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, ParquetError> {
+    let sets = &first.sets;
+    // The groups of rows with sets end when they are long enough.
+    let group_rows = match layout.sets {
+        Some(_) => 1 << 20,
+        None => (GROUP_BYTES / layout.row_bytes()).clamp(64, 1 << 20),
+    };
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
         .set_column_compression(numbers_of("x"), worth(&sample(&first.x, f32::to_le_bytes))?)
@@ -83,9 +134,19 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
         // Features rarely repeat, so a dictionary would waste time.
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::None)
-        .set_max_row_group_row_count(Some((GROUP_BYTES / layout.row_bytes()).clamp(64, 1 << 20)))
+        .set_max_row_group_row_count(Some(group_rows))
+        .set_column_compression(numbers_of(X_INDICES), worth(&sample(sets.x.indices(), u32::to_le_bytes))?)
+        .set_column_compression(numbers_of(X_VALUES), worth(&sample(sets.x.values(), f32::to_le_bytes))?)
+        .set_column_compression(
+            numbers_of(ACTION_INDICES),
+            worth(&sample(sets.actions.indices(), u32::to_le_bytes))?,
+        )
+        .set_column_compression(
+            numbers_of(ACTION_VALUES),
+            worth(&sample(sets.actions.values(), f32::to_le_bytes))?,
+        )
         .build();
-    ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)), Some(properties))
+    ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)?), Some(properties))
 }
 
 /// The compression for a column with numbers like these. If the features of a log do not repeat, zstd takes
@@ -111,7 +172,15 @@ fn list_of(item: DataType, size: usize) -> DataType {
     DataType::FixedSizeList(Arc::new(Field::new("item", item, false)), size as i32)
 }
 
-fn schema(layout: &LogLayout) -> Schema {
+/// The column type of lists with one number per action.
+fn per_action(layout: &LogLayout, k: usize) -> DataType {
+    match layout.sets {
+        Some(_) => lists(DataType::Float64),
+        None => list_of(DataType::Float64, k),
+    }
+}
+
+fn schema(layout: &LogLayout) -> Result<Schema, ParquetError> {
     let mut fields = vec![
         Field::new("action", DataType::UInt32, false),
         Field::new("cost", DataType::Float64, false),
@@ -121,7 +190,7 @@ fn schema(layout: &LogLayout) -> Schema {
         fields.push(Field::new("x", list_of(DataType::Float32, layout.dim), false));
     }
     if let Some(k) = layout.full {
-        fields.push(Field::new("propensities", list_of(DataType::Float64, k), false));
+        fields.push(Field::new("propensities", per_action(layout, k), false));
     }
     if layout.context_ids {
         fields.push(Field::new("context_id", DataType::Utf8, false));
@@ -134,11 +203,7 @@ fn schema(layout: &LogLayout) -> Schema {
     }
     let k = layout.candidate_full.unwrap_or(0);
     for name in &layout.candidate_propensities {
-        fields.push(Field::new(
-            format!("{CANDIDATE_FULL_PREFIX}{name}"),
-            list_of(DataType::Float64, k),
-            false,
-        ));
+        fields.push(Field::new(format!("{CANDIDATE_FULL_PREFIX}{name}"), per_action(layout, k), false));
     }
     if layout.timestamps {
         fields.push(Field::new("timestamp", DataType::Int64, false));
@@ -146,10 +211,16 @@ fn schema(layout: &LogLayout) -> Schema {
     if layout.versions {
         fields.push(Field::new("policy_version", DataType::Utf8, false));
     }
-    Schema::new(fields)
+    fields.extend(set_columns::fields(layout)?);
+    Ok(Schema::new(fields))
 }
 
 fn arrays(layout: &LogLayout, rows: LogRows) -> Result<Vec<ArrayRef>, ParquetError> {
+    let sets = set_columns::arrays(layout, &rows)?;
+    let numbers = |k: usize, values: Vec<f64>| match layout.sets {
+        Some(_) => numbers_of_sets(&rows.sets, values),
+        None => list(DataType::Float64, k, Arc::new(Float64Array::from(values))),
+    };
     let mut arrays: Vec<ArrayRef> = vec![
         Arc::new(UInt32Array::from(rows.actions)),
         Arc::new(Float64Array::from(rows.costs)),
@@ -159,7 +230,7 @@ fn arrays(layout: &LogLayout, rows: LogRows) -> Result<Vec<ArrayRef>, ParquetErr
         arrays.push(list(DataType::Float32, layout.dim, Arc::new(Float32Array::from(rows.x)))?);
     }
     if let Some(k) = layout.full {
-        arrays.push(list(DataType::Float64, k, Arc::new(Float64Array::from(rows.full)))?);
+        arrays.push(numbers(k, rows.full)?);
     }
     if layout.context_ids {
         arrays.push(Arc::new(StringArray::from(rows.context_ids)));
@@ -171,8 +242,7 @@ fn arrays(layout: &LogLayout, rows: LogRows) -> Result<Vec<ArrayRef>, ParquetErr
         arrays.push(Arc::new(Float64Array::from(column)));
     }
     for column in rows.candidate_full {
-        let k = layout.candidate_full.unwrap_or(0);
-        arrays.push(list(DataType::Float64, k, Arc::new(Float64Array::from(column)))?);
+        arrays.push(numbers(layout.candidate_full.unwrap_or(0), column)?);
     }
     if layout.timestamps {
         arrays.push(Arc::new(Int64Array::from(rows.timestamps)));
@@ -180,6 +250,7 @@ fn arrays(layout: &LogLayout, rows: LogRows) -> Result<Vec<ArrayRef>, ParquetErr
     if layout.versions {
         arrays.push(Arc::new(StringArray::from(rows.versions)));
     }
+    arrays.extend(sets);
     Ok(arrays)
 }
 

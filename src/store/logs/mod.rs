@@ -5,6 +5,8 @@ mod decode;
 mod encode;
 mod order;
 mod part;
+mod record;
+mod set_columns;
 mod spool;
 mod spooled;
 
@@ -61,7 +63,7 @@ pub enum Piece<'a> {
 impl StoredLog {
     /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
-        log_bytes(&self.dataset.shape()) <= self.memory.max_bytes
+        log_bytes(&self.dataset.shape(), self.dataset.set_sizes()) <= self.memory.max_bytes
     }
 
     /// Finds out how precisely the probabilities of a log were written, if it was stored before uploads did so.
@@ -206,3 +208,6 @@ impl Store {
         Ok(log)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -61,7 +61,7 @@ impl Order {
             last = time;
         })?;
         for part in &log.parts {
-            part.each_batch(Some("context_id"), |batch| {
+            part.each_batch(Some(&["context_id"]), |batch| {
                 control.check()?;
                 texts_of(&batch, "context_id").into_iter().flatten().for_each(|id| ids.add(id));
                 Ok::<(), SpoolError>(())
@@ -87,6 +87,17 @@ impl Order {
         self.contexts.as_ref().map_or(&[], |contexts| &contexts.counts)
     }
 
+    /// The position of a row in the order of arrival.
+    ///
+    /// # Errors
+    /// If there are not so many rows.
+    pub fn arrival(&self, row: usize) -> Result<u64> {
+        match &self.arrivals {
+            Some(arrivals) => arrivals.get(row).map(|&arrival| arrival.into()).ok_or_else(changed),
+            None => Ok(row as u64),
+        }
+    }
+
     /// Starts a second pass.
     pub fn compare(&self) -> Comparison<'_> {
         Comparison { order: self, times: Box::new(self.hasher.build_hasher()), rows: 0 }
@@ -109,10 +120,7 @@ impl Comparison<'_> {
         rows.timestamps.iter().for_each(|&time| self.times.write_i64(time));
         let place = |i: usize| {
             let row = from + i;
-            let arrival = match &self.order.arrivals {
-                Some(arrivals) => u64::from(*arrivals.get(row).ok_or_else(changed)?),
-                None => row as u64,
-            };
+            let arrival = self.order.arrival(row)?;
             let ordinal = match &self.order.contexts {
                 Some(contexts) => contexts.of(row, rows.context_ids.get(i))?,
                 None => arrival,
@@ -145,7 +153,7 @@ impl Contexts {
 
 fn each_time(log: &StoredLog, control: &Control, mut visit: impl FnMut(i64)) -> Result<()> {
     for part in &log.parts {
-        part.each_batch(Some("timestamp"), |batch| {
+        part.each_batch(Some(&["timestamp"]), |batch| {
             control.check()?;
             times_of(&batch).into_iter().flatten().for_each(|&time| visit(time));
             Ok::<(), SpoolError>(())

@@ -46,16 +46,25 @@ impl LogPart {
         LogPart { blob, bytes: PartBytes::Stored(blobs, Handle::current()) }
     }
 
+    /// Its bytes, if they are in memory.
+    #[cfg(test)]
+    pub fn bytes(&self) -> Option<Bytes> {
+        match &self.bytes {
+            PartBytes::Held(bytes) => Some(bytes.clone()),
+            PartBytes::Stored(..) => None,
+        }
+    }
+
     /// The key of its blob.
     pub fn key(&self) -> &str {
         &self.blob.key
     }
 
-    /// Visits the rows in order, with all of their columns or only the named one. If no column has that
-    /// name, it visits no rows.
+    /// Visits the rows in order, with all of their columns or only the named ones. If one of these does not exist,
+    /// it visits no rows.
     pub fn each_batch<E: From<StoreError>>(
         &self,
-        only: Option<&str>,
+        only: Option<&[&str]>,
         mut visit: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
         let unreadable = |error: ParquetError| StoreError::damaged_blob(self.key(), error);
@@ -63,8 +72,10 @@ impl LogPart {
             ArrowReaderMetadata::load(&self.index()?, ArrowReaderOptions::new()).map_err(unreadable)?;
         let schema = index.metadata().file_metadata().schema_descr();
         let columns = match only {
-            Some(name) if schema.columns().iter().all(|column| column.name() != name) => return Ok(()),
-            Some(name) => ProjectionMask::columns(schema, [name]),
+            Some(names) if names.iter().any(|name| index.schema().field_with_name(name).is_err()) => {
+                return Ok(());
+            }
+            Some(names) => ProjectionMask::columns(schema, names.iter().copied()),
             None => ProjectionMask::all(),
         };
         for (number, group) in index.metadata().row_groups().iter().enumerate() {

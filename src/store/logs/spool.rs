@@ -10,13 +10,15 @@ use std::hash::RandomState;
 use std::os::unix::fs::FileExt;
 
 use super::order::{Order, Place};
-use super::spooled::{Record, SpooledLog};
+use super::record::Record;
+use super::set_columns::{ACTION_NON_ZEROS, X_INDICES, sizes_of};
+use super::spooled::SpooledLog;
 use super::{LogLayout, LogMemory, LogRows, StoredLog, facts};
 use crate::store::error::StoreError;
 use crate::store::records::Dataset;
 use guarantor_engine::EngineError;
 use guarantor_engine::control::Control;
-use guarantor_engine::log::{Capabilities, LogShape, MAX_UNIFORM, Repetitions, chunk_contexts};
+use guarantor_engine::log::{ActionSets, Capabilities, LogShape, MAX_UNIFORM, Repetitions, chunk_contexts};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::ColumnsBuilder;
 
@@ -74,7 +76,7 @@ pub fn spool(
     log.each_batch(|layout, rows| {
         control.check()?;
         if spooler.is_none() {
-            spooler = Some(Spooler::new(log, layout, &order, logging_policy)?);
+            spooler = Some(Spooler::new(log, layout, &order, logging_policy, control)?);
         }
         let before = pass.rows();
         let places = pass.places(&rows)?;
@@ -104,13 +106,14 @@ fn shape_of(dataset: &Dataset, layout: &LogLayout, order: &Order, filled: bool) 
         outcome: content.outcome,
         logging: dataset.logging,
         capabilities: Capabilities {
-            features: layout.dim > 0,
+            features: layout.dim > 0 || layout.sets.is_some_and(|sets| sets != ActionSets::default()),
             full_propensities: layout.full.is_some() || filled || made_up,
             multiple_interactions: designed,
             repeated_contexts: repeated && !designed,
             candidates: layout.candidates.clone(),
             candidate_propensities: layout.candidate_propensities.clone(),
             timestamps: layout.timestamps,
+            action_sets: layout.sets,
             ..content.capabilities.clone()
         },
     }
@@ -128,11 +131,11 @@ fn temporary(memory: &LogMemory) -> Result<File> {
 struct Spooler {
     log: SpooledLog,
     chunk_contexts: u64,
-    /// How many rows of each chunk are written.
-    written: Vec<u64>,
+    /// How many rows and bytes of each chunk are written.
+    written: Vec<(u64, u64)>,
     buffer: Vec<u8>,
-    /// The chunk of each row in the buffer.
-    chunks: Vec<u32>,
+    /// The chunk of each row in the buffer, and where the row ends.
+    ends: Vec<(u32, usize)>,
 }
 
 impl Spooler {
@@ -141,19 +144,24 @@ impl Spooler {
         layout: &LogLayout,
         order: &Order,
         logging_policy: Option<&PolicyParams>,
+        control: &Control,
     ) -> Result<Self> {
         let rows = log.dataset.content.rows;
         let logging_policy = logging_policy.filter(|_| layout.full.is_none()).cloned();
         let shape = shape_of(&log.dataset, layout, order, logging_policy.is_some());
         let size = chunk_contexts(layout.dim);
         let grouped = shape.capabilities.multiple_interactions;
+        if grouped && layout.sets.is_some() {
+            let message = "repetitions are designed, but every row has its own actions";
+            return Err(EngineError::Log(message.into()).into());
+        }
         let starts = match grouped {
             true => starts(order.counts().chunks(size).map(|c| c.iter().map(|&m| m as u64).sum())),
             false => starts((0..rows).step_by(size).map(|from| (rows - from).min(size as u64))),
         };
         let record = Record {
             dim: layout.dim,
-            full: layout.full.unwrap_or(0),
+            full: layout.full.is_some(),
             candidates: layout.candidates.len(),
             candidate_full: layout.candidate_propensities.len(),
             n_actions: shape.n_actions,
@@ -161,13 +169,18 @@ impl Spooler {
             ordinals: grouped || shape.capabilities.repeated_contexts,
             arrivals: grouped || !order.is_sorted(),
             versions: layout.versions,
+            sets: layout.sets.is_some(),
+        };
+        let offsets = match record.sets {
+            true => starts_of_sets(log, &record, order, (size as u64, starts.len() - 1), control)?,
+            false => starts.iter().map(|row| row * record.fixed() as u64).collect(),
         };
         let has_full = |name: &String| layout.full_position(name).is_some();
         Ok(Spooler {
             chunk_contexts: size as u64,
-            written: vec![0; starts.len() - 1],
-            buffer: Vec::with_capacity(BUFFER_BYTES + record.bytes()),
-            chunks: Vec::new(),
+            written: vec![(0, 0); starts.len() - 1],
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            ends: Vec::new(),
             log: SpooledLog {
                 has_full: layout.candidates.iter().map(has_full).collect(),
                 shape,
@@ -175,6 +188,7 @@ impl Spooler {
                 file: temporary(&log.memory)?,
                 sums: vec![0; starts.len() - 1],
                 starts,
+                offsets,
                 hasher: RandomState::new(),
                 logging_policy,
             },
@@ -211,7 +225,7 @@ impl Spooler {
             }
             let is_last = is_last.get(i).copied().unwrap_or(false);
             self.log.record.write(&columns, i, (place, is_last), &mut self.buffer);
-            self.chunks.push(chunk as u32);
+            self.ends.push((chunk as u32, self.buffer.len()));
             if self.buffer.len() >= BUFFER_BYTES {
                 self.flush()?;
             }
@@ -221,34 +235,69 @@ impl Spooler {
 
     /// Writes the buffer, with the rows of a chunk together and in their order.
     fn flush(&mut self) -> Result<()> {
-        let size = self.log.record.bytes();
-        let mut order: Vec<u32> = (0..self.chunks.len() as u32).collect();
-        order.sort_by_key(|&i| self.chunks[i as usize]);
+        let log = &mut self.log;
+        let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
+        order.sort_by_key(|&i| self.ends[i as usize].0);
         let mut run = Vec::new();
-        for rows in order.chunk_by(|&a, &b| self.chunks[a as usize] == self.chunks[b as usize]) {
-            let chunk = self.chunks[rows[0] as usize] as usize;
-            let first = self.log.starts[chunk] + self.written[chunk];
-            if first + rows.len() as u64 > self.log.starts[chunk + 1] {
-                return Err(changed());
-            }
+        for rows in order.chunk_by(|&a, &b| self.ends[a as usize].0 == self.ends[b as usize].0) {
+            let chunk = self.ends[rows[0] as usize].0 as usize;
+            let (first, from) = self.written[chunk];
             run.clear();
             for (position, &i) in (first..).zip(rows) {
-                let record = &self.buffer[i as usize * size..(i as usize + 1) * size];
-                self.log.sums[chunk] = self.log.sums[chunk].wrapping_add(self.log.hash(position, record));
+                let start = if i == 0 { 0 } else { self.ends[i as usize - 1].1 };
+                let record = &self.buffer[start..self.ends[i as usize].1];
+                log.sums[chunk] = log.sums[chunk].wrapping_add(log.hash(position, record));
                 run.extend_from_slice(record);
             }
-            self.log.file.write_all_at(&run, first * size as u64).map_err(SpoolError::Scratch)?;
-            self.written[chunk] += rows.len() as u64;
+            let (rows, end) = (first + rows.len() as u64, from + run.len() as u64);
+            let starts = |starts: &[u64]| starts[chunk + 1] - starts[chunk];
+            if rows > starts(&log.starts) || end > starts(&log.offsets) {
+                return Err(changed());
+            }
+            log.file.write_all_at(&run, log.offsets[chunk] + from).map_err(SpoolError::Scratch)?;
+            self.written[chunk] = (rows, end);
         }
         self.buffer.clear();
-        self.chunks.clear();
+        self.ends.clear();
         Ok(())
     }
 
     fn finish(mut self) -> Result<SpooledLog> {
         self.flush()?;
-        Ok(self.log)
+        let expected = self.log.starts.windows(2).zip(self.log.offsets.windows(2));
+        let expected = expected.map(|(rows, bytes)| (rows[1] - rows[0], bytes[1] - bytes[0]));
+        if self.written.iter().copied().eq(expected) { Ok(self.log) } else { Err(changed()) }
     }
+}
+
+/// Where each chunk starts in the file if rows have different lengths, which a first pass over their sizes finds.
+fn starts_of_sets(
+    log: &StoredLog,
+    record: &Record,
+    order: &Order,
+    (chunk_rows, chunks): (u64, usize),
+    control: &Control,
+) -> Result<Vec<u64>> {
+    let mut lengths = vec![0u64; chunks];
+    let mut row = 0;
+    for part in &log.parts {
+        part.each_batch(Some(&[ACTION_NON_ZEROS, X_INDICES]), |batch| {
+            control.check()?;
+            for size in sizes_of(&batch).ok_or_else(changed)? {
+                let chunk = order.arrival(row)? / chunk_rows;
+                let length = lengths.get_mut(chunk as usize).ok_or_else(changed)?;
+                *length = length.checked_add(record.bytes(size) as u64).ok_or_else(changed)?;
+                row += 1;
+            }
+            Ok::<(), SpoolError>(())
+        })?;
+    }
+    // Damaged sizes may be anything; files are not that long.
+    let all = lengths.iter().try_fold(0u64, |all, &length| all.checked_add(length));
+    if all.is_none_or(|all| all > i64::MAX as u64) {
+        return Err(changed());
+    }
+    Ok(starts(lengths.into_iter()))
 }
 
 /// Where each chunk starts, and the end of the last.

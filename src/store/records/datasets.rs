@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::BlobRef;
 use crate::store::ids::{DatasetId, PolicyId, Timestamp, Workspace};
 use guarantor_engine::checks::CheckResult;
+use guarantor_engine::footprint::SetSizes;
 use guarantor_engine::ledger;
 use guarantor_engine::log::{Capabilities, LogShape, Logging, Outcome, Repetitions};
 use guarantor_ingest::{LogOptions, RowSketch};
@@ -149,6 +150,16 @@ impl Dataset {
     /// The size of the stored files.
     pub fn bytes(&self) -> u64 {
         self.content.parts.iter().map(|part| part.bytes).sum()
+    }
+
+    /// How large the action sets of all rows are, if every row has its own.
+    pub fn set_sizes(&self) -> Option<SetSizes> {
+        self.content.capabilities.action_sets?;
+        let parts = self.content.parts.iter().filter_map(|part| part.sets);
+        Some(parts.fold(SetSizes::default(), |all, part| SetSizes {
+            actions: all.actions.saturating_add(part.actions),
+            non_zeros: all.non_zeros.saturating_add(part.non_zeros),
+        }))
     }
 
     /// What the caller stated about the log. Rows that are appended inherit it.

@@ -11,6 +11,7 @@ mod ledger;
 mod policies;
 mod requests;
 
+use guarantor_engine::footprint::SetSizes;
 use serde::{Deserialize, Serialize};
 
 pub use age::Age;
@@ -36,4 +37,14 @@ pub struct BlobRef {
     pub key: String,
     /// Its length.
     pub bytes: u64,
+    /// How large the action sets of its rows are, if it is a part of a log whose rows have them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sets: Option<SetSizes>,
+}
+
+impl BlobRef {
+    /// A blob with this key and length.
+    pub fn new(key: impl Into<String>, bytes: u64) -> Self {
+        BlobRef { key: key.into(), bytes, sets: None }
+    }
 }

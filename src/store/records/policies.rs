@@ -66,8 +66,15 @@ pub struct StoredPolicy {
 }
 
 impl StoredPolicy {
-    /// The shape that specs are resolved against.
-    pub fn shape(&self) -> PolicyShape {
-        PolicyShape { kind: self.kind, n_actions: self.n_actions, dim: self.dim }
+    /// The shape that specs are resolved against; `None` if the policy plays over the actions that it is given, because
+    /// only its parameters say which features it reads.
+    pub fn shape(&self) -> Option<PolicyShape> {
+        (self.n_actions > 0).then_some(PolicyShape {
+            kind: self.kind,
+            n_actions: self.n_actions,
+            dim: self.dim,
+            plays_sets: false,
+            sets: None,
+        })
     }
 }

@@ -24,7 +24,8 @@ where
     let before = &target.before;
     let checker = Checker::new(target.rules(logging_policy, limits.clone())?);
     let (sender, reader) = pipe::pipe();
-    let n_actions = before.content.n_actions;
+    let has_sets = before.content.capabilities.action_sets.is_some();
+    let n_actions = (!has_sets).then_some(before.content.n_actions);
     let reading = tokio::task::spawn_blocking(move || {
         AddedCandidates::read(format, reader, n_actions, limits).map_err(UploadError::from)
     });

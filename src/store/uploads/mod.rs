@@ -224,8 +224,10 @@ impl Target {
     /// The rules for rows of the dataset.
     fn rules(&self, policy: Option<PolicyParams>, limits: IngestLimits) -> Result<Rules, IngestError> {
         let content = &self.before.content;
-        let rules = Rules::new(Some(content.n_actions), content.outcome, policy, limits)?;
         let capabilities = &content.capabilities;
+        // A later row may have a larger set than all rows before it.
+        let n_actions = Some(content.n_actions).filter(|_| capabilities.action_sets.is_none());
+        let rules = Rules::new(n_actions, content.outcome, policy, limits)?;
         Ok(rules
             .with_options(self.before.options())
             .with_actions_declared(capabilities.actions_declared)

@@ -6,6 +6,7 @@ use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime::Handle;
 
+use guarantor_engine::footprint::SetSizes;
 use guarantor_ingest::{LogDigest, LogLayout, LogRows, Sink, SinkFailed};
 
 use super::UploadError;
@@ -167,9 +168,9 @@ impl Task {
     fn run(mut self, messages: Receiver<Message>) -> Result<Option<Written>, UploadError> {
         let mut writer = self.runtime.block_on(self.blobs.writer(std::mem::take(&mut self.key)))?;
         match self.write(&mut writer, messages) {
-            Ok(true) => {
+            Ok(Some(sets)) => {
                 let blob = self.runtime.block_on(writer.finish())?;
-                Ok(Some(Written { blob, digest: self.digest }))
+                Ok(Some(Written { blob: BlobRef { sets, ..blob }, digest: self.digest }))
             }
             unfinished => {
                 self.runtime.block_on(writer.abandon());
@@ -178,8 +179,12 @@ impl Task {
         }
     }
 
-    /// Writes batch after batch. Returns whether it was told to finish.
-    fn write(&mut self, writer: &mut BlobWriter, messages: Receiver<Message>) -> Result<bool, UploadError> {
+    /// Writes batch after batch. If it was told to finish, returns how large the action sets are, if there are any.
+    fn write(
+        &mut self,
+        writer: &mut BlobWriter,
+        messages: Receiver<Message>,
+    ) -> Result<Option<Option<SetSizes>>, UploadError> {
         let mut encoder = LogEncoder::new(self.layout.clone());
         for message in messages {
             match message {
@@ -189,13 +194,14 @@ impl Task {
                     self.runtime.block_on(writer.write(encoder.take_bytes()))?;
                 }
                 Message::Finish => {
+                    let sets = encoder.set_sizes();
                     let rest = encoder.finish().map_err(not_encoded)?;
                     self.runtime.block_on(writer.write(rest))?;
-                    return Ok(true);
+                    return Ok(Some(sets));
                 }
             }
         }
-        Ok(false)
+        Ok(None)
     }
 }
 

@@ -181,6 +181,7 @@ fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
     CheckPlan {
         n_actions: shape.n_actions,
         actions_declared: capabilities.actions_declared,
+        sets: capabilities.action_sets.is_some(),
         full: capabilities.full_propensities,
         rounding: if capabilities.uniform { Rounding::default() } else { capabilities.precision.rounding() },
         candidates: (policies.iter())
@@ -283,7 +284,11 @@ fn check_chunk(
         false => capabilities.precision,
     };
     let mut candidates: Vec<CandidateWeight> = Vec::with_capacity(policies.len());
+    let sets = chunk.sets.as_ref().map(|sets| sets.view());
     for c in 0..chunk.contexts() {
+        let size = sets.map(|sets| sets.size(c));
+        // Numbers of sets are padded to the largest one.
+        let own = |all: &'_ [f64]| size.unwrap_or(all.len()).min(all.len());
         let (context, rows) = (chunk.context(c), chunk.rows_of(c));
         let new = contexts_before.is_none_or(|before| chunk.ordinals[c] >= before);
         contexts_before = contexts_before.map(|before| before.max(chunk.ordinals[c] + 1));
@@ -300,6 +305,7 @@ fn check_chunk(
                     }
                 };
                 let all = all.expect("row-major");
+                let all = &all[..own(all)];
                 CandidateWeight { played: all[action as usize], all: Some(all) }
             }));
             checks.row(&CheckRow {
@@ -309,7 +315,8 @@ fn check_chunk(
                     || written.written_below(chunk.propensities[row]),
                     |full| full[action as usize],
                 ),
-                full: context.full,
+                full: context.full.map(|full| &full[..own(full)]),
+                n_actions: size,
                 candidates: &candidates,
                 repetition: (j == 0).then_some(Repetition { interactions: rows.len() as u64 }),
                 counts_for_drift: j == 0 && new,

@@ -57,7 +57,8 @@ impl ChecksBuilder {
             plan,
         };
         let known = builder.plan.n_actions > 0 && (builder.plan.actions_declared || builder.plan.full);
-        if known {
+        // The numbers of actions of later rows may depend on earlier ones, so the largest is not known in advance.
+        if known && !builder.plan.sets {
             builder.set_actions(builder.plan.n_actions);
         }
         builder
@@ -75,7 +76,10 @@ impl ChecksBuilder {
         if self.k.is_none()
             && let (true, Some(full)) = (self.plan.full, row.full)
         {
-            self.set_actions(full.len());
+            match self.plan.sets {
+                true => self.widths = Widths::of_scaled(self.plan.rounding, full.len()),
+                false => self.set_actions(full.len()),
+            }
         }
         if !self.is_valid(row) {
             self.invalid += 1;
@@ -123,7 +127,7 @@ impl ChecksBuilder {
             action: row.action as usize,
             widths: &self.widths,
         };
-        self.propensities.add_full(&full);
+        self.propensities.add_full(&full, self.plan.sets);
         self.tally.add(p, row.action as usize, &self.widths);
         for ((candidate, weight), plan) in
             self.candidates.iter_mut().zip(row.candidates).zip(&self.plan.candidates)
@@ -133,7 +137,7 @@ impl ChecksBuilder {
     }
 
     fn add_logged(&mut self, row: &CheckRow) {
-        match self.k {
+        match self.k.or(row.n_actions.filter(|_| self.plan.sets)) {
             Some(k) => self.propensities.add_logged(row.propensity, k, &self.widths),
             None => self.first_actions.add(row.action as usize, row.propensity, &self.widths),
         }
@@ -145,7 +149,8 @@ impl ChecksBuilder {
         let action = row.action as usize;
         let all_probabilities =
             |all: &[f64]| all.iter().fold(true, |so_far, p| so_far & (*p >= 0.0) & (*p <= 1.0 + TOLERANCE));
-        let length = |all: &[f64]| self.k.is_none_or(|k| all.len() == k) && action < all.len();
+        let k = if self.plan.sets { row.n_actions } else { self.k };
+        let length = |all: &[f64]| k.is_none_or(|k| all.len() == k) && action < all.len();
         let full = match (self.plan.full, row.full) {
             (true, Some(full)) => length(full) && all_probabilities(full) && full[action] > 0.0,
             (true, None) => false,
@@ -157,7 +162,8 @@ impl ChecksBuilder {
                     && candidate.all.is_none_or(|all| length(all) && all_probabilities(all))
             });
         full && candidates
-            && self.k.is_none_or(|k| action < k)
+            && k.is_none_or(|k| action < k)
+            && (k.is_some() || !self.plan.sets)
             && (-1.0..=0.0).contains(&row.cost)
             && row.propensity > 0.0
             && row.propensity <= 1.0 + TOLERANCE
@@ -226,12 +232,14 @@ impl ChecksBuilder {
     pub fn finish(self, scope: CheckScope) -> Vec<CheckResult> {
         let mut groups: Vec<Vec<Finding>> = Vec::new();
         if self.plan.full {
-            groups.push(vec![self.propensities.finish(Some(self.k.unwrap_or(0)))]);
-            groups.push(vec![finish_full(&self.tally)]);
+            // The test of sets has one number of actions: its statistic is per action.
+            let k = if self.plan.sets { 1 } else { self.k.unwrap_or(0) };
+            groups.push(vec![self.propensities.finish(Some(k))]);
+            groups.push(vec![finish_full(&self.tally, self.plan.sets)]);
         } else {
-            groups.push(vec![match self.k {
-                Some(_) => self.propensities.finish(None),
-                None => self.first_actions.finish(),
+            groups.push(vec![match self.k.is_some() || self.plan.sets {
+                true => self.propensities.finish(None),
+                false => self.first_actions.finish(),
             }]);
             groups.push(vec![finish_logged(&self.bets, self.k)]);
         }

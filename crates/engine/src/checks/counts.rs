@@ -141,11 +141,11 @@ pub(super) fn mix(logs: &[f64], k: Option<usize>) -> (f64, usize) {
 const REMEDY: &str = "check that the logged action is the one that was drawn and that actions are numbered \
                       alike in `action` and in the propensities";
 
-/// The finding on the counts of all actions.
-pub(super) fn finish_full(tally: &Tally) -> Finding {
+/// The finding on the counts of all actions. With sets of each row's own, their number is not known in advance.
+pub(super) fn finish_full(tally: &Tally, sets: bool) -> Finding {
     let k = tally.counts.len();
     let logs: Vec<f64> = (0..k).map(|action| tally.log_evidence(action)).collect();
-    let (log_evidence, worst) = if k == 0 { (0.0, 0) } else { mix(&logs, Some(k)) };
+    let (log_evidence, worst) = if k == 0 { (0.0, 0) } else { mix(&logs, (!sets).then_some(k)) };
     let count = tally.counts.get(worst).copied().unwrap_or(0);
     let expected = tally.sums.get(worst).copied().unwrap_or(0.0);
     Finding {

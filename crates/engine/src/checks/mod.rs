@@ -138,6 +138,9 @@ pub struct CheckPlan {
     pub n_actions: usize,
     /// Whether the caller stated the number of actions, so that it does not depend on the rows.
     pub actions_declared: bool,
+    /// Whether every row has its own actions, of which `CheckRow::n_actions` is the number. An action is then a
+    /// position in the list of the row.
+    pub sets: bool,
     /// Whether π0(·|x) of all actions is known.
     pub full: bool,
     /// How precisely propensities were written.
@@ -159,6 +162,7 @@ impl Default for CheckPlan {
         CheckPlan {
             n_actions: 0,
             actions_declared: false,
+            sets: false,
             full: false,
             rounding: Rounding::default(),
             candidates: Vec::new(),
@@ -179,8 +183,10 @@ pub struct CheckRow<'a> {
     pub cost: f64,
     /// π0(a|x) of the logged action, as written; `full[action]` if π0(·|x) is known.
     pub propensity: f64,
-    /// π0(·|x), scaled to sum to 1.
+    /// π0(·|x), scaled to sum to 1. One number per action of the row, without padding.
     pub full: Option<&'a [f64]>,
+    /// The number of actions, if every row has its own.
+    pub n_actions: Option<usize>,
     /// The candidates, in the order of the plan.
     pub candidates: &'a [CandidateWeight<'a>],
     /// Only in logs with designed repetitions, and only in the first row of a context.

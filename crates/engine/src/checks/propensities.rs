@@ -94,13 +94,15 @@ pub(super) struct Propensities {
 }
 
 impl Propensities {
-    /// Adds a row whose π0(·|x) is known.
-    pub fn add_full(&mut self, row: &FullRow) {
+    /// Adds a row whose π0(·|x) is known. If every row has its own actions, the exact mean is that of 1/π0 divided by
+    /// their number, so that one largest value holds for all rows.
+    pub fn add_full(&mut self, row: &FullRow, sets: bool) {
         let cap = CAP_PER_ACTION * row.p.len() as f64;
+        let unit = if sets { row.p.len() as f64 } else { 1.0 };
         self.values.clear();
-        self.values.extend(row.inverse.iter().map(|inverse| inverse.min(cap)));
-        self.expected += self.exact.add(row.p, &self.values, row.action, row.widths);
-        self.observed += self.values[row.action];
+        self.values.extend(row.inverse.iter().map(|inverse| inverse.min(cap) / unit));
+        self.expected += unit * self.exact.add(row.p, &self.values, row.action, row.widths);
+        self.observed += unit * self.values[row.action];
         self.bet(row.widths.upper(row.p[row.action]), row.support);
     }
 
@@ -127,7 +129,7 @@ impl Propensities {
         self.rows += other.rows;
     }
 
-    /// `k` is the number of actions if π0(·|x) is known.
+    /// `k` is the number of actions if π0(·|x) is known; 1 if every row has its own.
     pub fn finish(&self, k: Option<usize>) -> Finding {
         let n = self.rows.max(1) as f64;
         let (observed, expected) = (self.observed / n, self.expected / n);

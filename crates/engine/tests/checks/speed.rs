@@ -36,6 +36,7 @@ fn rows_per_second() {
                     cost: row.cost,
                     propensity: row.propensity,
                     full: row.full.as_deref(),
+                    n_actions: None,
                     candidates: weights,
                     repetition: None,
                     counts_for_drift: true,

@@ -93,6 +93,7 @@ impl Row {
             cost: self.cost,
             propensity: self.propensity,
             full: self.full.as_deref(),
+            n_actions: None,
             candidates: &candidates,
             repetition: self.repetition,
             counts_for_drift: self.first,

@@ -47,9 +47,7 @@ fn policies() -> BTreeMap<String, PolicyParams> {
 
 fn resolved(log: &dyn LogSource, request: &SpecRequest, seen_rows: u64) -> Result<JobSpec, SpecError> {
     let stored = policies();
-    let policy = |id: &str| {
-        stored.get(id).map(|p| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() })
-    };
+    let policy = |id: &str| stored.get(id).map(PolicyShape::of);
     let context =
         SpecContext { shape: log.shape(), logging_policy: None, policy: &policy, seen_rows, caller: "key-7" };
     request.resolve(&context)

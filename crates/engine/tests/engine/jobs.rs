@@ -81,9 +81,7 @@ fn policies() -> BTreeMap<String, PolicyParams> {
 
 fn resolve(log: &dyn LogSource, request: &SpecRequest) -> JobSpec {
     let stored = policies();
-    let shape_of = |id: &str| {
-        stored.get(id).map(|p| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() })
-    };
+    let shape_of = |id: &str| stored.get(id).map(PolicyShape::of);
     let context = SpecContext {
         shape: log.shape(),
         logging_policy: None,
@@ -291,9 +289,7 @@ fn the_digest_does_not_cover_ids() {
                 ..SpecRequest::default()
             },
         };
-        let shape_of = |id: &str| {
-            policies.get(id).map(|p| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() })
-        };
+        let shape_of = |id: &str| policies.get(id).map(PolicyShape::of);
         let context = SpecContext {
             shape: log.shape(),
             logging_policy: None,

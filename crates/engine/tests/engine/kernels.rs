@@ -99,9 +99,7 @@ fn certificates() -> Vec<(&'static str, String, String)> {
 
 fn job(name: &'static str, log: &MemoryLog, request: &SpecRequest) -> (&'static str, String, String) {
     let policies = policies();
-    let shape_of = |id: &str| {
-        policies.get(id).map(|p| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() })
-    };
+    let shape_of = |id: &str| policies.get(id).map(PolicyShape::of);
     let context = SpecContext {
         shape: log.shape(),
         logging_policy: None,

@@ -31,8 +31,7 @@ pub fn run_later(
     policies: &BTreeMap<String, PolicyParams>,
     seen_rows: u64,
 ) -> Finished {
-    let shape_of = |p: &PolicyParams| PolicyShape { kind: p.kind(), n_actions: p.n_actions(), dim: p.dim() };
-    let find = |id: &str| policies.get(id).map(shape_of);
+    let find = |id: &str| policies.get(id).map(PolicyShape::of);
     let context =
         SpecContext { shape: log.shape(), logging_policy: None, policy: &find, seen_rows, caller: "test" };
     let spec = request.resolve(&context).expect("a request that this log supports");

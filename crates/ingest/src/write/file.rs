@@ -69,8 +69,8 @@ impl OutputFile<'_> {
         if !format.is_implied() {
             query.push(format!("format={}", format.name()));
         }
-        if format.hashes_features() {
-            query.push(format!("hash_dims={}", self.format.for_dim(self.layout.dim).hash_dims));
+        if format.hashes_features() && self.layout.sets.is_none() {
+            query.push(format!("hash_dims={}", self.format.for_dim(self.layout.dim).dims()));
         }
         let encoding = match encoding {
             Encoding::Identity => String::new(),

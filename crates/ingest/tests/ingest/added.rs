@@ -49,7 +49,7 @@ fn candidates(rows: &[Value]) -> Vec<Value> {
 fn add(kind: &str, stored: &Stored, more: &[Value]) -> Result<LogSummary, IngestError> {
     let format = Format::of_content_type(kind).unwrap();
     let bytes = std::io::Cursor::new(written(kind, more));
-    let mut added = AddedCandidates::read(format.into(), bytes, 3, IngestLimits::default())?;
+    let mut added = AddedCandidates::read(format.into(), bytes, Some(3), IngestLimits::default())?;
     let (mut checker, mut sink) = (Checker::new(rules()), MemorySink::default());
     for (layout, rows) in &stored.batches {
         let (layout, rows) = added.apply(layout, rows.clone())?;
@@ -133,7 +133,8 @@ fn rows_without_a_counterpart_and_wrong_candidates_are_named() {
     }
     let Err(IngestError::Rows(errors)) = add(NDJSON, &before, &more) else { panic!("accepted") };
     assert_eq!(errors.first[0].field, "event_id");
-    let dsjson = AddedCandidates::read(Format::Dsjson.into(), std::io::empty(), 3, IngestLimits::default());
+    let dsjson =
+        AddedCandidates::read(Format::Dsjson.into(), std::io::empty(), Some(3), IngestLimits::default());
     assert!(matches!(dsjson, Err(IngestError::Option { field: "format", .. })));
 }
 

@@ -129,7 +129,7 @@ fn read(
 ) -> Result<(LogSummary, Columns), IngestError> {
     let format = Format::of_content_type(kind).unwrap_or_else(|| kind.parse().unwrap());
     let encoding = Encoding::named(coding).unwrap();
-    let format = FileFormat { encoding, hash_dims: 4, ..format.into() };
+    let format = FileFormat { encoding, hash_dims: Some(4), ..format.into() };
     Reading { format, n_actions, ..Format::Ndjson.into() }.pieces(pieces)
 }
 
@@ -245,6 +245,7 @@ fn what_is_written_reads_back() {
                     // A late row now and then.
                     timestamp: 1_700_000_000_123_456 + 1000 * i64::from(i ^ u32::from(i % 100 == 7)),
                     version: ["v1", "v-2.0_b"][i as usize / 5000],
+                    ..LoggedRow::default()
                 };
                 writer.write(&row).unwrap();
             }

@@ -13,4 +13,5 @@ mod honest;
 mod malformed;
 mod policies;
 mod rows;
+mod sets;
 mod support;

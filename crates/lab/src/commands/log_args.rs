@@ -101,7 +101,7 @@ impl LogArgs {
             let mut format = FileFormat::of_file(path, self.format)?;
             if let Some(dims) = self.hash_dims {
                 format = (format.with_hash_dims(dims))
-                    .ok_or("--hash-dims can be used only with --format dsjson and --format obd")?;
+                    .ok_or("--hash-dims cannot be used with csv, which has no named features")?;
             }
             let reader: Box<dyn Read + Send> = match is_stdin(path) {
                 true => Box::new(stdin()),

@@ -14,7 +14,13 @@ use guarantor_engine::verify::Wording;
 use guarantor_engine::{Finished, Inputs, run, verify};
 
 fn job(log: &dyn LogSource, logging: &PolicyParams, bound: BoundKind, baseline: BaselineKind) -> Finished {
-    let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };
+    let shape = PolicyShape {
+        kind: PolicyKind::Softmax,
+        n_actions: fashion::K,
+        dim: fashion::P,
+        plays_sets: false,
+        sets: None,
+    };
     let context = SpecContext {
         shape: log.shape(),
         logging_policy: Some(shape),
