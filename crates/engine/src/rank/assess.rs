@@ -95,8 +95,8 @@ pub fn moments(values: &[f64]) -> Guess {
     Guess { mean, variance: values.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n }
 }
 
-/// The estimated improvement of a greedy policy is noisy. On worlds with few rows, two standard errors chose better
-/// policies than one, and one better than none.
+/// The estimated improvement of a greedy policy is noisy. On logs with few rows, two standard errors chose better
+/// policies than one, and one better than none (docs/math.md#sets).
 const ERRORS: f64 = 2.0;
 
 /// The model to use: the one with the lowest loss, unless the greedy policy of another one improves by more than two
