@@ -123,8 +123,7 @@ fn two(actions: ArrayRef, x: Option<ArrayRef>) -> RecordBatch {
 fn two_rows(actions: [Value; 5], x: Option<[Value; 2]>) -> String {
     let row = |i: usize| {
         let set = if i == 0 { &actions[..3] } else { &actions[3..] };
-        let mut row =
-            json!({"actions": set, "action": ([2, 0][i]), "propensity": ([0.5, 0.25][i]), "cost": ([-1, 0][i])});
+        let mut row = json!({"actions": set, "action": ([2, 0][i]), "propensity": ([0.5, 0.25][i]), "cost": ([-1, 0][i])});
         if let Some(x) = &x {
             row["x"] = x[i].clone();
         }
