@@ -1,6 +1,8 @@
 //! Logs whose rows have their own actions.
 
+mod columnar;
 mod json;
+mod life;
 mod malformed;
 
 use guarantor_engine::log::{ActionSets, Columns, FeatureSpace, Sets};
