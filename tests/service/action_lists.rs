@@ -276,5 +276,5 @@ fn scorers_that_are_not_valid_are_rejected() {
         client.post("/v1/policies", &policy).problem(422, code);
     }
     let all = client.get("/v1/policies").expect(200);
-    assert_eq!(all["items"].as_array().map(Vec::len), Some(0), "{all}");
+    assert_eq!(all["data"].as_array().map(Vec::len), Some(0), "{all}");
 }
