@@ -34,9 +34,9 @@ pub struct PolicyView {
     #[schema(value_type = String, format = "uuid")]
     id: PolicyId,
     kind: PolicyKind,
-    /// K.
+    /// K; 0 for a policy that plays over the actions that it is given.
     n_actions: usize,
-    /// p, the number of features of a context.
+    /// p, the number of features of a context; 0 for a policy that plays over the actions that it is given.
     dim: usize,
     /// SHA-256 of the parameters.
     digest: String,
@@ -173,7 +173,10 @@ fn check_size(app: &App, params: &PolicyParams) -> Result<(), Problem> {
     let (actions, features) = (app.config.max_actions, app.config.max_features);
     // φ ends in a constant, which is not a hidden unit.
     let hidden = if params.features().is_identity() { 0 } else { params.width().saturating_sub(1) };
-    let parameters = params.width().saturating_mul(params.n_actions().saturating_add(params.dim()));
+    let parameters = match params {
+        PolicyParams::ActionScorer(scorer) => scorer.numbers(),
+        _ => params.width().saturating_mul(params.n_actions().saturating_add(params.dim())),
+    };
     let most = usize::try_from(app.job_memory.max_bytes / BYTES_PER_PARAMETER).unwrap_or(usize::MAX);
     let sizes = [
         ("actions", params.n_actions(), actions),

@@ -26,6 +26,7 @@ pub struct TooLarge {
     /// The most bytes that it may take.
     pub max_bytes: u64,
     kind: JobKind,
+    has_sets: bool,
 }
 
 impl fmt::Display for TooLarge {
@@ -44,6 +45,7 @@ impl fmt::Display for TooLarge {
             text(certifying),
         )?;
         match self.kind {
+            JobKind::Learn if self.has_sets => f.write_str("use fewer rows, or actions with fewer features"),
             JobKind::Learn => f.write_str(
                 "a learned policy has a parameter per feature and action, so use fewer features or group actions, or \
                  learn elsewhere and use kind `evaluate`",
@@ -92,8 +94,9 @@ pub async fn check_fit(
         candidates: &candidates,
     };
     let footprint = footprint(spec, &dataset.shape(), &resources);
-    let (max_bytes, kind) = (memory.max_bytes, spec.kind);
-    Ok(if footprint.total() > max_bytes { Err(TooLarge { footprint, max_bytes, kind }) } else { Ok(()) })
+    let (max_bytes, kind, has_sets) = (memory.max_bytes, spec.kind, resources.sets.is_some());
+    let fits = footprint.total() <= max_bytes;
+    Ok(if fits { Ok(()) } else { Err(TooLarge { footprint, max_bytes, kind, has_sets }) })
 }
 
 /// The size of a stored policy, or `None` if it is gone. The dimensions of φ are in its parameters only, so these

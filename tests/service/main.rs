@@ -4,6 +4,7 @@
 mod common;
 
 mod abuse;
+mod action_lists;
 mod appends;
 mod candidates;
 mod certificates;

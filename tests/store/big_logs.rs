@@ -12,9 +12,10 @@ use guarantor::store::{self, Append, Upload, UploadError};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
 use guarantor_engine::control::{Control, unattended};
 use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Repetitions, Side, Span, Split};
+use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::SpecRequest;
 use guarantor_engine::{self, EngineError, Finished};
-use guarantor_ingest::{Format, IngestLimits, LogOptions};
+use guarantor_ingest::{ContextLimits, Format, IngestLimits, LogOptions, contexts_of};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 
@@ -33,6 +34,8 @@ struct Kind {
     times: Times,
     versions: bool,
     digits: Digits,
+    /// Whether every row has its own actions.
+    sets: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -63,9 +66,10 @@ const PLAIN: Kind = Kind {
     times: Times::None,
     versions: false,
     digits: Digits::All,
+    sets: false,
 };
 
-const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 19] = [
     PLAIN,
     Kind { candidates: true, ..PLAIN },
     Kind { full: true, ..PLAIN },
@@ -88,12 +92,116 @@ const KINDS: [Kind; 13] = [
     },
     Kind { contexts: true, versions: true, candidates: true, digits: Digits::Uniform, ..PLAIN },
     Kind { contexts: true, versions: true, candidates: true, digits: Digits::NearlyUniform, ..PLAIN },
+    Kind { sets: true, ..PLAIN },
+    Kind { sets: true, full: true, candidates: true, candidate_full: true, ..PLAIN },
+    Kind { sets: true, contexts: true, times: Times::InOrder, versions: true, candidates: true, ..PLAIN },
+    Kind {
+        sets: true,
+        times: Times::Scattered,
+        versions: true,
+        full: true,
+        candidates: true,
+        candidate_full: true,
+        ..PLAIN
+    },
+    Kind { sets: true, times: Times::Scattered, policy: true, ..PLAIN },
+    Kind { sets: true, contexts: true, times: Times::Scattered, digits: Digits::Three, ..PLAIN },
 ];
 
-/// Rows logged by `policy_params`. With context ids, the rows of a context are far apart, and a context has
-/// one to seven rows.
+/// The policy that logs.
+fn logging_policy(kind: Kind) -> PolicyParams {
+    match kind.sets {
+        true => set_policy(),
+        false => policy_params(),
+    }
+}
+
+/// A policy for action lists. A name that is a number is its own dimension.
+fn set_policy() -> PolicyParams {
+    let named = json!({ "form": "named", "dim": 1 << 24 });
+    let policy = json!({
+        "kind": "action_scorer",
+        "features": { "x": named, "actions": named },
+        "inverse_temperature": 1.0,
+        "actions": [{ "index": 3, "scale": 1.0, "weight": 0.8 }, { "index": 5, "scale": 1.0, "weight": -1.1 }],
+    });
+    serde_json::from_value(policy).unwrap()
+}
+
+/// Rows with two to six actions of their own, logged by `set_policy`.
+fn set_rows(kind: Kind, n: usize) -> Vec<Value> {
+    let asked: Vec<Value> = (0..n)
+        .map(|i| {
+            let actions: Vec<Value> = (0..2 + i * 7 % 5)
+                .map(|a| json!({ "id": format!("a{}", i % 11 + a), "x": { "3": (i * a % 7) as f64 / 3.0, "5": a, "t": "u" } }))
+                .collect();
+            json!({ "x": { "4": (i % 13) as f64 / 5.0, "day": i % 7 }, "actions": actions })
+        })
+        .collect();
+    let limits = ContextLimits { row: IngestLimits::default(), actions: 1 << 20, non_zeros: 1 << 24 };
+    let body = json!({ "contexts": asked }).to_string();
+    let contexts = contexts_of(body.as_bytes(), set_policy().set_features(), &limits).unwrap();
+    let drawn = set_policy().sample(contexts.sets.view(), 5).unwrap();
+    let full = set_policy().propensities(contexts.sets.view()).unwrap();
+    let row = |(i, mut row): (usize, Value)| {
+        let (action, propensity) = drawn[i];
+        let size = contexts.sets.size(i);
+        row["action"] = json!(action);
+        row["cost"] = json!(if action == 1 { -1.0 } else { -((i % 5) as f64) / 10.0 });
+        match (kind.full, kind.digits) {
+            (true, _) => {
+                let of_row: Vec<f64> = full.row(i).iter().take(size).map(|&p| f64::from(p as f32)).collect();
+                row["propensities"] = json!(of_row);
+            }
+            (false, Digits::Three) => row["propensity"] = json!((propensity * 1000.0).ceil() / 1000.0),
+            (false, _) => row["propensity"] = json!(propensity),
+        }
+        if kind.candidate_full {
+            let last = |a: usize| if a + 1 == size { 1.0 } else { 0.0 };
+            row["candidate_propensities"] = json!({
+                "calm": vec![1.0 / size as f64; size],
+                "zany": (0..size).map(last).collect::<Vec<f64>>(),
+            });
+        }
+        row
+    };
+    asked.into_iter().enumerate().map(row).collect()
+}
+
+/// The context of a row.
+fn context(kind: Kind, n: usize, i: usize) -> usize {
+    if kind.contexts { (i * 7919) % (n * 2 / 3 + 1) % 2500 } else { i }
+}
+
+/// Logged rows. With context ids, the rows of a context are far apart, and a context has one to seven rows.
 fn rows(kind: Kind, n: usize) -> Vec<Value> {
-    let context = |i: usize| if kind.contexts { (i * 7919) % (n * 2 / 3 + 1) % 2500 } else { i };
+    let mut rows = if kind.sets { set_rows(kind, n) } else { fixed_rows(kind, n) };
+    for (i, row) in rows.iter_mut().enumerate() {
+        if kind.contexts {
+            row["context_id"] = json!(format!("context {}", context(kind, n, i)));
+        }
+        if kind.candidates {
+            let (action, given) = (row["action"].as_u64().unwrap(), row["propensity"].as_f64());
+            row["candidates"] =
+                json!({ "bold": if action == 1 { 0.9 } else { 0.05 }, "shy": given.unwrap_or(0.3) });
+        }
+        let scattered = (i * 7919) % n / 2;
+        match kind.times {
+            Times::None => {}
+            Times::InOrder => row["timestamp"] = json!(1_700_000_000 + i / 3),
+            Times::Scattered => row["timestamp"] = json!(1_700_000_000 + scattered),
+        }
+        if kind.versions {
+            let arrival = if kind.times == Times::Scattered { scattered * 2 } else { i };
+            row["policy_version"] = json!(format!("v{}", arrival * 5 / n));
+        }
+    }
+    rows
+}
+
+/// Rows logged by `policy_params`.
+fn fixed_rows(kind: Kind, n: usize) -> Vec<Value> {
+    let context = |i: usize| context(kind, n, i);
     let x: Vec<f32> = (0..n)
         .flat_map(|i| {
             let c = context(i);
@@ -118,24 +226,8 @@ fn rows(kind: Kind, n: usize) -> Vec<Value> {
             row["propensities"] = json!(rounded);
             row.as_object_mut().unwrap().remove("propensity");
         }
-        if kind.contexts {
-            row["context_id"] = json!(format!("context {}", context(i)));
-        }
-        if kind.candidates {
-            row["candidates"] = json!({ "bold": if action == 1 { 0.9 } else { 0.05 }, "shy": propensity });
-        }
         if kind.candidate_full {
             row["candidate_propensities"] = json!({ "calm": [0.2, 0.3, 0.5], "zany": [0.333, 0.333, 0.333] });
-        }
-        let scattered = (i * 7919) % n / 2;
-        match kind.times {
-            Times::None => {}
-            Times::InOrder => row["timestamp"] = json!(1_700_000_000 + i / 3),
-            Times::Scattered => row["timestamp"] = json!(1_700_000_000 + scattered),
-        }
-        if kind.versions {
-            let arrival = if kind.times == Times::Scattered { scattered * 2 } else { i };
-            row["policy_version"] = json!(format!("v{}", arrival * 5 / n));
         }
         row
     };
@@ -152,19 +244,19 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
     let rows = rows(kind, n);
     let (first, second) = rows.split_at(n / 3);
     let policy = PolicyId::new();
-    store.create_policy(&Workspace::default(), policy, &policy_params()).await.unwrap();
+    store.create_policy(&Workspace::default(), policy, &logging_policy(kind)).await.unwrap();
     let upload = Upload {
         id: DatasetId::new(),
         workspace: Workspace::default(),
         name: None,
         format: Format::Ndjson.into(),
-        n_actions: Some(3),
+        n_actions: (!kind.sets).then_some(3),
         outcome: Outcome::default(),
         options: LogOptions {
             repetitions: if kind.designed { Repetitions::Designed } else { Repetitions::Decisions },
             ..LogOptions::default()
         },
-        logging_policy: kind.policy.then(|| (policy, policy_params())),
+        logging_policy: kind.policy.then(|| (policy, logging_policy(kind))),
         limits: IngestLimits::default(),
     };
     let dataset = store::upload(store, upload, body(first)).await.unwrap();
@@ -173,7 +265,7 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
 }
 
 fn append(dataset: Dataset, kind: Kind) -> Append {
-    let logging_policy = kind.policy.then(policy_params);
+    let logging_policy = kind.policy.then(|| logging_policy(kind));
     Append {
         dataset,
         request: uuid::Uuid::now_v7(),
@@ -205,6 +297,11 @@ fn assert_same(a: &dyn LogSource, b: &dyn LogSource, kind: Kind) {
         assert_eq!((&a.full, &a.candidates), (&b.full, &b.candidates), "{kind:?} chunk {index}");
         assert_eq!((&a.arrivals, &a.last_version), (&b.arrivals, &b.last_version), "{kind:?} chunk {index}");
         assert_eq!(a.candidate_full, b.candidate_full, "{kind:?} chunk {index}");
+        assert_eq!((a.sets.is_some(), b.sets.is_some()), (kind.sets, kind.sets));
+        let (Some(a), Some(b)) = (&a.sets, &b.sets) else { continue };
+        let (a, b) = (a.view(), b.view());
+        assert_eq!((a.rows(), a.width()), (b.rows(), b.width()), "{kind:?} chunk {index}");
+        assert_eq!(a.to_sets(0..a.rows()), b.to_sets(0..b.rows()), "{kind:?} chunk {index}");
     }
 }
 
@@ -219,9 +316,9 @@ async fn chunks_from_a_file_are_those_in_memory() {
         blocking(move || {
             let mut memory = MemoryLog::new(held.decode().unwrap()).unwrap();
             if kind.policy {
-                memory = memory.with_full_propensities(|x| policy_params().propensities(x)).unwrap();
+                memory = memory.with_full_propensities(|x| logging_policy(kind).propensities(x)).unwrap();
             }
-            let policy = kind.policy.then(policy_params);
+            let policy = kind.policy.then(|| logging_policy(kind));
             let spooled = stored.spool(policy.as_ref(), &unattended()).unwrap();
             assert!(memory.chunks() > 2, "the log must have several chunks");
             let capabilities = &memory.shape().capabilities;
@@ -260,11 +357,14 @@ async fn certificates_do_not_depend_on_where_the_log_is() {
     let given = json!({ "kind": "policy", "policy_id": candidate.to_string() });
     for kind in KINDS {
         let dataset = upload(&store, kind, 3_000).await;
-        let mut requests = vec![
-            json!({ "kind": "evaluate", "candidates": [given], "independent_of_log": true }),
-            json!({ "kind": "learn", "bound": "betting", "xi": 0, "optimizer": { "epochs": 2 } }),
-        ];
-        if kind.full && kind.contexts {
+        let mut requests = match kind.sets {
+            true => vec![json!({ "kind": "learn" })],
+            false => vec![
+                json!({ "kind": "evaluate", "candidates": [given], "independent_of_log": true }),
+                json!({ "kind": "learn", "bound": "betting", "xi": 0, "optimizer": { "epochs": 2 } }),
+            ],
+        };
+        if kind.full && kind.contexts && !kind.sets {
             requests.push(json!({ "kind": "learn", "optimizer": { "epochs": 2 } }));
         }
         if kind.candidates {
@@ -292,14 +392,14 @@ fn damage(directory: &tempfile::TempDir, dataset: &Dataset, part: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_part_is_noticed_before_anything_is_computed() {
     let (directory, store) = store().await;
-    for part in 0..2 {
-        let dataset = upload(&store, KINDS[3], 2_000).await;
+    for (part, kind) in [(0, KINDS[3]), (1, KINDS[3]), (0, KINDS[16]), (1, KINDS[16])] {
+        let dataset = upload(&store, kind, 2_000).await;
         damage(&directory, &dataset, part);
         let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();
         let error = blocking(move || stored.spool(None, &unattended()).map(drop)).await.unwrap_err();
         assert!(matches!(error, EngineError::Log(_)), "{error}");
         // Nothing can be appended either: that would give the damaged rows a digest.
-        let refused = store::append(&store, append(dataset, KINDS[3]), body(&rows(KINDS[3], 10))).await;
+        let refused = store::append(&store, append(dataset, kind), body(&rows(kind, 10))).await;
         assert!(matches!(refused, Err(UploadError::Store(StoreError::Damaged(_)))), "{refused:?}");
     }
 }

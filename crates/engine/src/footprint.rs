@@ -31,6 +31,20 @@ const STATISTICS: f64 = 128.0;
 /// The nodes of a LIG policy's integral, at most.
 const NODES: f64 = 320.0;
 
+/// The buffer of rows on their way to a temporary file, and the rows that are read for it.
+const SPOOLING: f64 = (64u64 << 20) as f64;
+/// What is learned from rows with their own actions: the most rows, non-zeros of requests and logged actions, rows that
+/// are held out with their sets, non-zeros of these, features that are counted, features that are known, weights of
+/// pairs, and bytes of the weights with their optimizer.
+const SET_ROWS: f64 = (1u64 << 21) as f64;
+const SET_NON_ZEROS: f64 = (1u64 << 24) as f64;
+const SET_HELD_OUT: f64 = 20_000.0;
+const SET_HELD_OUT_NON_ZEROS: f64 = (1u64 << 22) as f64;
+const SET_CONSIDERED: f64 = (1u64 << 20) as f64;
+const SET_KNOWN: f64 = (1u64 << 17) as f64;
+const SET_PAIRS: f64 = (1u64 << 20) as f64;
+const SET_WEIGHTS: f64 = 300e6;
+
 /// The size of a stored policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicySize {
@@ -106,9 +120,19 @@ pub fn log_bytes(shape: &LogShape, sets: Option<SetSizes>) -> u64 {
     shape.rows.saturating_mul(row as u64)
 }
 
+/// Whether the rows of a log are held in memory if `max_bytes` are allowed for them. Lists of different lengths cannot
+/// be allocated in advance, so they take up to twice their size while they grow.
+pub fn fits_in_memory(shape: &LogShape, sets: Option<SetSizes>, max_bytes: u64) -> bool {
+    let growth = if sets.is_some() { 2 } else { 1 };
+    log_bytes(shape, sets).saturating_mul(growth) <= max_bytes
+}
+
 /// The estimated memory of a job with this spec on a log of this shape.
 pub fn footprint(spec: &JobSpec, shape: &LogShape, resources: &Resources) -> Footprint {
     let job = Job { spec, shape, resources };
+    if let Some(sets) = resources.sets {
+        return job.on_sets(sets);
+    }
     let learned = job.learned();
     Footprint {
         log: bytes(job.rows_held()),
@@ -175,12 +199,17 @@ impl Job<'_> {
     }
 
     fn rows_held(&self) -> f64 {
-        let decoded = log_bytes(self.shape, self.resources.sets);
-        let chunk = self.chunk() * (F32 * self.p() + 2.0 * F64 * self.k() + 128.0);
+        let Resources { sets, max_log_bytes, .. } = *self.resources;
+        let decoded = log_bytes(self.shape, sets);
+        // Rows that arrived together may have more features than others, and they are copied once.
+        let features = sets.map_or(F32 * self.p(), |_| 4.0 * decoded as f64 / self.rows().max(1.0));
+        let chunk = self.chunk() * (features + 2.0 * F64 * self.k() + 128.0);
         let reading = 2.0 * self.threads() * chunk;
-        if decoded > self.resources.max_log_bytes {
-            // The log is in a file, but the learn side is held in memory.
-            return reading + if self.splits() { decoded as f64 + 8.0 * self.rows() } else { 0.0 };
+        if !fits_in_memory(self.shape, sets, max_log_bytes) {
+            // The log is in a file, but the learn side is held in memory, unless rows have sets.
+            let learned = self.splits() && sets.is_none();
+            let spooling = sets.map_or(0.0, |_| SPOOLING);
+            return reading + spooling + if learned { decoded as f64 + 8.0 * self.rows() } else { 0.0 };
         }
         // π0(·|x) of a stored logging policy is computed for all rows.
         let computed = match self.resources.logging_policy {
@@ -188,6 +217,32 @@ impl Job<'_> {
             None => 0.0,
         };
         reading + DECODING * decoded as f64 + 8.0 * self.rows() + computed
+    }
+
+    /// A job on rows with their own actions. What is learned from is a bounded sample of the rows.
+    fn on_sets(&self, sets: SetSizes) -> Footprint {
+        let (rows, non_zeros) = (self.rows(), sets.non_zeros as f64);
+        // Requests and logged actions, and the rows that are held out with all of their actions.
+        let kept = 16.0 * non_zeros.min(SET_NON_ZEROS) + 40.0 * rows.min(SET_ROWS);
+        let held_out = 16.0 * non_zeros.min(SET_HELD_OUT_NON_ZEROS)
+            + rows.min(SET_HELD_OUT) * (F64 * 3.0 * self.k() + 64.0);
+        // Features while they are counted, and then the weights, of pairs too, with all vectors of the optimizer.
+        let counted = 2.0 * 64.0 * non_zeros.min(SET_CONSIDERED);
+        let features = non_zeros.min(SET_KNOWN);
+        let weights = 2.0 * features + (features * features).min(SET_PAIRS);
+        let optimizer = (weights * F64 * 64.0).min(SET_WEIGHTS);
+        let policy = (2.0 * features + (features * features).min(SET_PAIRS)) * (JSON + 2.0 * F64);
+        let learning = match self.spec.kind {
+            JobKind::Learn => kept + held_out + counted.max(optimizer),
+            JobKind::Evaluate => 0.0,
+        };
+        let written = if self.spec.kind == JobKind::Learn { 2.0 * policy } else { 0.0 };
+        Footprint {
+            log: bytes(self.rows_held()),
+            policies: bytes(self.policies()),
+            learning: bytes(learning),
+            certifying: bytes(self.certifying(None) + written),
+        }
     }
 
     /// Stored policies as they are read: JSON, lists of numbers, and the matrices that are made of them.

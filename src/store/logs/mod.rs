@@ -18,7 +18,7 @@ use super::records::Dataset;
 use super::{Store, StoreError};
 
 use guarantor_engine::control::Control;
-use guarantor_engine::footprint::log_bytes;
+use guarantor_engine::footprint::fits_in_memory;
 use guarantor_engine::log::{Columns, PrecisionFinder};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{ColumnsBuilder, LogDigest, LogFacts, LogLayout, LogRows};
@@ -63,7 +63,7 @@ pub enum Piece<'a> {
 impl StoredLog {
     /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
-        log_bytes(&self.dataset.shape(), self.dataset.set_sizes()) <= self.memory.max_bytes
+        fits_in_memory(&self.dataset.shape(), self.dataset.set_sizes(), self.memory.max_bytes)
     }
 
     /// Finds out how precisely the probabilities of a log were written, if it was stored before uploads did so.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use guarantor_engine::control::unattended;
-use guarantor_engine::footprint::SetSizes;
+use guarantor_engine::footprint::{SetSizes, log_bytes};
 use guarantor_engine::log::{
     ActionSets, Capabilities, Chunk, FeatureSpace, LastVersion, LogSource, Logging, MemoryLog, Outcome,
     Repetitions,
@@ -164,7 +164,7 @@ fn chunks_of_sets_from_a_file_are_those_in_memory() {
 #[test]
 fn rows_with_sets_are_read_back_as_they_were_written() {
     // The batches do not fit into one group.
-    let batches = [rows(0..1000, 40, 40, false), rows(1000..2500, 40, 40, false)];
+    let batches = [rows(0..1000, 40, 40, false), rows(1000..6000, 40, 40, false)];
     let log = stored(&[batches.to_vec()]);
     let (mut read, mut groups) = (Vec::new(), 0);
     log.each_batch(|found, rows| {
@@ -178,7 +178,7 @@ fn rows_with_sets_are_read_back_as_they_were_written() {
     .unwrap();
     assert!(groups > 2, "{groups}");
     let mut whole = rows(0..0, 40, 40, false);
-    let expected = rows(0..2500, 40, 40, false);
+    let expected = rows(0..6000, 40, 40, false);
     for part in read {
         whole.sets.extend_from(&part.sets, 0..part.len());
         whole.action_ids.extend(part.action_ids);
@@ -190,7 +190,7 @@ fn rows_with_sets_are_read_back_as_they_were_written() {
     let sizes = log.dataset.set_sizes().unwrap();
     let non_zeros = expected.sets.x.non_zeros() + expected.sets.actions.non_zeros();
     assert_eq!((sizes.actions, sizes.non_zeros), (expected.sets.actions.len() as u64, non_zeros as u64));
-    // Memory is estimated from them, and the largest allocations are what it says.
+    // The memory of the decoded rows is estimated from them.
     let estimate = log_bytes(&log.dataset.shape(), Some(sizes));
     assert!(estimate > 8 * non_zeros as u64 && estimate < 20 * non_zeros as u64, "{estimate}");
 }
@@ -215,5 +215,5 @@ fn damaged_sets_are_noticed() {
             assert_eq!(columns.actions.len(), 20, "byte {at}");
         }
     }
-    assert!(noticed > bytes.len() / 4, "{noticed} of {}", bytes.len());
+    assert!(noticed > bytes.len() / 2, "{noticed} of {}", bytes.len());
 }
