@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arrow_array::builder::{Float64Builder, MapBuilder, StringBuilder};
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, Float32Array, Float64Array, Int32Array, Int64Array,
-    LargeStringArray, ListArray, RecordBatch, StringArray, StructArray, TimestampSecondArray,
+    LargeStringArray, ListArray, RecordBatch, StringArray, StructArray, TimestampMicrosecondArray,
+    TimestampSecondArray,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, Fields};
@@ -221,7 +222,7 @@ fn columns_and_rows_that_cannot_be_read_are_named() {
     let cases: Vec<(ArrayRef, &str)> = vec![
         (numbers(), "the column actions has the type List"),
         (
-            five("when", Arc::new(TimestampSecondArray::from(vec![1; 5]))),
+            five("when", Arc::new(TimestampMicrosecondArray::from(vec![1; 5]))),
             "the column actions.when has the type Timestamp",
         ),
         (

@@ -18,27 +18,29 @@ const FIRST: &str = r#"[{"f": 1}, {"f": 2}]"#;
 fn fault(lines: &[String]) -> (String, String) {
     let errors = rejected(reading(Format::Ndjson).chunks(lines.join("\n").as_bytes(), 31));
     assert_eq!((errors.total, errors.first[0].row), (1, lines.len() as u64), "{lines:?}");
-    (errors.first[0].field.clone(), errors.first[0].message.clone())
+    let message = errors.first[0].message.clone();
+    // Errors of the parser also have the column.
+    let message = message.split(" (column ").next().unwrap_or_default().to_owned();
+    (errors.first[0].field.clone(), message)
 }
 
 #[test]
 fn an_action_that_cannot_be_read_is_named() {
     let cases = [
-        ("7", "actions", "invalid type: integer `7`, expected a list with one entry per action (column 30)"),
-        ("{}", "actions", "invalid type: map, expected a list with one entry per action (column 29)"),
+        ("7", "actions", "invalid type: integer `7`, expected a list with one entry per action"),
+        ("{}", "actions", "invalid type: map, expected a list with one entry per action"),
         (
             r#"[{"f": 1}, 7]"#,
             "actions[1]",
-            "invalid type: integer `7`, expected an action as a list of numbers or as an object with its features \
-             (column 41)",
+            "invalid type: integer `7`, expected an action as a list of numbers or as an object with its features",
         ),
         (
             r#"[{"f": 1}, null]"#,
             "actions[1]",
-            "invalid type: null, expected an action as a list of numbers or as an object with its features (column 44)",
+            "invalid type: null, expected an action as a list of numbers or as an object with its features",
         ),
-        (r#"[[1], [1, "a"]]"#, "actions[1][1]", "invalid type: string \"a\", expected f64 (column 42)"),
-        (r#"[{"x": [1]}, {"x": [null]}]"#, "actions[1].x[0]", "invalid type: null, expected f64 (column 53)"),
+        (r#"[[1], [1, "a"]]"#, "actions[1][1]", "invalid type: string \"a\", expected f64"),
+        (r#"[{"x": [1]}, {"x": [null]}]"#, "actions[1].x[0]", "invalid type: null, expected f64"),
         (r#"[{"f": 1}, {"f": 1e39}]"#, "actions[1].f", "1e39 is not a finite single-precision number"),
         (r#"[[1, 2], [1, -1e39]]"#, "actions[1][1]", "-1e39 is not a finite single-precision number"),
         (
@@ -74,12 +76,12 @@ fn an_action_that_cannot_be_read_is_named() {
             "actions[0]",
             "has x and \"f\"; an action with x has only id and x, so write all features into x, or none",
         ),
-        (r#"[{"x": {}, "x": {}}, {}]"#, "actions[0].x", "occurs twice (column 42)"),
-        (r#"[{"id": 1, "id": 2}, {}]"#, "actions[0].id", "occurs twice (column 43)"),
+        (r#"[{"x": {}, "x": {}}, {}]"#, "actions[0].x", "occurs twice"),
+        (r#"[{"id": 1, "id": 2}, {}]"#, "actions[0].id", "occurs twice"),
         (
             r#"[{"id": 1.5}, {}]"#,
             "actions[0].id",
-            "invalid type: floating point `1.5`, expected a string or an integer (column 40)",
+            "invalid type: floating point `1.5`, expected a string or an integer",
         ),
         (r#"[{"id": ""}, {"id": "b"}]"#, "actions[0].id", "must have 1 to 1024 bytes"),
         (

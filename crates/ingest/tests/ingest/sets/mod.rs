@@ -4,6 +4,7 @@ mod columnar;
 mod json;
 mod life;
 mod malformed;
+mod speed;
 
 use guarantor_engine::log::{ActionSets, Columns, FeatureSpace, Sets};
 use guarantor_ingest::{Format, IngestError, LogOptions, LogSummary};
