@@ -465,15 +465,24 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
         return Err(SpecError::new(SpecCode::UnknownPolicy, field, format!("policy {id} does not exist")));
     };
     let mismatch = |message: &str| Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
-    match (context.shape.capabilities.action_sets, policy.n_actions) {
-        (Some(_), 0) => return Ok(()),
-        (Some(_), _) => {
+    match (context.shape.capabilities.action_sets, policy.plays_sets) {
+        (Some(features), true) if policy.sets.is_none_or(|read| read == features) => return Ok(()),
+        (Some(features), true) => {
+            let read = policy.sets.unwrap_or_default();
+            return mismatch(&format!(
+                "the policy reads {} of requests and {} of actions, but the dataset has {} and {}",
+                read.x, read.actions, features.x, features.actions
+            ));
+        }
+        (Some(_), false) => {
             return mismatch(
                 "the policy has fixed actions, but every row of the dataset has its own actions",
             );
         }
-        (None, 0) => return mismatch("the policy plays over action sets, which the dataset does not have"),
-        (None, _) => {}
+        (None, true) => {
+            return mismatch("the policy plays over action sets, which the dataset does not have");
+        }
+        (None, false) => {}
     }
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {

@@ -3,7 +3,7 @@
 
 use guarantor_engine::checks::CheckName;
 use guarantor_engine::log::Outcome;
-use guarantor_engine::policy::{ActionScorer, FeatureWeight, PolicyParams};
+use guarantor_engine::policy::{ActionScorer, KnownFeature, PolicyParams};
 use guarantor_ingest::{
     AddedCandidates, Checker, FileFormat, Format, IngestError, IngestLimits, LogSummary, MemorySink, Rules,
     read, read_files,
@@ -139,7 +139,11 @@ fn fresh(weight: f64) -> PolicyParams {
     PolicyParams::ActionScorer(Box::new(ActionScorer {
         features: spaces(NAMED, NAMED),
         inverse_temperature: 1.0,
-        action_weights: vec![FeatureWeight { index, weight }],
+        constant: 0.0,
+        x: Vec::new(),
+        actions: vec![KnownFeature { index, center: 0.0, scale: 1.0, weight }],
+        pairs: None,
+        hidden: None,
     }))
 }
 
