@@ -7,7 +7,7 @@ use super::model::{Layout, Pairs, curvature, loss_and_gradient};
 use super::rows::Rows;
 use crate::control::{Control, Progress};
 use crate::error::Result;
-use crate::learn::lbfgs::{Lbfgs, RunEnd};
+use crate::learn::lbfgs::{self, Lbfgs, RunEnd};
 use crate::numerics::elementary::ln;
 
 /// The steps of L-BFGS before the prior is first estimated, between two estimates, and after the last one.
@@ -18,8 +18,8 @@ const LAST_STEPS: usize = 20;
 const ROUNDS: usize = 4;
 /// A step that gains less than this, in units of the log-likelihood, is the last one.
 const TOLERANCE: f64 = 5e-3;
-/// L-BFGS keeps at most this many numbers.
-const MEMORY: usize = 1 << 23;
+/// L-BFGS keeps pairs of vectors with about this many numbers in each half.
+const MEMORY: usize = 1 << 22;
 /// The precisions of the prior at first: of request features, of action features, and of pairs.
 const PRECISIONS: [f64; 3] = [1.0, 3.0, 10.0];
 /// The precision of the constant, which is nearly free.
@@ -156,7 +156,7 @@ impl Task<'_> {
             Ok((loss, gradient))
         };
         let point: Vec<f64> = weights.iter().zip(&unit).map(|(w, unit)| w / unit).collect();
-        let memory = (MEMORY / layout.len()).clamp(4, 20);
+        let memory = (MEMORY / layout.len()).clamp(4, lbfgs::MEMORY);
         let mut state = Lbfgs::at(point, 1.0).with_memory(memory);
         state.refresh(&mut evaluate)?;
         // Features appear together, so a whole step of Newton's method on the diagonal would be too long.

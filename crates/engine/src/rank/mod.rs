@@ -174,13 +174,15 @@ impl Learner<'_> {
 
     /// Fits a linear model on each fold.
     fn linear<'a>(&self, layout: &'a Layout, steps: &Steps) -> Result<Family<'a>> {
-        let fits: Vec<Fit> = (0..self.rows.folds())
-            .into_par_iter()
-            .map(|fold| {
-                let members = self.rows.training(fold);
-                Task { layout, rows: &self.rows, members: &members }.fit(steps)
-            })
-            .collect::<Result<_>>()?;
+        let fit = |fold: usize| {
+            let members = self.rows.training(fold);
+            Task { layout, rows: &self.rows, members: &members }.fit(steps)
+        };
+        let folds = 0..self.rows.folds();
+        let fits = match layout.is_large() {
+            true => folds.map(fit).collect::<Result<_>>()?,
+            false => folds.into_par_iter().map(fit).collect::<Result<_>>()?,
+        };
         self.assessed(layout, fits, None)
     }
 

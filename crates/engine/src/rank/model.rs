@@ -111,9 +111,14 @@ impl Layout {
         score
     }
 
+    /// Whether there are so many weights that only one fit is under way at a time.
+    pub fn is_large(&self) -> bool {
+        self.len() > LARGE_PART
+    }
+
     /// The parts in which rows are summed.
     pub fn parts(&self, rows: usize) -> Vec<std::ops::Range<usize>> {
-        at_most(if self.len() > LARGE_PART { FEW_PARTS } else { PARTS }, rows)
+        at_most(if self.is_large() { FEW_PARTS } else { PARTS }, rows)
     }
 }
 

@@ -16,14 +16,23 @@ type Truth = fn(u32, u32, f32) -> f64;
 
 /// Requests of four kinds with 2 to `most` actions, each of four kinds and of some quality, played uniformly.
 fn log(n: usize, most: usize, truth: Truth) -> MemoryLog {
+    log_with_ids(n, most, 0, truth)
+}
+
+/// The same with an id among `ids` of each request and each action, which says nothing.
+fn log_with_ids(n: usize, most: usize, ids: u32, truth: Truth) -> MemoryLog {
     let mut rng = ChaCha8Rng::seed_from_u64(n as u64 ^ most as u64);
     let mut columns = Columns { n_actions: most, full: Some(Vec::new()), ..Columns::default() };
     let mut sets = Sets::default();
     for _ in 0..n {
         let (kind, k) = (rng.random_range(0..4u32), rng.random_range(2..=most));
         let actions: Vec<(u32, f32)> = (0..k).map(|_| (rng.random_range(0..4), rng.random())).collect();
-        sets.x.push([(1000 + kind, 1.0), (5, 1.0), (6, rng.random())]);
-        actions.iter().for_each(|&(kind, quality)| sets.actions.push([(kind, 1.0), (20, quality)]));
+        let mut id = |first: u32| (ids > 0).then(|| (first + rng.random_range(0..ids), 1.0));
+        let (request, items): (_, Vec<_>) = (id(2000), actions.iter().map(|_| id(64)).collect());
+        sets.x.push([(1000 + kind, 1.0), (5, 1.0), (6, rng.random())].into_iter().chain(request));
+        for (&(kind, quality), id) in actions.iter().zip(items) {
+            sets.actions.push([(kind, 1.0), (20, quality)].into_iter().chain(id));
+        }
         sets.end_row();
         let action = rng.random_range(0..k);
         let reward = rng.random::<f64>() < truth(kind, actions[action].0, actions[action].1);
@@ -34,7 +43,7 @@ fn log(n: usize, most: usize, truth: Truth) -> MemoryLog {
     }
     columns.sets = Some(sets);
     columns.set_features =
-        ActionSets { x: FeatureSpace::Named { dim: 1 << 24 }, actions: FeatureSpace::Named { dim: 64 } };
+        ActionSets { x: FeatureSpace::Named { dim: 1 << 24 }, actions: FeatureSpace::Named { dim: 1 << 20 } };
     MemoryLog::new(columns).unwrap()
 }
 
@@ -66,7 +75,7 @@ fn played(part: &PartOne, log: &MemoryLog, truth: Truth) -> f64 {
         let pi = part.policy.propensities(chunk.situations()).unwrap();
         let Contexts::Sets(sets) = chunk.situations() else { panic!("no sets") };
         for i in 0..sets.rows() {
-            let kind = sets.x(i).indices.last().unwrap() - 1000;
+            let kind = sets.x(i).indices.iter().find(|&&index| index >= 1000).unwrap() - 1000;
             for a in 0..sets.size(i) {
                 let action = sets.action(i, a);
                 let quality = if action.indices.len() > 1 { action.values[1] } else { 0.0 };
@@ -84,11 +93,21 @@ fn a_planted_interaction_is_found() {
     let part = learned(&log);
     assert!(scorer(&part).pairs.is_some() && scorer(&part).hidden.is_none(), "{:?}", part.choices);
     let value = played(&part, &log, matching);
-    // With four kinds and 2 to 6 actions, the best action is worth 0.533 on average, and a random one 0.325.
+    // With four kinds and 2 to 6 actions, the best action is worth 0.528 on average, and a random one 0.325.
     assert!(value > 0.51, "{value}");
     assert!(part.improvement.mean < -0.15 && part.improvement.variance > 0.1, "{:?}", part.improvement);
     let calibration = part.calibration.unwrap();
     assert!((calibration.slope - 1.0).abs() < 0.3, "{calibration:?}");
+}
+
+#[test]
+fn pairs_of_many_features_share_cells() {
+    let log = log_with_ids(8000, 6, 1500, matching);
+    let part = learned(&log);
+    let pairs = scorer(&part).pairs.as_ref().expect("pairs");
+    assert!(pairs.bits == Some(18) && pairs.cells.len() > 10_000, "{:?}", part.choices);
+    let value = played(&part, &log, matching);
+    assert!(value > 0.48, "{value}");
 }
 
 #[test]
@@ -97,7 +116,8 @@ fn a_planted_bump_is_found() {
     let part = learned(&log);
     assert!(scorer(&part).hidden.is_some(), "{:?}", part.choices);
     let value = played(&part, &log, middling);
-    assert!(value > 0.7, "{value}");
+    // The best action is worth 0.684 on average, and a random one 0.38.
+    assert!(value > 0.63, "{value}");
 }
 
 #[test]
@@ -157,7 +177,7 @@ fn what_is_kept_is_bounded() {
     let limits = Limits { rows: 700, non_zeros: 2000, held_out: 50 };
     let (known, rows) = prepared(&log, limits);
     assert_eq!((known.rows, known.x.len(), known.actions.len()), (2999, 5, 5));
-    assert!((300..=700).contains(&rows.len()), "{}", rows.len());
+    assert!((200..=700).contains(&rows.len()), "{}", rows.len());
     assert!(rows.x.non_zeros() + rows.actions.non_zeros() <= 2000 + 5, "{}", rows.x.non_zeros());
     assert!((25..=50).contains(&rows.held_out.len()), "{}", rows.held_out.len());
     let part = learn_within(&log, &all_but_one(3000), 1, limits, &unattended()).unwrap();
