@@ -211,7 +211,7 @@ fn rejections() -> Vec<(String, &'static str, &'static str)> {
         (labelled(a), "p", "is missing"),
         (format!(r#"{{"_label_cost":-1,{a},{p}}}"#), "c", "is missing"),
         (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, "[1]"), "c", "an object of features"),
-        (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, r#"{"f":1e39}"#), "c", "finite"),
+        (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, r#"{"f":1e39}"#), "c.f", "finite"),
         (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":3"#), "c", "array of objects"),
         (labelled(&format!("{a},{p},{a}")), "a", "occurs twice"),
         (labelled(&format!("{a},{p}")) + "{}", "row", "trailing"),
