@@ -232,7 +232,7 @@ fn what_is_not_a_row_is_rejected_by_name() {
     }
     let twice = COFFEE.to_owned() + "\n" + COFFEE;
     rejected_row(&dsjson(&client, "", &twice), 2, "EventId", "(first seen in row 1)");
-    rejected_row(&dsjson(&client, "n_actions=3", COFFEE), 1, "a", "has 4 actions, but there are 3");
+    rejected_row(&dsjson(&client, "n_actions=3", good), 1, "a", "has 2 actions, but there are 3");
     let empty = dsjson(&client, "", DANGLING[0]);
     empty.problem(422, "invalid_file");
     nothing_is_stored(&client);
