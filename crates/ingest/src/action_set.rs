@@ -129,7 +129,7 @@ impl SetBuilder {
             return Err(RowFault::new(self.place(part), format!("has {n} numbers; the maximum is {most}")));
         }
         if let Some(j) = numbers.iter().position(|&value| !(value as f32).is_finite()) {
-            let message = format!("{} is not a finite single-precision number", numbers[j]);
+            let message = format!("{:e} is not a finite single-precision number", numbers[j]);
             return Err(RowFault::new(self.place(&format!("{part}[{j}]")), message));
         }
         let used = numbers.iter().filter(|&&value| value != 0.0).count();

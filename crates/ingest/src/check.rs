@@ -248,6 +248,12 @@ impl Checker {
         if full { self.flush(sink) } else { Ok(()) }
     }
 
+    /// Whether the rows so far have named features.
+    pub(crate) fn has_named_features(&self) -> bool {
+        let sets = self.layout.as_ref().and_then(|layout| layout.sets).unwrap_or_default();
+        [sets.x, sets.actions].iter().any(|space| matches!(space, FeatureSpace::Named { .. }))
+    }
+
     /// Whether a row was rejected.
     pub(crate) fn has_errors(&self) -> bool {
         !self.errors.is_empty()

@@ -105,7 +105,7 @@ impl Features {
     pub fn number(&mut self, value: f64) {
         self.described = true;
         if !(value as f32).is_finite() {
-            return self.stop(format!("{value} is not a finite single-precision number"));
+            return self.stop(format!("{value:e} is not a finite single-precision number"));
         }
         if value != 0.0 && self.has_room() {
             let (hash, sign) = hash_of(&self.path);

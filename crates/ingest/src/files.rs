@@ -77,10 +77,20 @@ fn read_rows(
     let read = read.and_then(|notes| end_of(&mut source).map(|()| notes));
     rejection.check()?;
     match read {
+        Ok(_) if is_pointless(file, checker) => {
+            let message = "is set, but the rows have no named features; leave it out".into();
+            Err(IngestError::Option { field: "hash_dims", message })
+        }
         Ok(notes) => Ok(notes),
         Err(FormatError::Unreadable(message)) => Err(IngestError::Unreadable(shortened(message))),
         Err(FormatError::Stopped(error)) => Err(error),
     }
+}
+
+/// Whether the caller has set a number of hashed dimensions and nothing is hashed.
+fn is_pointless(file: FileFormat, checker: &Checker) -> bool {
+    let set = file.hash_dims.is_some_and(|dims| dims > 0) && !file.format.hashes_features();
+    set && !checker.has_errors() && !checker.has_named_features()
 }
 
 /// Attributes an error to the file that its first row is in, with the row numbers and the field names of that file.

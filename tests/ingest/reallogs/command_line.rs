@@ -142,7 +142,7 @@ fn certify_reads_every_format() {
     let unknown = guarantor("certify", &files.write("log.txt", &dsjson), &[]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(text(&unknown.stderr).contains("add --format"), "{}", text(&unknown.stderr));
-    let dims = guarantor("certify", &ndjson, two);
+    let dims = guarantor("certify", &files.write("dims.csv", as_csv(&rows)), two);
     assert_eq!((dims.status.code(), text(&dims.stderr).contains("--hash-dims")), (Some(2), true));
     let cut =
         guarantor("certify", &files.write("cut.ndjson", &rows[..rows.len() - 9]), &["--outcome", "reward"]);

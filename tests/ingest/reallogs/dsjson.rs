@@ -211,7 +211,7 @@ fn rejections() -> Vec<(String, &'static str, &'static str)> {
         (labelled(a), "p", "is missing"),
         (format!(r#"{{"_label_cost":-1,{a},{p}}}"#), "c", "is missing"),
         (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, "[1]"), "c", "an object of features"),
-        (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, r#"{"f":1e39}"#), "c", "finite"),
+        (labelled(&format!("{a},{p}")).replace(r#"{"f":1}"#, r#"{"f":1e39}"#), "c.f", "finite"),
         (labelled(&format!("{a},{p}")).replace(r#""f":1"#, r#""_multi":3"#), "c", "array of objects"),
         (labelled(&format!("{a},{p},{a}")), "a", "occurs twice"),
         (labelled(&format!("{a},{p}")) + "{}", "row", "trailing"),
@@ -232,7 +232,7 @@ fn what_is_not_a_row_is_rejected_by_name() {
     }
     let twice = COFFEE.to_owned() + "\n" + COFFEE;
     rejected_row(&dsjson(&client, "", &twice), 2, "EventId", "(first seen in row 1)");
-    rejected_row(&dsjson(&client, "n_actions=3", COFFEE), 1, "a", "has 4 actions, but there are 3");
+    rejected_row(&dsjson(&client, "n_actions=3", good), 1, "a", "has 2 actions, but there are 3");
     let empty = dsjson(&client, "", DANGLING[0]);
     empty.problem(422, "invalid_file");
     nothing_is_stored(&client);

@@ -9,6 +9,7 @@ mod dsjson;
 mod hashing;
 mod obd;
 mod sample;
+mod sets;
 
 use common::{Answer, Client};
 use serde_json::Value;

@@ -129,7 +129,7 @@ fn read(
 ) -> Result<(LogSummary, Columns), IngestError> {
     let format = Format::of_content_type(kind).unwrap_or_else(|| kind.parse().unwrap());
     let encoding = Encoding::named(coding).unwrap();
-    let format = FileFormat { encoding, hash_dims: Some(4), ..format.into() };
+    let format = FileFormat { encoding, hash_dims: format.hashes_features().then_some(4), ..format.into() };
     Reading { format, n_actions, ..Format::Ndjson.into() }.pieces(pieces)
 }
 

@@ -299,4 +299,13 @@ fn options_that_do_not_fit_sets_are_refused() {
         option(&|reading| reading.format = reading.format.with_hash_dims((1 << 24) + 1).unwrap());
     assert_eq!((field, message.as_str()), ("hash_dims", "makes 16777217 features; the maximum is 16777216"));
     assert!(read_json(&lines).is_ok());
+    let mut reading = reading(Format::Ndjson);
+    reading.format = reading.format.with_hash_dims(8).unwrap();
+    let plain = json!({"x": [1], "action": 0, "propensities": [0.5, 0.5], "cost": 0});
+    match reading.rows(&[plain]) {
+        Err(IngestError::Option { field: "hash_dims", message }) => {
+            assert_eq!(message, "is set, but the rows have no named features; leave it out");
+        }
+        other => panic!("{other:?}"),
+    }
 }

@@ -83,7 +83,7 @@ pub fn articles(n: usize) -> Vec<Value> {
         let new: Vec<f64> = p.iter().rev().copied().collect();
         let action = (i * 7) % k;
         json!({
-            "x": {"country": if i % 3 == 0 { "DE" } else { "FR" }, "age": i as f64 / 16.0},
+            "x": {"country": if i.is_multiple_of(3) { "DE" } else { "FR" }, "age": i as f64 / 16.0},
             "actions": (0..k).map(article).collect::<Vec<_>>(),
             "action": action, "propensity": p[action], "propensities": p, "cost": -((i % 5) as f64) / 4.0,
             "event_id": format!("e{i}"), "timestamp": 1_700_000_000 + i,

@@ -15,6 +15,6 @@ fn reading_a_log() {
         let rules = Rules::new(None, Outcome::default(), None, IngestLimits::default()).unwrap();
         let (start, mut sink) = (Instant::now(), MemorySink::default());
         let summary = read(format, file, Checker::new(rules), &mut sink).unwrap();
-        println!("{} rows in {:.3} s", summary.rows, start.elapsed().as_secs_f64());
+        println!("{} rows in {:.3} s, {}", summary.rows, start.elapsed().as_secs_f64(), summary.digest);
     }
 }
