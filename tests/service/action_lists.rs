@@ -76,6 +76,7 @@ fn logs_are_stored_appended_and_read_again_after_a_restart() {
     let lists = json!({"x": [1.0], "actions": [[1.0], [2.0]], "action": 0, "propensities": [0.5, 0.5], "reward": 0,
         "event_id": "other", "candidates": {"same": 0.5}});
     append(&client, &format!("{lists}\n")).problem(422, "invalid_rows");
+    server.kill();
     server.restart();
     let client = server.client();
     assert_eq!(client.get(&path).expect(200)["digest"], more["digest"]);
@@ -149,6 +150,7 @@ fn policies_decide_over_the_actions_that_they_are_given() {
     let (first, second) = (&drawn["actions"][0], &drawn["actions"][1]);
     let expected = json!({"action": 1, "id": "a2", "propensity": first["propensity"]});
     assert_eq!((first, second.get("id")), (&expected, None));
+    server.kill();
     server.restart();
     assert_eq!(ask(&server.client(), &id, "actions", &named).expect(200), drawn);
 
