@@ -101,6 +101,10 @@ pub struct Config {
     pub max_actions: usize,
     /// The most features (p) of a log or a policy.
     pub max_features: usize,
+    /// The most features of a row that are not 0, if every row has its own actions.
+    pub max_row_non_zeros: usize,
+    /// The same for all rows of a dataset together.
+    pub max_dataset_non_zeros: u64,
     /// The most memory for the log of a job; a larger log is read from a temporary file.
     pub max_log_memory_bytes: u64,
     /// The most memory that a job may take by its estimate; 0 means a share of the machine's memory.
@@ -181,6 +185,8 @@ impl Config {
             ("max_connections", self.max_connections.into()),
             ("header_seconds", self.header_seconds),
             ("max_features", self.max_features as u64),
+            ("max_row_non_zeros", self.max_row_non_zeros as u64),
+            ("max_dataset_non_zeros", self.max_dataset_non_zeros),
             ("request_seconds", self.request_seconds),
             ("upload_seconds", self.upload_seconds),
         ];

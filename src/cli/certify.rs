@@ -7,7 +7,8 @@ use clap::Args;
 use guarantor::config::default_job_memory;
 use guarantor::queue::{JobMemory, RunError, StoredInputs, check_fit, resolve};
 use guarantor::store::{Dataset, Store, Workspace, make_signing_key, read_signing_key};
-use guarantor_engine::certificate::{Certificate, Decision, Document, SigningKey};
+use guarantor_engine::Finished;
+use guarantor_engine::certificate::{Decision, Document, SigningKey};
 use guarantor_engine::control::unattended;
 use guarantor_engine::spec::{JobSpec, SpecRequest};
 use serde_json::Value;
@@ -37,6 +38,9 @@ pub struct CertifyArgs {
     /// that only you can read.
     #[arg(long, value_name = "FILE", requires = "json")]
     signing_key: Option<PathBuf>,
+    /// Write the parameters of the learned policy to this file, as POST /v1/policies takes them.
+    #[arg(long, value_name = "FILE")]
+    policy_out: Option<PathBuf>,
     /// The most memory that the job may take by its estimate, in bytes [default: three quarters of this machine's
     /// memory].
     #[arg(long, value_name = "BYTES")]
@@ -46,7 +50,12 @@ pub struct CertifyArgs {
 /// Runs the job and prints its certificate. The verdict is the decision.
 pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
     let directory = tempfile::tempdir()?;
-    let certificate = runtime()?.block_on(run(&args, directory.path()))?;
+    let Finished { certificate, evidence } = runtime()?.block_on(run(&args, directory.path()))?;
+    if let Some(path) = &args.policy_out {
+        let policy = evidence.policy().ok_or("--policy-out: the job did not learn a policy")?;
+        let text = serde_json::to_vec(policy)?;
+        std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
     if args.json {
         let certificate = certificate.clone();
         let mut document = Document { certificate, issued: None, ledger: None, signature: None };
@@ -75,7 +84,7 @@ fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     Ok(key)
 }
 
-async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failure> {
+async fn run(args: &CertifyArgs, directory: &Path) -> Result<Finished, Failure> {
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
     let mut spec = match &args.spec {
         Some(path) => read_json(path)?,
@@ -105,7 +114,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Certificate, Failur
         let control = unattended();
         inputs.with(&control, |inputs| guarantor_engine::run(&spec, inputs, &control))
     };
-    Ok(tokio::task::spawn_blocking(compute).await??.certificate)
+    Ok(tokio::task::spawn_blocking(compute).await??)
 }
 
 /// Checks that the job fits into memory.

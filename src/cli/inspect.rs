@@ -5,8 +5,10 @@ use std::io::IsTerminal;
 use clap::Args;
 use guarantor::store::{Dataset, FileFailed, Store, UploadError, Workspace};
 use guarantor_engine::checks::TimeSlice;
-use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Precision, Repetitions};
-use guarantor_ingest::{Fit, Health, IngestError, WarningCode};
+use guarantor_engine::log::{
+    ActionSets, FeatureSpace, Logging, Outcome, OutcomeKind, Precision, Repetitions,
+};
+use guarantor_ingest::{Fit, Health, IngestError, SetSizes, WarningCode};
 use serde_json::json;
 
 use super::log_file::{InputLog, LogArgs};
@@ -78,13 +80,19 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
             &format!("{}, some of them logged repeatedly", amount(content.contexts as f64)),
         );
     }
-    page.pair("actions", &amount(content.n_actions as f64));
-    let features = if content.dim == 0 {
-        "none, so there is nothing to learn from".into()
-    } else {
-        amount(content.dim as f64)
-    };
-    page.pair("features", &features);
+    let sets = content.capabilities.action_sets.zip(health.action_sets.as_ref());
+    match sets {
+        Some((features, sizes)) => action_sets(page, features, sizes),
+        None => {
+            page.pair("actions", &amount(content.n_actions as f64));
+            let features = if content.dim == 0 {
+                "none, so there is nothing to learn from".into()
+            } else {
+                amount(content.dim as f64)
+            };
+            page.pair("features", &features);
+        }
+    }
     let outcome = &content.outcome;
     let kind = outcome_name(outcome);
     page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
@@ -97,6 +105,7 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
     page.pair(
         "propensities",
         match (uniform, full) {
+            (true, _) if sets.is_some() => "the same for all actions of a row",
             (true, _) => "1/K, the same for all actions",
             (_, true) => "of all actions",
             _ => "of the logged action only",
@@ -116,8 +125,32 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
     fit(page, health);
     checks(page, health);
     drift(page, health, outcome);
-    actions(page, &health.action_counts);
+    let what = if sets.is_some() { "each position" } else { "each action" };
+    actions(page, what, &health.action_counts);
     warnings(page, health);
+}
+
+/// The sizes and the features of action sets.
+fn action_sets(page: &mut ReportPage, features: ActionSets, sizes: &SetSizes) {
+    let (least, most) = (amount(sizes.least_actions as f64), amount(sizes.most_actions as f64));
+    let size = if least == most {
+        most
+    } else {
+        format!("{least} to {most}, on average {:.1},", sizes.mean_actions)
+    };
+    page.pair("actions", &format!("{size} in each row"));
+    page.pair("request features", &feature_space(features.x, sizes.mean_request_features));
+    page.pair("action features", &feature_space(features.actions, sizes.mean_action_features));
+}
+
+fn feature_space(space: FeatureSpace, mean: f64) -> String {
+    match space {
+        FeatureSpace::None => "none".into(),
+        FeatureSpace::List { dim } => format!("lists of {}, on average {mean:.1} not 0", amount(dim.into())),
+        FeatureSpace::Named { dim } => {
+            format!("named, on average {mean:.1} not 0, hashed into {} dimensions", amount(dim.into()))
+        }
+    }
 }
 
 fn outcome_name(outcome: &Outcome) -> &'static str {
@@ -234,8 +267,8 @@ fn distance(fit: &Fit) -> String {
     fit.z.map_or(String::new(), |z| format!(" (z = {z:.1})"))
 }
 
-fn actions(page: &mut ReportPage, counts: &[u64]) {
-    page.heading("How often each action was taken");
+fn actions(page: &mut ReportPage, what: &str, counts: &[u64]) {
+    page.heading(&format!("How often {what} was taken"));
     let most = counts.iter().copied().max().unwrap_or(0).max(1);
     let width = amount(most as f64).len();
     let line = |page: &mut ReportPage, action: usize| {

@@ -12,6 +12,7 @@ mod rejections;
 mod report;
 mod serve;
 mod simulate;
+mod simulate_news;
 mod summary;
 mod verify;
 

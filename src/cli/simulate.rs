@@ -12,6 +12,7 @@ use guarantor_ingest::{FileFormat, Format, toy};
 
 use super::Failure;
 use super::log_file::{format_parser, read_policy};
+use super::simulate_news::simulate_news;
 
 /// The options of `guarantor simulate`.
 #[derive(Args)]
@@ -19,52 +20,60 @@ pub struct SimulateToyArgs {
     /// The world to simulate.
     #[arg(long, value_parser = world, default_value = "toy")]
     dataset: World,
+    /// For news: which world, that is, what readers like.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub(super) world: u64,
+    /// For news: write the probability of a click on every action of every row to this file, one list per line.
+    #[arg(long, value_name = "FILE")]
+    pub(super) truth: Option<PathBuf>,
     /// The inverse temperature of the logging policy: 0 is uniform, larger values explore less.
     #[arg(long, default_value_t = 0.5, value_parser = temperature)]
     alpha: f64,
     /// How often each context is logged.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    interactions: u32,
+    pub(super) interactions: u32,
     /// Rows to write [default: 20000].
     #[arg(long)]
-    rows: Option<usize>,
+    pub(super) rows: Option<usize>,
     /// The same seed gives the same log.
     #[arg(long, default_value_t = 0)]
-    seed: u64,
+    pub(super) seed: u64,
     /// The format [default: the one that the file name implies].
     #[arg(long, value_parser = format_parser())]
     format: Option<Format>,
     /// Leave the features out: a log for evaluation only.
     #[arg(long)]
-    no_features: bool,
+    pub(super) no_features: bool,
     /// Log with the policy whose parameters are in this file, as GET /v1/policies/{id}/parameters returns them, instead
     /// of the built-in one.
     #[arg(long, value_name = "FILE")]
-    policy: Option<PathBuf>,
+    pub(super) policy: Option<PathBuf>,
     /// Retrain the logging policy on its own log this many times, once a day. Rows get a timestamp and a
     /// policy_version.
     #[arg(long, default_value_t = 0, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(..=1000))]
-    retrain: u32,
+    pub(super) retrain: u32,
     /// Write the parameters of the logging policy to this file, as POST /v1/policies takes them. With --retrain, those
     /// of the last one.
     #[arg(long, value_name = "FILE")]
-    policy_out: Option<PathBuf>,
+    pub(super) policy_out: Option<PathBuf>,
     /// The file to write, compressed if its name ends in .gz or .zst; - for standard output.
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
 }
 
 /// The worlds that can be simulated here.
 #[derive(Clone, Copy)]
 enum World {
     Toy,
+    News,
 }
 
 /// Parses the name of a world; the error says where the paper's datasets are.
 fn world(name: &str) -> Result<World, String> {
     match name {
         "toy" => Ok(World::Toy),
-        _ => Err("the only world is `toy`; `guarantor-lab simulate` has the paper's datasets".into()),
+        "news" => Ok(World::News),
+        _ => Err("the worlds are `toy` and `news`; `guarantor-lab simulate` has the paper's datasets".into()),
     }
 }
 
@@ -90,7 +99,9 @@ pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
 pub fn simulate(args: SimulateToyArgs) -> Result<(), Failure> {
     let format = FileFormat::of_file(&args.out, args.format)?;
     match args.dataset {
+        World::Toy if args.truth.is_some() => Err("--truth: only --dataset news writes it".into()),
         World::Toy => simulate_toy(&args, format),
+        World::News => simulate_news(&args, format),
     }
 }
 
@@ -117,18 +128,24 @@ fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failur
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     eprintln!("toy world: {}", counts(rows, contexts, &layout));
+    print_next(args, &file);
+    Ok(())
+}
+
+/// Says how to look at the file and how to upload it.
+pub(super) fn print_next(args: &SimulateToyArgs, file: &OutputFile) {
+    let OutputFile { format, layout, .. } = file;
     let upload = file.upload_command();
     if !upload.is_empty() {
         eprint!("To look at it:\n  guarantor inspect {}", args.out.display());
         if let Some(format) = args.format {
             eprint!(" --format {}", format.name());
         }
-        if format.format.hashes_features() {
+        if format.format.hashes_features() && layout.sets.is_none() {
             eprint!(" --hash-dims {}", format.for_dim(layout.dim).dims());
         }
         eprint!(" --outcome {}\nTo upload it:\n  {upload}", layout.outcome_name());
     }
-    Ok(())
 }
 
 fn toy_layout(interactions: usize, no_features: bool, retrained: bool) -> WriteLayout {
@@ -139,6 +156,7 @@ fn toy_layout(interactions: usize, no_features: bool, retrained: bool) -> WriteL
         context_ids: interactions > 1,
         timestamps: retrained,
         versions: retrained,
+        ..WriteLayout::default()
     }
 }
 
@@ -155,18 +173,40 @@ struct Plan {
 const FIRST_DAY: i64 = 1_704_067_200_000_000;
 const DAY: i64 = 86_400_000_000;
 
+/// A day of a log.
+pub(super) struct Day {
+    pub(super) number: usize,
+    /// The contexts of the day.
+    pub(super) contexts: std::ops::Range<usize>,
+    /// The policy version that logs on this day.
+    pub(super) version: String,
+}
+
+impl Day {
+    /// When a context was logged, in microseconds since 1970.
+    pub(super) fn time_of(&self, context: usize) -> i64 {
+        let each = DAY / self.contexts.len() as i64;
+        FIRST_DAY + DAY * self.number as i64 + each * (context - self.contexts.start) as i64
+    }
+}
+
+/// The days of a log whose policy is retrained this often. They have nearly the same number of contexts.
+pub(super) fn days(contexts: usize, retrain: usize) -> impl Iterator<Item = Day> {
+    (0..=retrain).map(move |number| Day {
+        number,
+        contexts: contexts * number / (retrain + 1)..contexts * (number + 1) / (retrain + 1),
+        version: format!("v{}", number + 1),
+    })
+}
+
 fn write_toy<W: Write>(world: &mut toy::Toy, plan: &Plan, writer: &mut LogWriter<W>) -> io::Result<()> {
     let Plan { contexts, interactions, dim, retrain } = *plan;
-    for day in 0..=retrain {
-        // Days have nearly the same number of contexts.
-        let (from, to) = (contexts * day / (retrain + 1), contexts * (day + 1) / (retrain + 1));
-        let version = format!("v{}", day + 1);
-        if day > 0 {
+    for day in days(contexts, retrain) {
+        if day.number > 0 {
             world.retrain();
         }
-        for context in from..to {
+        for context in day.contexts.clone() {
             let visitor = world.visitor(interactions);
-            let time = DAY / (to - from) as i64 * (context - from) as i64;
             for &(action, outcome) in &visitor.interactions {
                 writer.write(&LoggedRow {
                     x: &visitor.x[..dim],
@@ -174,8 +214,9 @@ fn write_toy<W: Write>(world: &mut toy::Toy, plan: &Plan, writer: &mut LogWriter
                     propensities: &visitor.propensities,
                     outcome,
                     context: context as u64,
-                    timestamp: FIRST_DAY + DAY * day as i64 + time,
-                    version: &version,
+                    timestamp: day.time_of(context),
+                    version: &day.version,
+                    ..LoggedRow::default()
                 })?;
             }
             if retrain > 0 {

@@ -92,6 +92,7 @@ codes! {
     BoundNeedsFullPropensities 422 "bound_needs_full_propensities" "The bound needs the propensities of all actions";
     BoundNeedsSingleInteractions 422 "bound_needs_single_interactions" "The bound needs one interaction per context";
     BoundNeedsFixedLogging 422 "bound_needs_fixed_logging" "The bound needs a log of one fixed policy";
+    BoundNeedsFixedActions 422 "bound_needs_fixed_actions" "The bound needs one fixed set of actions";
     ActionsNotStated 422 "actions_not_stated" "The number of actions was not stated";
     LooksNeedAnytimeBound 422 "looks_need_anytime_bound" "Pooled looks need a bound that holds at every number of rows";
     NoFreshRows 422 "no_fresh_rows" "Every row was seen by looks at another dataset";
@@ -136,6 +137,7 @@ impl From<SpecCode> for Code {
             SpecCode::BoundNeedsFullPropensities => Code::BoundNeedsFullPropensities,
             SpecCode::BoundNeedsSingleInteractions => Code::BoundNeedsSingleInteractions,
             SpecCode::BoundNeedsFixedLogging => Code::BoundNeedsFixedLogging,
+            SpecCode::BoundNeedsFixedActions => Code::BoundNeedsFixedActions,
             SpecCode::ActionsNotStated => Code::ActionsNotStated,
             SpecCode::LooksNeedAnytimeBound => Code::LooksNeedAnytimeBound,
             SpecCode::BoundCannotLearnHere => Code::BoundCannotLearnHere,

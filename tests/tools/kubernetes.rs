@@ -8,6 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::python::environment;
 use common::{Client, Server};
 use serde_json::{Value, json};
 
@@ -15,21 +16,9 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Python with the validator, in a virtual environment under target/, installed on first use.
+/// Python with the validator, installed on first use.
 fn install() -> Option<PathBuf> {
-    let venv = repository().join("target/kubernetes-validate");
-    let python = venv.join("bin/python");
-    let run = |program: &Path, args: &[&str]| {
-        Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
-    };
-    let works = || run(&python, &["-c", "import kubernetes_validate"]);
-    if works() {
-        return Some(python);
-    }
-    let made = run(Path::new("python3"), &["-m", "venv", venv.to_str()?]);
-    let installed =
-        made && run(&venv.join("bin/pip"), &["install", "--quiet", "kubernetes-validate==1.37.0"]);
-    (installed && works()).then_some(python)
+    environment("kubernetes-validate", &["kubernetes-validate==1.37.0"], "import kubernetes_validate")
 }
 
 #[test]

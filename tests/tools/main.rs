@@ -1,4 +1,4 @@
-//! The service driven by other programs, curl and schemathesis, and run by them: the image, Kubernetes and secrets.
+//! The service driven by other programs, curl, schemathesis and Vowpal Wabbit, and run by them: the image, Kubernetes and secrets.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -6,5 +6,7 @@ mod common;
 mod curl;
 mod image;
 mod kubernetes;
+mod python;
 mod schemathesis;
 mod secrets;
+mod vowpal_wabbit;

@@ -6,29 +6,17 @@ use crate::common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::python::environment;
 use common::Server;
 use serde_json::json;
 
 /// A last resort: the tool limits itself to 60 seconds of generated requests.
 const SECONDS: &str = "150";
 
-/// The tool in a virtual environment under target/, installed on first use.
+/// The tool, installed on first use.
 fn install() -> Option<PathBuf> {
-    let venv = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/schemathesis");
-    let tool = venv.join("bin/schemathesis");
-    if works(&tool) {
-        return Some(tool);
-    }
-    let run = |program: &Path, args: &[&str]| {
-        Command::new(program).args(args).status().is_ok_and(|status| status.success())
-    };
-    let made = run(Path::new("python3"), &["-m", "venv", venv.to_str()?]);
-    let installed = made && run(&venv.join("bin/pip"), &["install", "--quiet", "schemathesis>=4,<5"]);
-    (installed && works(&tool)).then_some(tool)
-}
-
-fn works(tool: &Path) -> bool {
-    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+    let python = environment("schemathesis", &["schemathesis>=4,<5"], "import schemathesis")?;
+    Some(python.with_file_name("schemathesis"))
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub enum SpecCode {
     BoundNeedsSingleInteractions,
     /// The bound needs one fixed logging policy.
     BoundNeedsFixedLogging,
+    /// The bound needs one fixed set of actions.
+    BoundNeedsFixedActions,
     /// Something depends on the number of actions, which was not stated.
     ActionsNotStated,
     /// `looks: anytime` needs a bound that holds at every number of rows.

@@ -225,7 +225,7 @@ fn widened(learned: &PartOne) -> Result<Gaussian> {
 fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<PartOne> {
     let span = span_of(spec, inputs);
     if inputs.log.shape().capabilities.action_sets.is_some() {
-        return rank::learn(inputs.log, &span, control);
+        return rank::learn(inputs.log, &span, spec.seed, control);
     }
     let target = Target {
         contexts: Certified::new(&span, inputs)?.shape().contexts,

@@ -197,7 +197,7 @@ impl Modeled<'_> {
     fn costs(&self, chunk: &Chunk) -> Result<Array2<f64>> {
         match self {
             Modeled::Fixed(model) => model.costs(chunk.situations()),
-            Modeled::Refitted(models) => Ok(models.costs(chunk.x.view(), &chunk.ordinals)),
+            Modeled::Refitted(models) => Ok(models.costs(chunk.situations(), &chunk.ordinals)),
         }
     }
 }

@@ -2,18 +2,20 @@
 //! whose log has features. The model that serves a block is fitted on earlier blocks only. Features are folded into a
 //! few dimensions, so that one pass over the log and a small amount of memory are enough, however large the log is.
 
-use ndarray::ArrayView2;
 use rayon::prelude::*;
 
 use super::bound::Order;
 use super::control::Control;
 use super::error::Result;
 use super::log::ranges::at_most;
-use super::log::{Context, LogShape, LogSource};
+use super::log::{Chunk, Context, Contexts, LogShape, LogSource, SparseVector};
 
 /// The dimensions into which features are folded.
 const DIMS: usize = 24;
-/// With more actions there is no model: its sums would take too much memory.
+/// The dimensions into which the features of a request, of an action, and their products are folded, in logs with
+/// action sets. One model serves all actions.
+const SET_DIMS: [usize; 3] = [12, 24, 28];
+/// With more actions there is no model of each: its sums would take too much memory.
 const MAX_ACTIONS: usize = 128;
 /// With fewer contexts there is no model: a constant does as well.
 const MIN_CONTEXTS: u64 = 200;
@@ -30,14 +32,30 @@ const RANGES: usize = 8;
 
 /// About how many bytes fitting takes.
 pub fn bytes(shape: &LogShape) -> f64 {
-    let d = shape.dim.min(DIMS) + 1;
-    let sums = 8 * (d * (d + 1) / 2 + d) * shape.n_actions * REFITS.len();
+    let Size { d, models } = size(shape);
+    let sums = 8 * (d * (d + 1) / 2 + d) * models * REFITS.len();
     ((RANGES + 2) * sums) as f64
 }
 
 /// Whether a log can have a refitted cost model.
 pub fn possible(shape: &LogShape) -> bool {
-    shape.dim > 0 && shape.n_actions <= MAX_ACTIONS && shape.contexts >= MIN_CONTEXTS
+    shape.capabilities.features && size(shape).models <= MAX_ACTIONS && shape.contexts >= MIN_CONTEXTS
+}
+
+/// The size of a model.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    /// The dimensions, with the constant.
+    d: usize,
+    /// One per action, or one for all.
+    models: usize,
+}
+
+fn size(shape: &LogShape) -> Size {
+    match shape.capabilities.action_sets {
+        Some(_) => Size { d: SET_DIMS.iter().sum::<usize>() + 1, models: 1 },
+        None => Size { d: shape.dim.min(DIMS) + 1, models: shape.n_actions },
+    }
 }
 
 /// The number of refits before a block. Rows before the first model count as before it.
@@ -63,10 +81,31 @@ fn folded(x: &[f32], out: &mut [f64]) {
         return;
     }
     for (j, &x) in x.iter().enumerate() {
-        let hash = (j as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let sign = if hash >> 63 == 1 { 1.0 } else { -1.0 };
-        out[(hash >> 33) as usize % last] += sign * f64::from(x);
+        fold(j as u64, f64::from(x), &mut out[..last]);
+    }
+}
+
+/// Adds a feature to one of the dimensions, with one of both signs.
+fn fold(feature: u64, value: f64, out: &mut [f64]) {
+    let hash = (feature + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let hash = (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let sign = if hash >> 63 == 1 { 1.0 } else { -1.0 };
+    out[(hash >> 33) as usize % out.len()] += sign * value;
+}
+
+/// The features of a request with one of its actions, in few dimensions, with a constant 1 at the end.
+fn folded_pair(x: SparseVector, action: SparseVector, out: &mut [f64]) {
+    out.fill(0.0);
+    let (request, rest) = out.split_at_mut(SET_DIMS[0]);
+    let (alone, rest) = rest.split_at_mut(SET_DIMS[1]);
+    let (products, last) = rest.split_at_mut(SET_DIMS[2]);
+    last.fill(1.0);
+    x.iter().for_each(|(i, value)| fold(i.into(), value.into(), request));
+    for (j, action) in action.iter() {
+        fold(j.into(), action.into(), alone);
+        for (i, x) in x.iter() {
+            fold(u64::from(i) << 24 ^ u64::from(j), f64::from(x) * f64::from(action), products);
+        }
     }
 }
 
@@ -204,7 +243,7 @@ fn solved(matrix: &mut [f64], mut right: Vec<f64>, d: usize) -> Vec<f64> {
 #[derive(Debug, Clone)]
 pub struct Refitted<'a> {
     order: &'a Order,
-    n_actions: usize,
+    size: Size,
     /// The models from the second stage on. In the first stage the model is the constant −1.
     models: Vec<Model>,
 }
@@ -215,7 +254,8 @@ impl<'a> Refitted<'a> {
     /// # Errors
     /// If the log cannot be read or the job is canceled.
     pub fn fit(log: &dyn LogSource, order: &'a Order, control: &Control) -> Result<Self> {
-        let (k, d) = (log.shape().n_actions, log.shape().dim.min(DIMS) + 1);
+        let size = size(log.shape());
+        let Size { d, models: k } = size;
         let empty = || vec![Sums::new(d); k * REFITS.len()];
         let parts: Vec<Vec<Sums>> = at_most(RANGES, log.chunks())
             .into_par_iter()
@@ -229,8 +269,7 @@ impl<'a> Refitted<'a> {
                         let stage = stage(order, order.block(chunk.ordinals[c]));
                         // Nothing is fitted on the rows of the last stage.
                         if stage < REFITS.len() {
-                            folded(chunk.x.row(c).to_slice().expect("row-major"), &mut x);
-                            add_context(&mut sums[stage * k..(stage + 1) * k], &chunk.context(c), &x);
+                            add_context(&mut sums[stage * k..(stage + 1) * k], &chunk, c, &mut x);
                         }
                     }
                 }
@@ -247,28 +286,50 @@ impl<'a> Refitted<'a> {
             past.iter_mut().zip(stage).for_each(|(past, sums)| past.add(sums));
             models.push(Model::fitted(&past));
         }
-        Ok(Refitted { order, n_actions: k, models })
+        Ok(Refitted { order, size, models })
     }
 
     /// ĉ(x, ·) of each context, by the model of its block.
-    pub fn costs(&self, x: ArrayView2<f32>, ordinals: &[u64]) -> ndarray::Array2<f64> {
-        let mut out = ndarray::Array2::from_elem((x.nrows(), self.n_actions), -1.0);
-        let mut scratch = vec![0.0; x.ncols().min(DIMS) + 1];
-        for ((x, mut out), &ordinal) in x.rows().into_iter().zip(out.rows_mut()).zip(ordinals) {
+    pub fn costs(&self, contexts: Contexts, ordinals: &[u64]) -> ndarray::Array2<f64> {
+        let k = match contexts {
+            Contexts::Fixed(_) => self.size.models,
+            Contexts::Sets(sets) => sets.width(),
+        };
+        let mut out = ndarray::Array2::from_elem((contexts.len(), k), -1.0);
+        let mut scratch = vec![0.0; self.size.d];
+        for ((i, mut out), &ordinal) in out.rows_mut().into_iter().enumerate().zip(ordinals) {
             let stage = stage(self.order, self.order.block(ordinal));
-            if let Some(model) = stage.checked_sub(1).and_then(|stage| self.models.get(stage)) {
-                folded(x.to_slice().expect("row-major"), &mut scratch);
-                model.costs(&mut scratch, out.as_slice_mut().expect("row-major"));
+            let Some(model) = stage.checked_sub(1).and_then(|stage| self.models.get(stage)) else { continue };
+            match contexts {
+                Contexts::Fixed(x) => {
+                    folded(x.row(i).to_slice().expect("row-major"), &mut scratch);
+                    model.costs(&mut scratch, out.as_slice_mut().expect("row-major"));
+                }
+                Contexts::Sets(sets) => {
+                    for (a, out) in out.iter_mut().take(sets.size(i)).enumerate() {
+                        folded_pair(sets.x(i), sets.action(i, a), &mut scratch);
+                        model.costs(&mut scratch, std::slice::from_mut(out));
+                    }
+                }
             }
         }
         out
     }
 }
 
-fn add_context(sums: &mut [Sums], context: &Context, x: &[f64]) {
-    for j in 0..context.actions.len() {
-        sums[context.actions[j] as usize].add_row(x, context.costs[j], context.weights[j]);
-    }
+fn add_context(sums: &mut [Sums], chunk: &Chunk, c: usize, x: &mut [f64]) {
+    let context = chunk.context(c);
+    let Some(sets) = &chunk.sets else {
+        folded(chunk.x.row(c).to_slice().expect("row-major"), x);
+        let Context { actions, costs, weights, .. } = context;
+        for j in 0..actions.len() {
+            sums[actions[j] as usize].add_row(x, costs[j], weights[j]);
+        }
+        return;
+    };
+    let sets = sets.view();
+    folded_pair(sets.x(c), sets.action(c, context.actions[0] as usize), x);
+    sums[0].add_row(x, context.costs[0], context.weights[0]);
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! filled in. The result is a `JobSpec`.
 
 mod ranges;
+mod sets;
 mod types;
 
 use super::bound::{self, Needs};
@@ -95,6 +96,7 @@ impl SpecRequest {
         within("tau", tau, ranges::TAU)?;
         let min_improvement =
             within("min_improvement", self.min_improvement.unwrap_or(0.0), ranges::MIN_IMPROVEMENT)?;
+        sets::check_sets(self, kind, bound, context)?;
         check_bound(bound, context)?;
         let logging = context.shape.logging;
         let looks = self.looks.unwrap_or(Looks::Once);
@@ -238,7 +240,10 @@ impl SpecRequest {
                 "is allowed for kind `evaluate` only",
             ));
         }
-        spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
+        // A policy over action sets has no class to choose.
+        if context.shape.capabilities.action_sets.is_none() {
+            spec.policy_class = Some(self.policy_class.unwrap_or(PolicyClass::Lig));
+        }
         if spec.bound == BoundKind::Auto && spec.policy_class == Some(PolicyClass::MixedLogit) {
             let message =
                 "`auto` learns LIG policies only; choose another bound to learn a mixed-logit policy";
@@ -459,6 +464,26 @@ fn check_policy(field: &str, id: &str, needs_mean: bool, context: &SpecContext) 
     let Some(policy) = (context.policy)(id) else {
         return Err(SpecError::new(SpecCode::UnknownPolicy, field, format!("policy {id} does not exist")));
     };
+    let mismatch = |message: &str| Err(SpecError::new(SpecCode::PolicyShapeMismatch, field, message));
+    match (context.shape.capabilities.action_sets, policy.plays_sets) {
+        (Some(features), true) if policy.sets.is_none_or(|read| read == features) => return Ok(()),
+        (Some(features), true) => {
+            let read = policy.sets.unwrap_or_default();
+            return mismatch(&format!(
+                "the policy reads {} of requests and {} of actions, but the dataset has {} and {}",
+                read.x, read.actions, features.x, features.actions
+            ));
+        }
+        (Some(_), false) => {
+            return mismatch(
+                "the policy has fixed actions, but every row of the dataset has its own actions",
+            );
+        }
+        (None, true) => {
+            return mismatch("the policy plays over action sets, which the dataset does not have");
+        }
+        (None, false) => {}
+    }
     let (k, p) = (context.shape.n_actions, context.shape.dim);
     if policy.n_actions != k || policy.dim != p {
         let message = format!(

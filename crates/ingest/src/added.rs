@@ -73,6 +73,7 @@ impl AddedCandidates {
             hashing: Hashing { dims: file.dims() },
             sets: SetRules::new(&limits, file.hash_dims),
             has_sets: None,
+            bare: false,
             actions: n_actions,
             full: None,
             timestamps: None,

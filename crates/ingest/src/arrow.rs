@@ -15,7 +15,10 @@ use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, Stru
 use arrow_buffer::NullBuffer;
 use arrow_schema::{DataType, Schema};
 
+use crate::action_set::SetRules;
 use crate::arrow_actions::Actions;
+use crate::arrow_features::{Node, is_named};
+use crate::arrow_sets::{ActionSetColumn, request};
 use crate::arrow_texts::{Texts, TooLong};
 use crate::arrow_times::Times;
 use crate::extra::extra_columns;
@@ -48,13 +51,18 @@ pub fn check_schema(schema: &Schema, candidates_only: bool) -> Result<Vec<String
 }
 
 /// Visits the rows of a batch. `number` is the number of the previous row.
-pub fn each_row(batch: &RecordBatch, number: &mut u64, visit: &mut Visit) -> Result<(), FormatError> {
+pub fn each_row(
+    batch: &RecordBatch,
+    sets: SetRules,
+    number: &mut u64,
+    visit: &mut Visit,
+) -> Result<(), FormatError> {
     for from in (0..batch.num_rows()).step_by(SLICE_ROWS) {
         let n = SLICE_ROWS.min(batch.num_rows() - from);
         let columns = guarded(|| columns_of(&batch.slice(from, n)))?.map_err(FormatError::Unreadable)?;
         for i in 0..n {
             *number += 1;
-            visit(*number, columns.row(i)).map_err(FormatError::Stopped)?;
+            visit(*number, columns.row(i, sets)).map_err(FormatError::Stopped)?;
         }
     }
     Ok(())
@@ -64,6 +72,8 @@ pub fn each_row(batch: &RecordBatch, number: &mut u64, visit: &mut Visit) -> Res
 #[derive(Default)]
 struct BatchColumns {
     x: Option<Lists>,
+    named: Option<Node>,
+    actions: Option<ActionSetColumn>,
     action: Option<Actions>,
     propensity: Option<Numbers>,
     propensities: Option<Lists>,
@@ -78,7 +88,7 @@ struct BatchColumns {
 }
 
 impl BatchColumns {
-    fn row(&self, i: usize) -> Result<RawRow<'_>, RowFault> {
+    fn row(&self, i: usize, sets: SetRules) -> Result<RawRow<'_>, RowFault> {
         let mut candidates: Option<BTreeMap<String, f64>> = None;
         for (name, column) in &self.candidates {
             if let Some(value) = column.number(i) {
@@ -108,8 +118,8 @@ impl BatchColumns {
             candidate_propensities,
             timestamp: self.timestamp.as_ref().map_or(Ok(None), |column| column.time(i))?,
             policy_version: text(&self.policy_version, "policy_version")?,
-            named: None,
-            set: None,
+            named: self.named.as_ref().map_or(Ok(None), |column| request(column, i, sets))?,
+            set: self.actions.as_ref().map_or(Ok(None), |column| column.set(i, sets))?,
         })
     }
 }
@@ -123,7 +133,9 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
     for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
         let name = field.name().as_str();
         match name {
+            "x" if is_named(array.data_type()) => columns.named = Some(Node::of(name, array)?),
             "x" => columns.x = Some(Lists::of(name, array)?),
+            "actions" => columns.actions = Some(ActionSetColumn::of(name, array)?),
             "action" => columns.action = Some(Actions::of(name, array)?),
             "propensity" => columns.propensity = Some(Numbers::of(name, array)?),
             "propensities" => columns.propensities = Some(Lists::of(name, array)?),
@@ -226,15 +238,40 @@ impl Integers {
     }
 }
 
-fn is_there(nulls: &Option<NullBuffer>, i: usize) -> bool {
+pub fn is_there(nulls: &Option<NullBuffer>, i: usize) -> bool {
     nulls.as_ref().is_none_or(|nulls| i < nulls.len() && nulls.is_valid(i))
 }
 
 /// Lists of numbers: where each begins and ends among the numbers of all lists.
-struct Lists {
+pub struct Lists {
     offsets: Vec<usize>,
     nulls: Option<NullBuffer>,
     values: Values,
+}
+
+/// Where the items of each list are among the items of all lists, and these items: only those that the rows of a
+/// slice refer to. `None` if the column is not one of lists.
+pub fn items(array: &ArrayRef) -> Option<(Vec<usize>, ArrayRef)> {
+    let (offsets, values): (Vec<usize>, ArrayRef) = match array.data_type() {
+        DataType::List(_) => {
+            let list = array.as_list::<i32>();
+            (list.value_offsets().iter().map(|&o| o as usize).collect(), list.values().clone())
+        }
+        DataType::LargeList(_) => {
+            let list = array.as_list::<i64>();
+            (list.value_offsets().iter().map(|&o| o as usize).collect(), list.values().clone())
+        }
+        DataType::FixedSizeList(_, size) => {
+            let list = array.as_fixed_size_list();
+            let size = usize::try_from(*size).ok()?;
+            ((0..=list.len()).map(|i| i * size).collect(), list.values().clone())
+        }
+        _ => return None,
+    };
+    let first = offsets.first().copied().unwrap_or(0);
+    let last = offsets.last().copied().unwrap_or(0);
+    let values = values.slice(first, last - first);
+    Some((offsets.into_iter().map(|offset| offset - first).collect(), values))
 }
 
 /// The usual types are narrowed or widened only when a row is read.
@@ -245,43 +282,23 @@ enum Values {
 }
 
 impl Lists {
-    fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
+    pub fn of(name: &str, array: &ArrayRef) -> Result<Self, String> {
         let wrong = || wrong(name, array, "a list or fixed-size list of floats");
-        let (offsets, values): (Vec<usize>, ArrayRef) = match array.data_type() {
-            DataType::List(_) => {
-                let list = array.as_list::<i32>();
-                (list.value_offsets().iter().map(|&o| o as usize).collect(), list.values().clone())
-            }
-            DataType::LargeList(_) => {
-                let list = array.as_list::<i64>();
-                (list.value_offsets().iter().map(|&o| o as usize).collect(), list.values().clone())
-            }
-            DataType::FixedSizeList(_, size) => {
-                let list = array.as_fixed_size_list();
-                let size = usize::try_from(*size).map_err(|_| wrong())?;
-                ((0..=list.len()).map(|i| i * size).collect(), list.values().clone())
-            }
-            _ => return Err(wrong()),
-        };
-        // Only the values that the rows of a slice refer to.
-        let first = offsets.first().copied().unwrap_or(0);
-        let last = offsets.last().copied().unwrap_or(0);
-        let values = values.slice(first, last - first);
+        let (offsets, values) = items(array).ok_or_else(wrong)?;
         let values = match values.data_type() {
             DataType::Float32 => Values::Single(values.as_primitive().clone()),
             DataType::Float64 => Values::Double(values.as_primitive().clone()),
             _ => {
                 let nulls = values.nulls().cloned();
                 // A feature can be a boolean. A probability cannot.
-                let ones = if name == "x" { booleans(&values) } else { None };
+                let ones = if name == "x" || name.starts_with("actions") { booleans(&values) } else { None };
                 Values::Other(Numbers { values: ones.or_else(|| numbers(&values)).ok_or_else(wrong)?, nulls })
             }
         };
-        let offsets = offsets.into_iter().map(|offset| offset - first).collect();
         Ok(Lists { offsets, nulls: array.nulls().cloned(), values })
     }
 
-    fn list(&self, field: &str, i: usize) -> Result<Option<NumberList<'_>>, RowFault> {
+    pub fn list(&self, field: &str, i: usize) -> Result<Option<NumberList<'_>>, RowFault> {
         let (Some(&from), Some(&to)) = (self.offsets.get(i), self.offsets.get(i + 1)) else {
             return Ok(None);
         };
@@ -325,7 +342,7 @@ pub fn integers(array: &dyn Array) -> Option<Vec<i64>> {
     })
 }
 
-fn booleans(array: &dyn Array) -> Option<Vec<f64>> {
+pub fn booleans(array: &dyn Array) -> Option<Vec<f64>> {
     let values = array.as_boolean_opt()?.values();
     Some(values.iter().map(|value| f64::from(u8::from(value))).collect())
 }

@@ -83,6 +83,8 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::IngestLimits;
+    use crate::action_set::SetRules;
     use crate::arrow::each_row;
     use crate::row::{RawRow, RowFault};
     use crate::rules::wrong_id;
@@ -97,7 +99,7 @@ mod tests {
             found.push(row.map(|row| row.event_id));
             Ok(())
         };
-        assert!(each_row(&batch, &mut 0, &mut visit).is_ok());
+        assert!(each_row(&batch, SetRules::new(&IngestLimits::default(), None), &mut 0, &mut visit).is_ok());
         found
     }
 

@@ -1,7 +1,7 @@
 //! The checks that turn rows into a log, and the batches that a sink receives.
 
 use guarantor_engine::error::RowError;
-use guarantor_engine::log::{Capabilities, FeatureSpace, Logging, Outcome, Repetitions};
+use guarantor_engine::log::{ActionSets, Capabilities, FeatureSpace, Logging, Outcome, Repetitions};
 
 use crate::action_set::SetRules;
 use crate::batch::{LogLayout, LogRows};
@@ -124,6 +124,7 @@ impl Checker {
             hashing: Hashing { dims: hash_dims.unwrap_or(Hashing::DEFAULT_DIMS) },
             sets: SetRules::new(&self.rules.limits, earlier.unwrap_or(hash_dims)),
             has_sets: sets.map(|sets| sets.is_some()),
+            bare: sets.flatten() == Some(ActionSets::default()),
             actions: self.rules.known_actions(self.layout.as_ref().and_then(|layout| layout.full)),
             full: self.layout.as_ref().map(|layout| layout.full.is_some()),
             timestamps: self.layout.as_ref().map(|layout| layout.timestamps),

@@ -25,10 +25,15 @@ use crate::warning::{Warning, WarningCode};
 
 /// Reads all lines, and returns notes about the file besides its rows.
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
+    let mut sets = context.sets;
+    if context.bare {
+        // A log that was started without features goes on without them.
+        sets.hashing.dims = 0;
+    }
     let mut log = Log {
         outcome: context.outcome,
         dims: context.hashing.dims,
-        sets: context.sets,
+        sets,
         has_sets: context.has_sets,
         actions: context.actions,
         pdrop: context.pdrop,
@@ -36,7 +41,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
         dangling: 0,
         ignored_features: 0,
     };
-    let parse = |line: &[u8]| json::parse(line, Event::new(context.sets));
+    let parse = |line: &[u8]| json::parse(line, Event::new(sets));
     each_parsed(source, &context.limits, &parse, &mut |number, event: Result<Event, RowFault>| {
         let row = event.and_then(|event| log.row(event));
         if log.has_sets == Some(false) {

@@ -126,6 +126,11 @@ impl Features {
         }
     }
 
+    /// Adds the words of a text.
+    pub fn words(&mut self, text: &str) {
+        text.split_whitespace().for_each(|word| self.text(word));
+    }
+
     /// Adds what true or false says.
     pub fn truth(&mut self, value: bool) {
         self.described = true;
@@ -167,15 +172,19 @@ impl Features {
 }
 
 /// What the name of a member says about its value.
-#[derive(Clone, Copy)]
-enum Step {
+#[derive(Debug, Clone, Copy)]
+pub enum Step {
+    /// It is a feature, or has features.
     Down,
+    /// It is a text whose words are features.
     Text,
+    /// It is not a feature.
     Hidden,
 }
 
 impl Step {
-    fn of(name: &str) -> Step {
+    /// The step to the member with this name.
+    pub fn of(name: &str) -> Step {
         match name {
             "_text" => Step::Text,
             _ if name.starts_with('_') => Step::Hidden,
@@ -230,7 +239,7 @@ impl Visitor<'_> for Words<'_> {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        text.split_whitespace().for_each(|word| self.0.text(word));
+        self.0.words(text);
         Ok(())
     }
 }

@@ -102,6 +102,7 @@ impl Format {
                 named: false,
                 read: csv::read,
                 write: write::csv::start,
+                can_write: write::csv::can_write,
                 ..NDJSON
             },
             Format::Parquet => &Entry {

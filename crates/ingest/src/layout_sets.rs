@@ -60,7 +60,10 @@ pub fn check_set(
     let Some(spaces) = first.sets else {
         return Err(RowFault::new("actions", "is present, but earlier rows do not have it"));
     };
-    check_request(request_form(row), spaces.x)?;
+    let empty = row.named.as_ref().is_some_and(|named| named.pairs.is_empty());
+    if !(empty && spaces.x == FeatureSpace::None) {
+        check_request(request_form(row), spaces.x)?;
+    }
     check_actions(set.form, spaces.actions)?;
     let (here, before) = (!set.ids.is_empty(), first.action_ids);
     if here != before {

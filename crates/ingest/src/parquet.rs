@@ -10,7 +10,7 @@ use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
 use ::parquet::errors::ParquetError;
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
 use crate::IngestLimits;
 use crate::arrow::{check_schema, each_row, guarded};
@@ -30,7 +30,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     let mut number = 0;
     while let Some(batch) = guarded(|| reader.next())? {
         let batch = batch.map_err(|e| FormatError::Unreadable(format!("damaged Parquet file: {e}")))?;
-        each_row(&batch, &mut number, visit)?;
+        each_row(&batch, context.sets, &mut number, visit)?;
     }
     Ok(Notes { warnings: warning_of(&ignored).into_iter().collect(), ..Notes::default() })
 }
@@ -61,9 +61,19 @@ fn open(
 
 /// Reads strings as views, so that an entry of a dictionary is not copied for every row that refers to it.
 fn with_views(schema: &Schema) -> Schema {
-    let view = |field: &Arc<arrow_schema::Field>| match field.data_type() {
-        DataType::Utf8 | DataType::LargeUtf8 => field.as_ref().clone().with_data_type(DataType::Utf8View),
-        _ => field.as_ref().clone(),
+    Schema::new(schema.fields().iter().map(|field| viewed(field)).collect::<Vec<_>>())
+}
+
+fn viewed(field: &Field) -> Field {
+    let inner = |field: &Arc<Field>| Arc::new(viewed(field));
+    let viewed = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::List(item) => DataType::List(inner(item)),
+        DataType::LargeList(item) => DataType::LargeList(inner(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(inner(item), *size),
+        DataType::Struct(members) => DataType::Struct(members.iter().map(inner).collect()),
+        DataType::Map(entries, sorted) => DataType::Map(inner(entries), *sorted),
+        other => other.clone(),
     };
-    Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>())
+    field.clone().with_data_type(viewed)
 }

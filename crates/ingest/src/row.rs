@@ -139,6 +139,8 @@ pub struct ReadContext {
     pub sets: SetRules,
     /// Whether rows have their own actions; known in advance only if there are rows of an earlier version.
     pub has_sets: Option<bool>,
+    /// Whether there are such rows and they have no features.
+    pub bare: bool,
     /// K, the number of actions.
     pub actions: Option<usize>,
     /// Whether rows have π0(·|x); known in advance only if there are rows of an earlier version.

@@ -91,15 +91,18 @@ impl Rules {
 
     /// K, if it was stated. `full` is the number of propensities in a row.
     pub(crate) fn stated_actions(&self, full: Option<usize>) -> Option<usize> {
-        let policy = || self.policy.as_ref().map(PolicyParams::n_actions);
-        self.n_actions.filter(|_| self.declared).or_else(policy).or(full)
+        self.n_actions.filter(|_| self.declared).or_else(|| self.policy_actions()).or(full)
     }
 
     /// K, if it is known from something other than the logged actions. `full` is the number of propensities
     /// in a row.
     pub(crate) fn known_actions(&self, full: Option<usize>) -> Option<usize> {
-        let policy = || self.policy.as_ref().map(PolicyParams::n_actions);
-        self.n_actions.or_else(policy).or(full)
+        self.n_actions.or_else(|| self.policy_actions()).or(full)
+    }
+
+    /// The number of actions of the logging policy, unless it plays over the set that it is given.
+    fn policy_actions(&self) -> Option<usize> {
+        self.policy.as_ref().filter(|policy| !policy.plays_sets()).map(PolicyParams::n_actions)
     }
 
     /// Checks options that depend on the form of the rows, for a log that starts with rows of this layout.

@@ -171,6 +171,8 @@ pub fn limits(app: &App) -> IngestLimits {
     IngestLimits {
         actions: app.config.max_actions,
         dim: app.config.max_features,
+        row_non_zeros: app.config.max_row_non_zeros,
+        dataset_non_zeros: app.config.max_dataset_non_zeros,
         decoded_bytes: app.config.max_decoded_bytes,
         spool: Some(app.config.data_dir.clone()),
         ..IngestLimits::default()

@@ -21,19 +21,14 @@ fn named(features: &[(&str, f64)]) -> Vec<(String, f64)> {
 
 /// COFFEE as a row of NDJSON.
 fn coffee_row() -> Value {
-    let x = features(
-        256,
-        &named(&[
-            ("bool_true", 1.0),
-            ("numbers.0", 4.0),
-            ("numbers.1", 5.6),
-            ("FromUrl.timeofday=Afternoon", 1.0),
-            ("FromUrl.weather=Sunny", 1.0),
-            ("FromUrl.name=Cathy", 1.0),
-        ]),
-    );
-    json!({"x": x, "action": 3, "propensity": 0.05000000074505806, "propensities": [0.05, 0.05, 0.85, 0.05],
-        "cost": 0, "event_id": "13118d9b4c114f8485d9dec417e3aefe", "timestamp": "2021-02-04T16:31:29.246Z"})
+    let x = json!({"bool_true": 1, "numbers.0": 4, "numbers.1": 5.6, "FromUrl.timeofday=Afternoon": 1,
+        "FromUrl.weather=Sunny": 1, "FromUrl.name=Cathy": 1});
+    let coffee = |name: &str| json!({"i": {"constant": 1, "id": name}});
+    let mut actions = ["Cappucino", "Cold brew", "Iced mocha", "Latte"].map(coffee);
+    actions[0]["j"] = json!({"type": "hot", "origin": "kenya", "organic": "yes", "roast": "dark"});
+    json!({"x": x, "actions": actions, "action": 3, "propensity": 0.05000000074505806,
+        "propensities": [0.05, 0.05, 0.85, 0.05], "cost": 0, "event_id": "13118d9b4c114f8485d9dec417e3aefe",
+        "timestamp": "2021-02-04T16:31:29.246Z"})
 }
 
 #[test]
@@ -45,13 +40,11 @@ fn documented_lines_become_the_right_rows() {
     let body = format!("{untimed}\n{COFFEE}\r\n\n{}\n", DANGLING[1]);
     let dataset = dsjson(&client, "", &body).expect(201);
     assert_eq!(dataset["digest"], ndjson(&client, "", &[coffee_row()]).expect(201)["digest"]);
-    assert_eq!(
-        (&dataset["rows"], &dataset["n_actions"], &dataset["dim"]),
-        (&json!(1), &json!(4), &json!(256))
-    );
+    assert_eq!((&dataset["rows"], &dataset["n_actions"], &dataset["dim"]), (&json!(1), &json!(4), &json!(0)));
+    assert_eq!(dataset["capabilities"]["action_sets"]["actions"], json!({"form": "named", "dim": 1 << 24}));
     assert_eq!(dataset["capabilities"]["full_propensities"], true);
     let codes = warning_codes(&dataset);
-    assert!(codes.contains(&"dangling_rewards") && codes.contains(&"action_features_not_used"), "{codes:?}");
+    assert!(codes.contains(&"dangling_rewards") && !codes.contains(&"action_features_not_used"), "{codes:?}");
     let warnings = dataset["health"]["warnings"].as_array().unwrap();
     assert!(
         warnings.iter().any(|w| w["message"].as_str().unwrap().starts_with("2 lines are rewards")),
@@ -179,7 +172,7 @@ fn rejections() -> Vec<(String, &'static str, &'static str)> {
         (labelled(&format!(r#""DeferredAction":true,"o":[{{"ActionTaken":false}}],{a},{p}"#)), "DeferredAction", "never activated"),
         (labelled(&format!(r#""DeferredAction":true,{a},{p}"#)), "DeferredAction", "remove such lines"),
         // The number of actions.
-        (labelled(r#""a":[2,1,3],"p":[0.5,0.25,0.25]"#), "a", "has 3 actions, but there are 2; policies choose from one set"),
+        (labelled(r#""a":[2,1,3],"p":[0.5,0.25,0.25]"#), "a", "has 3 actions, but there are 2, and nothing tells them apart but their positions"),
         (labelled(r#""a":[1],"p":[1]"#), "a", "has 1 actions, but there are 2"),
         (labelled(r#""a":[],"p":[]"#), "a", "has 0 actions"),
         (labelled(&format!(r#"{a},"p":[0.25,0.5,0.25]"#)), "p", "has 3 numbers, but a has 2"),
@@ -263,11 +256,13 @@ fn the_option_names_the_format() {
         .problem(415, "unsupported_media_type");
     upload(&client, "", "application/json", COFFEE).problem(415, "unsupported_media_type");
     upload(&client, "format=vw", "application/json", COFFEE).problem(400, "invalid_query");
-    let answer = upload(&client, "hash_dims=4", "application/x-ndjson", "{}");
+    let answer = upload(&client, "hash_dims=4", "text/csv", "action,propensity,cost\n0,0.5,0\n");
     answer.problem(422, "invalid_value");
     assert_eq!(answer.json["errors"][0]["field"], "hash_dims");
-    for dims in ["1000000", "18446744073709551615"] {
-        let answer = dsjson(&client, &format!("hash_dims={dims}"), COFFEE);
+    // Without features of actions, every row has all dimensions.
+    let plain = r#"{"_label_cost":0,"a":[1,2],"p":[0.5,0.5],"c":{"f":1}}"#;
+    for (dims, line) in [("1000000", plain), ("16777217", COFFEE), ("18446744073709551615", COFFEE)] {
+        let answer = dsjson(&client, &format!("hash_dims={dims}"), line);
         answer.problem(422, "invalid_value");
         assert_eq!(answer.json["errors"][0]["field"], "hash_dims");
     }
@@ -278,7 +273,8 @@ fn the_option_names_the_format() {
     );
     let kind = [("content-type", "multipart/form-data; boundary=b")];
     let dataset = client.send("POST", "/v1/datasets", &kind, Some(form.as_bytes())).expect(201);
-    assert_eq!(dataset["dim"], 8);
+    let eight = json!({"form": "named", "dim": 8});
+    assert_eq!(dataset["capabilities"]["action_sets"], json!({"x": eight, "actions": eight}));
     // An append is hashed like the dataset.
     let path = format!("/v1/datasets/{}/rows?format=dsjson", id_of(&dataset));
     let more = COFFEE.replace("13118d9b", "23118d9b");
@@ -286,7 +282,7 @@ fn the_option_names_the_format() {
         client.send("POST", &path, &[("content-type", "application/json")], Some(body.as_bytes()))
     };
     let longer = send(&more).expect(201);
-    assert_eq!((&longer["version"], &longer["rows"], &longer["dim"]), (&json!(2), &json!(2), &json!(8)));
+    assert_eq!((&longer["version"], &longer["rows"]), (&json!(2), &json!(2)));
     rejected_row(&send(COFFEE), 1, "EventId", "earlier version");
     let whole = dsjson(&client, "hash_dims=8", &format!("{COFFEE}\n{more}")).expect(201);
     assert_eq!(whole["digest"], longer["digest"]);

@@ -112,7 +112,8 @@ fn exploration(ground: &Ground, policy: &PolicyParams, control: &Control) -> Res
         ExploreWith::Uniform => {
             let note = "The policy plays every action in every context with at least a small probability, so the log \
                         that it produces can be certified again.";
-            match never_logged(&ground.certified, control)? {
+            let positions = ground.certified.shape().capabilities.action_sets.is_some();
+            match if positions { 0 } else { never_logged(&ground.certified, control)? } {
                 0 => note.into(),
                 never => format!("{note} {never} of them were never logged in the certified rows."),
             }

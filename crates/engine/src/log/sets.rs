@@ -43,6 +43,16 @@ impl FeatureSpace {
     }
 }
 
+impl std::fmt::Display for FeatureSpace {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            FeatureSpace::None => write!(f, "no features"),
+            FeatureSpace::List { dim } => write!(f, "lists of {dim} numbers"),
+            FeatureSpace::Named { dim } => write!(f, "named features in {dim} dimensions"),
+        }
+    }
+}
+
 /// The features of a log whose rows have their own action sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]

@@ -279,7 +279,12 @@ impl PolicyParams {
     pub fn scores_digest(&self) -> Result<String> {
         match self.mean() {
             Some(mean) => digest_of(&(mean, self.features())),
-            None => digest_of(self.parts().0),
+            None => match self.parts().0 {
+                PolicyParams::ActionScorer(scorer) => {
+                    digest_of(&ActionScorer { inverse_temperature: 1.0, ..(**scorer).clone() })
+                }
+                base => digest_of(base),
+            },
         }
     }
 

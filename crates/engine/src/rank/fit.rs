@@ -39,6 +39,19 @@ pub struct Fit {
     pub precision: Vec<f64>,
 }
 
+/// The mean of several fits, weight by weight.
+pub fn mean_of(fits: &[Fit]) -> Fit {
+    let n = fits.len().max(1) as f64;
+    let mean = |of: fn(&Fit) -> &[f64]| {
+        let mut mean = vec![0.0; fits.first().map_or(0, |fit| fit.weights.len())];
+        for fit in fits {
+            mean.iter_mut().zip(of(fit)).for_each(|(mean, value)| *mean += value / n);
+        }
+        mean
+    };
+    Fit { weights: mean(|fit| &fit.weights), precision: mean(|fit| &fit.precision) }
+}
+
 /// Reports progress, in steps of any fit.
 pub struct Steps<'a> {
     /// The job's control.
@@ -102,15 +115,7 @@ impl Task<'_> {
     /// # Errors
     /// If the job is canceled.
     pub fn refit(&self, fits: &[Fit], steps: &Steps) -> Result<Fit> {
-        let n = fits.len().max(1) as f64;
-        let mean = |of: fn(&Fit) -> &[f64]| {
-            let mut mean = vec![0.0; self.layout.len()];
-            for fit in fits {
-                mean.iter_mut().zip(of(fit)).for_each(|(mean, value)| *mean += value / n);
-            }
-            mean
-        };
-        let mut fit = Fit { weights: mean(|fit| &fit.weights), precision: mean(|fit| &fit.precision) };
+        let mut fit = mean_of(fits);
         if !steps.control.out_of_time() {
             self.descend(&mut fit, LAST_STEPS, steps)?;
         }

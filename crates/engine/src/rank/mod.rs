@@ -6,14 +6,19 @@
 
 mod assess;
 mod fit;
+mod hidden;
 mod known;
 mod model;
 mod rows;
+
+#[cfg(test)]
+mod tests;
 
 use rayon::prelude::*;
 
 use assess::{Assessed, choose};
 use fit::{Fit, Steps, Task};
+use hidden::Hidden;
 use known::Known;
 use model::{Layout, Pairs};
 use rows::{Limits, Rows};
@@ -24,6 +29,9 @@ use crate::error::Result;
 use crate::log::{ActionSets, Chunk, LogSource, SetsView, Side, Span, SparseVector};
 use crate::policy::{ActionScorer, PairWeights, PolicyParams};
 use crate::split::{NEAR_GREEDY, PartOne};
+
+/// With fewer rows there is no hidden layer.
+const LEAST_DEEP: usize = 2000;
 
 /// The rows of the learn side, read chunk by chunk.
 struct Reader<'a> {
@@ -95,11 +103,17 @@ impl<'a> Row<'a> {
 ///
 /// # Errors
 /// If the log cannot be read or the job is canceled.
-pub fn learn(log: &dyn LogSource, span: &Span, control: &Control) -> Result<PartOne> {
-    learn_within(log, span, Limits::default(), control)
+pub fn learn(log: &dyn LogSource, span: &Span, seed: u64, control: &Control) -> Result<PartOne> {
+    learn_within(log, span, seed, Limits::default(), control)
 }
 
-fn learn_within(log: &dyn LogSource, span: &Span, limits: Limits, control: &Control) -> Result<PartOne> {
+fn learn_within(
+    log: &dyn LogSource,
+    span: &Span,
+    seed: u64,
+    limits: Limits,
+    control: &Control,
+) -> Result<PartOne> {
     let reader = Reader { log, span };
     let known = Known::new(&reader, control)?;
     let rows = Rows::new(&reader, &known, limits, control)?;
@@ -107,7 +121,7 @@ fn learn_within(log: &dyn LogSource, span: &Span, limits: Limits, control: &Cont
     let full = capabilities.control_variate();
     let variate = if full { ControlVariate::CostModel } else { ControlVariate::None };
     let spaces = capabilities.action_sets.unwrap_or_default();
-    Learner { spaces, known, rows, variate, control }.learn()
+    Learner { spaces, known, rows, variate, seed, control }.learn()
 }
 
 struct Learner<'a> {
@@ -115,39 +129,42 @@ struct Learner<'a> {
     known: Known,
     rows: Rows,
     variate: ControlVariate,
+    seed: u64,
     control: &'a Control<'a>,
 }
 
-/// A form of the model with one fit per fold.
-struct Family {
-    layout: Layout,
+/// A form of the model: a linear one, or one with a hidden layer on top. It has one fit per fold.
+struct Family<'a> {
+    layout: &'a Layout,
     fits: Vec<Fit>,
+    layers: Option<Vec<Hidden>>,
     assessed: Assessed,
 }
 
 impl Learner<'_> {
     fn learn(self) -> Result<PartOne> {
-        let mut layouts = vec![Layout::new(&self.known, false), Layout::new(&self.known, true)];
-        layouts.dedup_by_key(|layout| layout.pairs);
-        let count = layouts.len() * self.rows.folds();
-        let steps = Steps::new(self.control, count * Steps::WHOLE + Steps::REFIT);
-        let families: Vec<Family> =
-            layouts.into_par_iter().map(|layout| self.family(layout, &steps)).collect::<Result<_>>()?;
-        let trainings = count as u64 + 1;
-        let (layouts, assessed): (Vec<_>, Vec<_>) =
-            families.into_iter().map(|family| ((family.layout, family.fits), family.assessed)).unzip();
-        let chosen = choose(&assessed);
-        let choices = self.choices(&layouts, &assessed, chosen);
-        let (layout, fits) = &layouts[chosen];
-        let everything: Vec<u32> = (0..self.rows.len() as u32).collect();
-        let task = Task { layout, rows: &self.rows, members: &everything };
-        let fit = task.refit(fits, &steps)?;
-        let assessed = &assessed[chosen];
-        let gap = assessed.mean_gap(&self.rows.held_out);
-        let guess = |kappa| assessed.guess(&self.rows, kappa, self.variate);
+        let linear = Layout::new(&self.known, false);
+        let pairs = Some(Layout::new(&self.known, true)).filter(|layout| layout.pairs != Pairs::None);
+        let layouts: Vec<&Layout> = [&linear].into_iter().chain(&pairs).collect();
+        let folds = self.rows.folds();
+        let (x, actions) = linear.sizes();
+        let deep = hidden::possible(x, actions) && self.rows.len() >= LEAST_DEEP;
+        let deep_steps = if deep { folds * hidden::steps(self.rows.len()) } else { 0 };
+        let steps =
+            Steps::new(self.control, layouts.len() * folds * Steps::WHOLE + Steps::REFIT + deep_steps);
+        let mut families: Vec<Family> =
+            layouts.into_par_iter().map(|layout| self.linear(layout, &steps)).collect::<Result<_>>()?;
+        if let (true, Some(last)) = (deep, families.last()) {
+            families.extend(self.with_layers(last, &steps)?);
+        }
+        let trainings = (families.len() * folds + 1) as u64;
+        let chosen = choose(families.iter().map(|family| &family.assessed));
+        let choices = self.choices(&families, chosen);
+        let (policy, family) = (self.policy(&families[chosen], &steps)?, &families[chosen]);
+        let guess = |kappa| family.assessed.guess(&self.rows, kappa, self.variate);
         Ok(PartOne {
-            policy: self.policy(layout, &fit, gap),
-            calibration: (self.variate == ControlVariate::CostModel).then_some(assessed.calibration),
+            policy,
+            calibration: (self.variate == ControlVariate::CostModel).then_some(family.assessed.calibration),
             improvement: guess(1)?,
             risk: guess(0)?,
             choices,
@@ -155,49 +172,82 @@ impl Learner<'_> {
         })
     }
 
-    /// Fits one form of the model on each fold.
-    fn family(&self, layout: Layout, steps: &Steps) -> Result<Family> {
+    /// Fits a linear model on each fold.
+    fn linear<'a>(&self, layout: &'a Layout, steps: &Steps) -> Result<Family<'a>> {
         let fits: Vec<Fit> = (0..self.rows.folds())
             .into_par_iter()
             .map(|fold| {
                 let members = self.rows.training(fold);
-                Task { layout: &layout, rows: &self.rows, members: &members }.fit(steps)
+                Task { layout, rows: &self.rows, members: &members }.fit(steps)
             })
             .collect::<Result<_>>()?;
-        let assessed = Assessed::new(self.held_out_scores(&layout, &fits), &self.rows, self.variate)?;
-        Ok(Family { layout, fits, assessed })
+        self.assessed(layout, fits, None)
     }
 
-    /// The scores of every action of every held-out row, by the fit that left the row out.
-    fn held_out_scores(&self, layout: &Layout, fits: &[Fit]) -> Vec<f64> {
+    /// Trains hidden layers on top of a linear model. None if the first one does not lower the loss out of sample.
+    fn with_layers<'a>(&self, on: &Family<'a>, steps: &Steps) -> Result<Option<Family<'a>>> {
+        let first = self.layer(on.layout, &on.fits[0], &self.rows.training(0), 0, steps)?;
+        let out = self.rows.left_out(0);
+        let base = self.logged_scores(on.layout, &on.fits[0], &out);
+        if first.change_of_loss(&self.rows, &out, &base) >= 0.0 {
+            return Ok(None);
+        }
+        let others: Vec<Hidden> = (1..self.rows.folds())
+            .into_par_iter()
+            .map(|fold| self.layer(on.layout, &on.fits[fold], &self.rows.training(fold), fold as u64, steps))
+            .collect::<Result<_>>()?;
+        let layers = [first].into_iter().chain(others).collect();
+        Ok(Some(self.assessed(on.layout, on.fits.clone(), Some(layers))?))
+    }
+
+    fn layer(&self, layout: &Layout, fit: &Fit, members: &[u32], salt: u64, steps: &Steps) -> Result<Hidden> {
+        let base = self.logged_scores(layout, fit, members);
+        let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(salt);
+        Hidden::train(&self.rows, layout.sizes(), members, &base, seed, steps)
+    }
+
+    /// The scores of the logged actions of some rows by a linear model.
+    fn logged_scores(&self, layout: &Layout, fit: &Fit, members: &[u32]) -> Vec<f32> {
+        let score = |&row: &u32| {
+            let (x, action) = (self.rows.x.vector(row as usize), self.rows.actions.vector(row as usize));
+            layout.score(&fit.weights, x, action) as f32
+        };
+        members.par_iter().map(score).collect()
+    }
+
+    /// Assesses a family by the scores of every action of every held-out row, each by the fit that left the row out.
+    fn assessed<'a>(
+        &self,
+        layout: &'a Layout,
+        fits: Vec<Fit>,
+        layers: Option<Vec<Hidden>>,
+    ) -> Result<Family<'a>> {
         let out = &self.rows.held_out;
         let mut scores = Vec::with_capacity(out.actions.len());
         for (i, &row) in out.rows.iter().enumerate() {
-            let fit = &fits[self.rows.fold(row).unwrap_or(0)];
+            let fold = self.rows.fold(row).unwrap_or(0);
             let x = self.rows.x.vector(row as usize);
-            scores.extend(out.set(i).map(|a| layout.score(&fit.weights, x, out.actions.vector(a))));
+            for a in out.set(i) {
+                let action = out.actions.vector(a);
+                let deep = layers.as_ref().map_or(0.0, |layers| layers[fold].score(x, action));
+                scores.push(layout.score(&fits[fold].weights, x, action) + deep);
+            }
         }
-        scores
+        let assessed = Assessed::new(scores, &self.rows, self.variate)?;
+        Ok(Family { layout, fits, layers, assessed })
     }
 
-    fn choices(&self, families: &[(Layout, Vec<Fit>)], assessed: &[Assessed], chosen: usize) -> Vec<String> {
-        let name = |i: usize| match families[i].0.pairs {
-            Pairs::None => "linear scores of the request's and the action's features".to_owned(),
-            Pairs::Exact => "linear scores with pairs of a request's and an action's feature".to_owned(),
-            Pairs::Hashed(bits) => format!("linear scores with pairs of features in 2^{bits} cells"),
+    fn choices(&self, families: &[Family], chosen: usize) -> Vec<String> {
+        let described = |family: &Family| {
+            let value = -assess::moments(&family.assessed.z).mean;
+            format!("{} (loss {:.4}, improvement {value:.4})", family.name(), family.assessed.loss)
         };
-        let value = |i: usize| -assess::moments(&assessed[i].z).mean;
-        let others: Vec<String> = (0..assessed.len())
-            .filter(|&i| i != chosen)
-            .map(|i| format!("{}: loss {:.4}, improvement {:.4}", name(i), assessed[i].loss, value(i)))
-            .collect();
-        let mut choices = vec![format!(
-            "{}; on held-out rows: loss {:.4}, improvement {:.4} ({})",
-            name(chosen),
-            assessed[chosen].loss,
-            value(chosen),
-            others.join("; "),
-        )];
+        let others: Vec<String> =
+            (0..families.len()).filter(|&i| i != chosen).map(|i| described(&families[i])).collect();
+        let mut choices = vec![format!("scores: {}", described(&families[chosen]))];
+        if !others.is_empty() {
+            choices.push(format!("not chosen on held-out rows: {}", others.join("; ")));
+        }
         if self.rows.stride > 1 {
             choices.push(format!("one of every {} rows of the learn side was used", self.rows.stride));
         }
@@ -208,8 +258,15 @@ impl Learner<'_> {
         choices
     }
 
-    /// The policy that plays the best action nearly always.
-    fn policy(&self, layout: &Layout, fit: &Fit, gap: f64) -> PolicyParams {
+    /// The policy of the chosen family, which plays its best action nearly always. A linear model is fitted to all rows.
+    /// Models with a hidden layer are averaged, because the mean of several is better than one.
+    fn policy(&self, family: &Family, steps: &Steps) -> Result<PolicyParams> {
+        let layout = family.layout;
+        let everything: Vec<u32> = (0..self.rows.len() as u32).collect();
+        let fit = match family.layers {
+            Some(_) => fit::mean_of(&family.fits),
+            None => Task { layout, rows: &self.rows, members: &everything }.refit(&family.fits, steps)?,
+        };
         let (mut x, mut actions) = (self.known.x.clone(), self.known.actions.clone());
         let weights = &fit.weights;
         x.iter_mut().zip(&weights[1..]).for_each(|(feature, w)| feature.weight = *w);
@@ -221,8 +278,8 @@ impl Learner<'_> {
             cells: cells().map(|(cell, _)| cell).collect(),
             weights: cells().map(|(_, w)| *w as f32).collect(),
         });
-        let inverse_temperature = 1.0 / (NEAR_GREEDY * gap);
-        PolicyParams::ActionScorer(Box::new(ActionScorer {
+        let inverse_temperature = 1.0 / (NEAR_GREEDY * family.assessed.mean_gap(&self.rows.held_out));
+        Ok(PolicyParams::ActionScorer(Box::new(ActionScorer {
             features: self.spaces,
             inverse_temperature: match inverse_temperature.is_finite() {
                 true => inverse_temperature.clamp(1e-6, 1e6),
@@ -232,7 +289,21 @@ impl Learner<'_> {
             x,
             actions,
             pairs,
-            hidden: None,
-        }))
+            hidden: family.layers.as_ref().map(|layers| hidden::mean_of(layers)),
+        })))
+    }
+}
+
+impl Family<'_> {
+    fn name(&self) -> String {
+        let linear = match self.layout.pairs {
+            Pairs::None => "linear in the features of request and action".to_owned(),
+            Pairs::Exact => "linear with pairs of a request's and an action's feature".to_owned(),
+            Pairs::Hashed(bits) => format!("linear with pairs of features in 2^{bits} cells"),
+        };
+        match self.layers {
+            Some(_) => format!("{linear}, and a hidden layer of {}", hidden::UNITS),
+            None => linear,
+        }
     }
 }

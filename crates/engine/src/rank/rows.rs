@@ -169,6 +169,11 @@ impl Rows {
         }
     }
 
+    /// The rows that the fit of a fold leaves out.
+    pub fn left_out(&self, fold: usize) -> Vec<u32> {
+        (0..self.len() as u32).filter(|&row| self.fold(row) == Some(fold)).collect()
+    }
+
     /// The rows that the fit of a fold is trained on.
     pub fn training(&self, fold: usize) -> Vec<u32> {
         (0..self.len() as u32).filter(|&row| self.fold(row) != Some(fold)).collect()

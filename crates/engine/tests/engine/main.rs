@@ -12,3 +12,4 @@ mod kernels;
 mod light_kl;
 mod modules;
 mod properties;
+mod sets;

@@ -15,6 +15,7 @@ mod jobs;
 #[path = "../common/light_kl.rs"]
 mod light_kl;
 mod looks;
+mod sets;
 mod world;
 
 use std::collections::BTreeMap;

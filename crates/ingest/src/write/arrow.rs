@@ -4,13 +4,14 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, FixedSizeListArray, Float32Array, Float64Array, RecordBatch, StringArray,
-    TimestampMicrosecondArray, UInt32Array, UInt64Array,
+    Array, ArrayRef, FixedSizeListArray, Float32Array, Float64Array, ListArray, RecordBatch, StringArray,
+    StructArray, TimestampMicrosecondArray, UInt32Array, UInt64Array,
 };
+use arrow_buffer::OffsetBuffer;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
-use super::{LoggedRow, RowEncoder, WriteLayout};
+use super::{FeatureValue, LoggedRow, Namespace, RowEncoder, WriteLayout};
 
 /// The approximate size of a batch.
 const BATCH_BYTES: usize = 4 << 20;
@@ -27,7 +28,14 @@ pub struct BatchBuilder {
     contexts: Vec<u64>,
     timestamps: Vec<i64>,
     versions: Vec<String>,
+    requests: Features,
+    set_actions: Features,
+    /// The number of actions of each row.
+    set_sizes: Vec<usize>,
 }
+
+/// The columns of a namespace's features.
+type Features = Vec<Vec<FeatureValue>>;
 
 impl BatchBuilder {
     /// A builder for rows of this layout.
@@ -44,6 +52,9 @@ impl BatchBuilder {
             contexts: Vec::new(),
             timestamps: Vec::new(),
             versions: Vec::new(),
+            requests: Vec::new(),
+            set_actions: Vec::new(),
+            set_sizes: Vec::new(),
         }
     }
 
@@ -59,6 +70,11 @@ impl BatchBuilder {
         }
         if self.layout.versions {
             self.versions.push(row.version.into());
+        }
+        if let Some(set) = &row.set {
+            self.requests.push(set.request.to_vec());
+            self.set_actions.extend_from_slice(set.actions);
+            self.set_sizes.push(set.actions.len());
         }
         if self.actions.len() < self.most { Ok(None) } else { self.take() }
     }
@@ -85,9 +101,18 @@ impl BatchBuilder {
         if self.layout.dim > 0 {
             columns.push(fixed(DataType::Float32, self.layout.dim, Arc::new(x))?);
         }
+        let sizes = std::mem::take(&mut self.set_sizes);
+        if let Some(layout) = &self.layout.sets {
+            columns.push(namespace(&layout.request, &std::mem::take(&mut self.requests)));
+            let actions = namespace(&layout.action, &std::mem::take(&mut self.set_actions));
+            columns.push(varying(&sizes, actions)?);
+        }
         columns.push(Arc::new(UInt32Array::from(std::mem::take(&mut self.actions))));
-        let propensities = Float64Array::from(take(&mut self.propensities));
-        columns.push(fixed(DataType::Float64, self.layout.n_actions, Arc::new(propensities))?);
+        let propensities = Arc::new(Float64Array::from(take(&mut self.propensities)));
+        columns.push(match self.layout.sets {
+            Some(_) => varying(&sizes, propensities)?,
+            None => fixed(DataType::Float64, self.layout.n_actions, propensities)?,
+        });
         columns.push(Arc::new(Float64Array::from(take(&mut self.outcomes))));
         RecordBatch::try_new(self.schema.clone(), columns).map(Some)
     }
@@ -102,8 +127,16 @@ fn schema(layout: &WriteLayout) -> Schema {
     if layout.dim > 0 {
         fields.push(Field::new("x", list_of(DataType::Float32, layout.dim), false));
     }
+    if let Some(sets) = &layout.sets {
+        fields.push(Field::new("x", struct_of(&sets.request), false));
+        fields.push(Field::new("actions", varying_of(struct_of(&sets.action)), false));
+    }
     fields.push(Field::new("action", DataType::UInt32, false));
-    fields.push(Field::new("propensities", list_of(DataType::Float64, layout.n_actions), false));
+    let propensities = match layout.sets {
+        Some(_) => varying_of(DataType::Float64),
+        None => list_of(DataType::Float64, layout.n_actions),
+    };
+    fields.push(Field::new("propensities", propensities, false));
     fields.push(Field::new(layout.outcome_name(), DataType::Float64, false));
     Schema::new(fields)
 }
@@ -115,6 +148,49 @@ fn list_of(item: DataType, size: usize) -> DataType {
 fn fixed(item: DataType, size: usize, values: ArrayRef) -> Result<ArrayRef, ArrowError> {
     let field = Arc::new(Field::new("item", item, false));
     Ok(Arc::new(FixedSizeListArray::try_new(field, size as i32, values, None)?))
+}
+
+fn varying_of(item: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new("item", item, false)))
+}
+
+fn varying(sizes: &[usize], values: ArrayRef) -> Result<ArrayRef, ArrowError> {
+    let field = Arc::new(Field::new("item", values.data_type().clone(), false));
+    let offsets = OffsetBuffer::from_lengths(sizes.iter().copied());
+    Ok(Arc::new(ListArray::try_new(field, offsets, values, None)?))
+}
+
+fn fields_of(namespace: &Namespace) -> Fields {
+    let field = |&(name, text): &(&str, bool)| {
+        Field::new(name, if text { DataType::Utf8 } else { DataType::Float64 }, true)
+    };
+    namespace.features.iter().map(field).collect()
+}
+
+fn struct_of(namespace: &Namespace) -> DataType {
+    let inner = DataType::Struct(fields_of(namespace));
+    DataType::Struct(Fields::from(vec![Field::new(namespace.name, inner, false)]))
+}
+
+/// A struct with one field, the namespace, which is a struct of its features.
+fn namespace(namespace: &Namespace, rows: &Features) -> ArrayRef {
+    let column = |(i, &(_, text)): (usize, &(&str, bool))| -> ArrayRef {
+        let values = rows.iter().map(|row| row.get(i));
+        match text {
+            true => Arc::new(StringArray::from_iter(values.map(|value| match value {
+                Some(FeatureValue::Text(text)) => Some(text.as_ref()),
+                _ => None,
+            }))),
+            false => Arc::new(Float64Array::from_iter(values.map(|value| match value {
+                Some(FeatureValue::Number(number)) => Some(*number),
+                _ => None,
+            }))),
+        }
+    };
+    let columns = namespace.features.iter().enumerate().map(column).collect();
+    let inner: ArrayRef = Arc::new(StructArray::new(fields_of(namespace), columns, None));
+    let outer = Fields::from(vec![Field::new(namespace.name, inner.data_type().clone(), false)]);
+    Arc::new(StructArray::new(outer, vec![inner], None))
 }
 
 struct ArrowStream {

@@ -11,6 +11,13 @@ struct Csv {
     line: Vec<u8>,
 }
 
+pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
+    match layout.sets {
+        Some(_) => Err(super::sets::refused("csv")),
+        None => Ok(()),
+    }
+}
+
 pub fn start(layout: &WriteLayout, to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
     let mut names: Vec<String> = Vec::new();
     names.extend(layout.context_ids.then(|| "context_id".into()));

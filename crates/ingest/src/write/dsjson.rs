@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use guarantor_engine::log::OutcomeKind;
 
 use super::numbers::{double, list, single};
-use super::{LoggedRow, RowEncoder, WriteLayout};
+use super::{LoggedRow, RowEncoder, WriteLayout, sets};
 use crate::time;
 
 struct Dsjson {
@@ -54,7 +54,7 @@ impl RowEncoder for Dsjson {
         double(line, chosen);
         write!(line, ",\"_label_Action\":{},\"_labelIndex\":{}", row.action + 1, row.action)?;
         // Actions are numbered from 1 and the chosen one is first; p has the same order.
-        let others = || (0..self.layout.n_actions as u32).filter(|&a| a != row.action);
+        let others = || (0..row.propensities.len() as u32).filter(|&a| a != row.action);
         let actions: Vec<f64> = others().map(|a| f64::from(a + 1)).collect();
         write!(line, ",\"a\":[{}", row.action + 1)?;
         follow(line, &actions);
@@ -67,7 +67,15 @@ impl RowEncoder for Dsjson {
             single(line, value);
             line.push(b',');
         }
-        line.extend(self.multi.as_bytes());
+        match (&self.layout.sets, &row.set) {
+            (Some(layout), Some(set)) => {
+                sets::member(line, &layout.request, set.request);
+                line.extend(b",\"_multi\":[");
+                sets::objects(line, &layout.action, set.actions);
+                line.push(b']');
+            }
+            _ => line.extend(self.multi.as_bytes()),
+        }
         line.extend(b"}}\n");
         to.write_all(line)
     }

@@ -69,7 +69,7 @@ impl OutputFile<'_> {
         if !format.is_implied() {
             query.push(format!("format={}", format.name()));
         }
-        if format.hashes_features() {
+        if format.hashes_features() && self.layout.sets.is_none() {
             query.push(format!("hash_dims={}", self.format.for_dim(self.layout.dim).dims()));
         }
         let encoding = match encoding {

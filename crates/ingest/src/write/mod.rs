@@ -13,6 +13,7 @@ pub(crate) mod ndjson;
 mod numbers;
 pub(crate) mod obd;
 pub(crate) mod parquet;
+mod sets;
 
 use std::io::{self, Write};
 
@@ -21,6 +22,7 @@ use guarantor_engine::log::OutcomeKind;
 use crate::format::Format;
 
 pub use compressed::Compressed;
+pub use sets::{FeatureValue, LoggedSet, Namespace, SetLayout};
 
 /// What all rows of a written log have in common.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +39,8 @@ pub struct WriteLayout {
     pub timestamps: bool,
     /// Whether rows have a `policy_version`.
     pub versions: bool,
+    /// The features of requests and actions, if every row has its own actions.
+    pub sets: Option<SetLayout>,
 }
 
 impl Default for WriteLayout {
@@ -49,6 +53,7 @@ impl Default for WriteLayout {
             context_ids: false,
             timestamps: false,
             versions: false,
+            sets: None,
         }
     }
 }
@@ -80,6 +85,8 @@ pub struct LoggedRow<'a> {
     pub timestamp: i64,
     /// Written if the layout has versions: letters, digits, `.`, `-` and `_`.
     pub version: &'a str,
+    /// The actions of the row, if the layout has action sets. `propensities` then has one number for each.
+    pub set: Option<LoggedSet<'a>>,
 }
 
 impl LoggedRow<'_> {

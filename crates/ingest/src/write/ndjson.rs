@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::numbers::{double, list, single};
-use super::{LoggedRow, RowEncoder, WriteLayout};
+use super::{LoggedRow, RowEncoder, WriteLayout, sets};
 use crate::time;
 
 struct Ndjson {
@@ -32,6 +32,13 @@ impl RowEncoder for Ndjson {
         if self.layout.dim > 0 {
             line.extend(b"\"x\":[");
             list(line, row.x, single);
+            line.extend(b"],");
+        }
+        if let (Some(layout), Some(set)) = (&self.layout.sets, &row.set) {
+            line.extend(b"\"x\":");
+            sets::object(line, &layout.request, set.request);
+            line.extend(b",\"actions\":[");
+            sets::objects(line, &layout.action, set.actions);
             line.extend(b"],");
         }
         write!(line, "\"action\":{},\"propensities\":[", row.action)?;

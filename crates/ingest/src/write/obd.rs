@@ -21,6 +21,9 @@ struct Obd {
 }
 
 pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
+    if layout.sets.is_some() {
+        return Err(super::sets::refused("obd"));
+    }
     if layout.context_ids {
         return Err(
             "obd has no context_id, which repeated interactions with a context need; use ndjson, csv, \

@@ -245,6 +245,7 @@ fn what_is_written_reads_back() {
                     // A late row now and then.
                     timestamp: 1_700_000_000_123_456 + 1000 * i64::from(i ^ u32::from(i % 100 == 7)),
                     version: ["v1", "v-2.0_b"][i as usize / 5000],
+                    ..LoggedRow::default()
                 };
                 writer.write(&row).unwrap();
             }

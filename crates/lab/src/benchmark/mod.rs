@@ -1,5 +1,5 @@
 //! The evidence behind the documentation: published evaluation cases, widths in worlds with known truth, learning
-//! on labelled tables and on FashionMNIST, and logs of rare clicks. Everything runs through the engine's entry
+//! on labelled tables and on FashionMNIST, logs of rare clicks, and logs with action sets. Everything runs through the engine's entry
 //! point, from seeds and sets that were not used to choose anything (docs/benchmarks.md says which).
 
 mod clicks;
@@ -9,6 +9,7 @@ mod ope_files;
 mod ope_report;
 mod references;
 mod report;
+mod sets;
 mod softmax;
 mod tables;
 mod tabular;
@@ -43,11 +44,14 @@ pub enum Part {
     Fashion,
     /// Learning on logs of rare clicks.
     Clicks,
+    /// Learning over action sets.
+    Sets,
 }
 
 impl Part {
     /// All parts, in the order of the page.
-    pub const ALL: [Part; 5] = [Part::Ope, Part::Widths, Part::Tables, Part::Fashion, Part::Clicks];
+    pub const ALL: [Part; 6] =
+        [Part::Ope, Part::Widths, Part::Tables, Part::Fashion, Part::Clicks, Part::Sets];
 }
 
 /// What to run, and where the data is.
@@ -109,6 +113,7 @@ pub fn run(part: Part, settings: &Settings, progress: &(dyn Fn(&str) + Sync)) ->
         Part::Tables => tables::run(settings, progress),
         Part::Fashion => fashion::run(settings, progress),
         Part::Clicks => Ok(Outcome::Done(clicks::run(settings, progress)?)),
+        Part::Sets => Ok(Outcome::Done(sets::run(settings, progress)?)),
     }
 }
 

@@ -1,7 +1,10 @@
 //! Logs whose rows have their own actions.
 
+mod columnar;
 mod json;
+mod life;
 mod malformed;
+mod speed;
 
 use guarantor_engine::log::{ActionSets, Columns, FeatureSpace, Sets};
 use guarantor_ingest::{Format, IngestError, LogOptions, LogSummary};
