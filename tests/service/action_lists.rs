@@ -302,7 +302,11 @@ fn damaged_lists_are_found_and_a_backup_restores_them() {
         bytes[sound.len() * part / 10] ^= 0x10;
         std::fs::write(&file, bytes).unwrap();
         let job = evaluate(&client);
-        assert_eq!((&job["status"], &job["error"]["code"]), (&json!("failed"), &json!("dataset_unreadable")), "{job}");
+        assert_eq!(
+            (&job["status"], &job["error"]["code"]),
+            (&json!("failed"), &json!("dataset_unreadable")),
+            "{job}"
+        );
         let rows = lines(&articles(6, 5));
         let path = format!("/v1/datasets/{dataset}/rows");
         client.send("POST", &path, &[NDJSON], Some(rows.as_bytes())).problem(500, "damaged");
