@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use guarantor_engine::control::unattended;
 use guarantor_engine::log::LogSource;
-use guarantor_engine::policy::PolicyKind;
 use guarantor_engine::spec::{
     Baseline, BaselineKind, BoundKind, ExploreRequest, PolicyShape, SpecContext, SpecRequest,
 };
@@ -31,7 +30,7 @@ fn main() {
         let log = data.log(alpha, 57_000);
         let logging = data.logging_policy(alpha.parse().unwrap());
         let r0 = data.test_risk(&logging);
-        let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: fashion::K, dim: fashion::P };
+        let shape = PolicyShape::of(&logging);
         let context = SpecContext {
             shape: log.shape(),
             logging_policy: Some(shape),

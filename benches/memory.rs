@@ -53,7 +53,8 @@ fn main() {
         inverse_temperature: 1.0,
         features: Default::default(),
     };
-    let shape = PolicyShape { kind: PolicyKind::Softmax, n_actions: K, dim: P };
+    let shape =
+        PolicyShape { kind: PolicyKind::Softmax, n_actions: K, dim: P, plays_sets: false, sets: None };
     let context = SpecContext {
         shape: log.shape(),
         logging_policy: Some(shape),

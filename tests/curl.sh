@@ -93,6 +93,13 @@ call 200 POST "/v1/policies/$POLICY/propensities" "${JSON[@]}" -d '{"contexts":[
 is '.propensities | length' 2
 call 200 POST "/v1/policies/$POLICY/actions" "${JSON[@]}" -d '{"contexts":[[1,0]],"seed":3}'
 is '.actions[0].action' 1
+call 201 POST /v1/policies "${JSON[@]}" -d '{"kind":"uniform_over_sets"}'
+LISTS=$(field .id)
+call 200 POST "/v1/policies/$LISTS/propensities" "${JSON[@]}" -d '{"contexts":[{"actions":[{"topic":"a"},{"topic":"b"}]}]}'
+is '.propensities[0][1]' 0.5
+call 200 POST "/v1/policies/$LISTS/actions" "${JSON[@]}" -d '{"contexts":[{"actions":[{"id":"a"}]}],"seed":3}'
+is '.actions[0].id' a
+call 422/invalid_contexts POST "/v1/policies/$LISTS/actions" "${JSON[@]}" -d '{"contexts":[[1,0]]}'
 call 422/invalid_policy POST /v1/policies "${JSON[@]}" -d '{"kind":"softmax","mean":[[1],[1,2]]}'
 call 422/too_large POST /v1/policies "${JSON[@]}" -d '{"kind":"uniform","n_actions":1000000,"dim":1}'
 call 422/invalid_contexts POST "/v1/policies/$POLICY/propensities" "${JSON[@]}" -d '{"contexts":[[1]]}'

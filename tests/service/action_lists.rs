@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{Client, Server, id_of};
+use crate::common::{BINARY, Client, Server, id_of};
 
 const NDJSON: (&str, &str) = ("content-type", "application/x-ndjson");
 
@@ -76,6 +76,7 @@ fn logs_are_stored_appended_and_read_again_after_a_restart() {
     let lists = json!({"x": [1.0], "actions": [[1.0], [2.0]], "action": 0, "propensities": [0.5, 0.5], "reward": 0,
         "event_id": "other", "candidates": {"same": 0.5}});
     append(&client, &format!("{lists}\n")).problem(422, "invalid_rows");
+    server.kill();
     server.restart();
     let client = server.client();
     assert_eq!(client.get(&path).expect(200)["digest"], more["digest"]);
@@ -149,6 +150,7 @@ fn policies_decide_over_the_actions_that_they_are_given() {
     let (first, second) = (&drawn["actions"][0], &drawn["actions"][1]);
     let expected = json!({"action": 1, "id": "a2", "propensity": first["propensity"]});
     assert_eq!((first, second.get("id")), (&expected, None));
+    server.kill();
     server.restart();
     assert_eq!(ask(&server.client(), &id, "actions", &named).expect(200), drawn);
 
@@ -277,4 +279,40 @@ fn scorers_that_are_not_valid_are_rejected() {
     }
     let all = client.get("/v1/policies").expect(200);
     assert_eq!(all["data"].as_array().map(Vec::len), Some(0), "{all}");
+}
+
+#[test]
+fn damaged_lists_are_found_and_a_backup_restores_them() {
+    let server = Server::start();
+    let client = server.client();
+    let dataset = id_of(&client.upload("?outcome=reward", &lines(&articles(5, 600))).expect(201));
+    let spec = json!({"dataset_id": dataset, "kind": "evaluate", "independent_of_log": true,
+        "candidates": [{"kind": "logged", "name": "same"}]});
+    let evaluate = |client: &Client| client.finish(&client.submit(spec.clone()));
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("copy");
+    let mut backup = std::process::Command::new(BINARY);
+    let backup = backup.arg("backup").arg(&copy).arg("--data-dir").arg(server.data.path()).output().unwrap();
+    assert!(backup.status.success(), "{}", String::from_utf8_lossy(&backup.stderr));
+    let folder = server.data.path().join("blobs/datasets").join(&dataset);
+    let file = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let sound = std::fs::read(&file).unwrap();
+    for part in 1..9 {
+        let mut bytes = sound.clone();
+        bytes[sound.len() * part / 10] ^= 0x10;
+        std::fs::write(&file, bytes).unwrap();
+        let job = evaluate(&client);
+        assert_eq!(
+            (&job["status"], &job["error"]["code"]),
+            (&json!("failed"), &json!("dataset_unreadable")),
+            "{job}"
+        );
+        let rows = lines(&articles(6, 5));
+        let path = format!("/v1/datasets/{dataset}/rows");
+        client.send("POST", &path, &[NDJSON], Some(rows.as_bytes())).problem(500, "damaged");
+    }
+    std::fs::write(&file, &sound).unwrap();
+    assert_eq!(evaluate(&client)["status"], "succeeded");
+    let restored = Server::start_on(&copy, &[]);
+    assert_eq!(evaluate(&restored.client())["status"], "succeeded");
 }

@@ -101,6 +101,9 @@ pub struct SetSizes {
     pub actions: u64,
     /// The number of non-zeros of all requests and actions.
     pub non_zeros: u64,
+    /// How many of them are those of requests.
+    #[serde(default)]
+    pub of_requests: u64,
 }
 
 /// About how many bytes the decoded rows of a log take; `sets` if every row has its own actions.
@@ -223,7 +226,12 @@ impl Job<'_> {
     fn on_sets(&self, sets: SetSizes) -> Footprint {
         let (rows, non_zeros) = (self.rows(), sets.non_zeros as f64);
         // Requests and logged actions, and the rows that are held out with all of their actions.
-        let kept = 16.0 * non_zeros.min(SET_NON_ZEROS) + 40.0 * rows.min(SET_ROWS);
+        let of_requests = sets.of_requests as f64;
+        let mean_actions = (sets.actions as f64 / rows.max(1.0)).max(1.0);
+        // Logged actions may have more features than others.
+        let logged = of_requests + 1.25 * (non_zeros - of_requests).max(0.0) / mean_actions;
+        let share = (1.1 * self.spec.fraction().unwrap_or(1.0)).min(1.0);
+        let kept = 16.0 * (share * logged).min(SET_NON_ZEROS) + 40.0 * (share * rows).min(SET_ROWS);
         let held_out = 16.0 * non_zeros.min(SET_HELD_OUT_NON_ZEROS)
             + rows.min(SET_HELD_OUT) * (F64 * 3.0 * self.k() + 64.0);
         // Features while they are counted, and then the weights, of pairs too, with all vectors of the optimizer.

@@ -81,12 +81,13 @@ impl LogEncoder {
         for i in 0..rows.len() {
             let actions = sets.actions_of(i);
             let starts = sets.actions.offsets();
-            let non_zeros =
-                starts[actions.end] - starts[actions.start] + sets.x.vector(i).indices.len() as u64;
+            let request = sets.x.vector(i).indices.len() as u64;
+            let non_zeros = starts[actions.end] - starts[actions.start] + request;
             let ids: usize =
                 rows.action_ids.iter().take(actions.end).skip(actions.start).map(String::len).sum();
             self.sizes.actions += actions.len() as u64;
             self.sizes.non_zeros += non_zeros;
+            self.sizes.of_requests += request;
             self.filled += fixed + actions.len() * (8 + 8 * lists) + 8 * non_zeros as usize + ids;
             if self.filled >= GROUP_BYTES {
                 self.filled = 0;

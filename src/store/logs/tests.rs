@@ -190,6 +190,7 @@ fn rows_with_sets_are_read_back_as_they_were_written() {
     let sizes = log.dataset.set_sizes().unwrap();
     let non_zeros = expected.sets.x.non_zeros() + expected.sets.actions.non_zeros();
     assert_eq!((sizes.actions, sizes.non_zeros), (expected.sets.actions.len() as u64, non_zeros as u64));
+    assert_eq!(sizes.of_requests, expected.sets.x.non_zeros() as u64);
     // The memory of the decoded rows is estimated from them.
     let estimate = log_bytes(&log.dataset.shape(), Some(sizes));
     assert!(estimate > 8 * non_zeros as u64 && estimate < 20 * non_zeros as u64, "{estimate}");

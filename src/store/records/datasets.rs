@@ -159,6 +159,7 @@ impl Dataset {
         Some(parts.fold(SetSizes::default(), |all, part| SetSizes {
             actions: all.actions.saturating_add(part.actions),
             non_zeros: all.non_zeros.saturating_add(part.non_zeros),
+            of_requests: all.of_requests.saturating_add(part.of_requests),
         }))
     }
 
