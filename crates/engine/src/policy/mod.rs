@@ -11,8 +11,8 @@ mod params;
 mod softmax;
 
 pub use action_scorer::{
-    ActionScorer, HiddenUnits, KnownFeature, MAX_KNOWN, MAX_PAIRS, PairWeights, Scaling, SetScores,
-    pair_bucket,
+    ActionScorer, HiddenUnits, KnownFeature, MAX_KNOWN, MAX_PAIRS, MAX_ROW_PAIRS, PairWeights, Scaling,
+    SetScores, pair_bucket,
 };
 pub use features::{CLIP, FeatureMap, rectified, standardize};
 pub use lig::Lig;

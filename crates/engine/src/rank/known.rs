@@ -87,6 +87,10 @@ pub struct Known {
     pub rows: usize,
     /// The number of non-zeros of their requests and logged actions.
     pub non_zeros: usize,
+    /// The number of pairs of them.
+    pub pairs: usize,
+    /// The number of pairs of the row with most.
+    pub most_pairs: usize,
 }
 
 impl Known {
@@ -97,13 +101,16 @@ impl Known {
     pub fn new(reader: &Reader, control: &Control) -> Result<Self> {
         let (mut x, mut actions) = (Seen::default(), Seen::default());
         let (mut rows, mut non_zeros) = (0, 0);
+        let (mut pairs, mut most_pairs) = (0usize, 0);
         reader.each(control, |row| {
             let (request, action) = (row.x(), row.logged_action());
             x.add(request);
             actions.add(action);
             rows += 1;
             non_zeros += request.indices.len() + action.indices.len();
+            let own = request.indices.len().saturating_mul(action.indices.len());
+            (pairs, most_pairs) = (pairs.saturating_add(own), most_pairs.max(own));
         })?;
-        Ok(Known { x: x.known(), actions: actions.known(), rows, non_zeros })
+        Ok(Known { x: x.known(), actions: actions.known(), rows, non_zeros, pairs, most_pairs })
     }
 }

@@ -7,8 +7,10 @@ use super::rows::Rows;
 use crate::log::SparseVector;
 use crate::log::ranges::at_most;
 use crate::numerics::elementary::{exp, ln_1p};
-use crate::policy::{MAX_PAIRS, pair_bucket};
+use crate::policy::{MAX_PAIRS, MAX_ROW_PAIRS, pair_bucket};
 
+/// With more pairs per row there is no model of pairs: it would take too long.
+const MEAN_PAIRS: usize = 4096;
 /// With more pairs than `MAX_PAIRS`, they share this many cells.
 const BITS: u8 = 18;
 /// Sums over rows have this many parts, whatever the number of threads; fewer if each part takes much memory.
@@ -43,7 +45,9 @@ impl Layout {
         let (x, actions): (Vec<u32>, Vec<u32>) = (indices(&known.x), indices(&known.actions));
         let pairs = match x.len() * actions.len() {
             0 => Pairs::None,
-            _ if !pairs => Pairs::None,
+            _ if !pairs || known.pairs > MEAN_PAIRS * known.rows || known.most_pairs > MAX_ROW_PAIRS => {
+                Pairs::None
+            }
             cells if cells <= MAX_PAIRS => Pairs::Exact,
             _ => Pairs::Hashed(BITS),
         };

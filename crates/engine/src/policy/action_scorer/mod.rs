@@ -3,7 +3,8 @@
 //!
 //!   s(x, a) = constant + Σ_i u_i x_i + Σ_j v_j a_j + Σ_ij W_ij x_i a_j + Σ_h o_h max(b_h + Σ_i F_hi x_i + Σ_j G_hj a_j, 0)
 //!
-//! x_i and a_j are scaled and clipped. Features that the policy does not know count as absent.
+//! x_i and a_j are scaled and clipped. Features that the policy does not know count as absent. The sum over pairs is left
+//! out if there are more than `MAX_ROW_PAIRS`.
 
 mod check;
 mod prepared;
@@ -23,6 +24,8 @@ use crate::log::{ActionSets, SetsView, SparseVector};
 pub const MAX_KNOWN: usize = 1 << 17;
 /// The most weights of pairs, and the most pairs that have a weight each.
 pub const MAX_PAIRS: usize = 1 << 20;
+/// An action with more pairs of known features than this is scored without pairs, so that no request takes long.
+pub const MAX_ROW_PAIRS: usize = 1 << 16;
 /// The most hidden units.
 pub const MAX_UNITS: usize = 256;
 /// The most numbers of a hidden layer.

@@ -1,6 +1,6 @@
 //! Scores actions one request after the other, in a fixed order of terms.
 
-use super::{ActionScorer, PairWeights, Scaling, pair_bucket};
+use super::{ActionScorer, MAX_ROW_PAIRS, PairWeights, Scaling, pair_bucket};
 use crate::log::SparseVector;
 
 /// A sum with what bounds its rounding error.
@@ -92,7 +92,9 @@ impl<'a> Prepared<'a> {
         for &(j, value) in &features {
             total.add(scorer.actions[j as usize].weight * f64::from(value));
         }
-        if let Some(pairs) = &scorer.pairs {
+        if let Some(pairs) = &scorer.pairs
+            && self.request.len().saturating_mul(features.len()) <= MAX_ROW_PAIRS
+        {
             let width = scorer.actions.len() as u32;
             for &(i, x) in &self.request {
                 for &(j, a) in &features {
