@@ -119,7 +119,7 @@ impl Rows {
         let (mut scaled, mut seen, mut held) = (Vec::new(), 0usize, 0usize);
         reader.each(control, |row| {
             seen += 1;
-            if (seen - 1) % stride != 0 {
+            if !(seen - 1).is_multiple_of(stride) {
                 return;
             }
             let number = rows.rewards.len() as u32;
@@ -133,7 +133,7 @@ impl Rows {
             }
             held += 1;
             let out = &mut rows.held_out;
-            if (held - 1) % sparser != 0 || out.actions.non_zeros() >= MAX_HELD_OUT_NON_ZEROS {
+            if !(held - 1).is_multiple_of(sparser) || out.actions.non_zeros() >= MAX_HELD_OUT_NON_ZEROS {
                 return;
             }
             for a in 0..row.size() {
@@ -164,7 +164,7 @@ impl Rows {
     pub fn fold(&self, row: u32) -> Option<usize> {
         let row = row as usize;
         match self.folds {
-            LARGE_FOLDS => (row % 5 == 0).then(|| row / 5 % 2),
+            LARGE_FOLDS => row.is_multiple_of(5).then_some(row / 5 % 2),
             folds => Some(row % folds),
         }
     }
