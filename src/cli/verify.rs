@@ -12,7 +12,7 @@ use guarantor_engine::certificate::{
 use guarantor_engine::control::unattended;
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::verify::{Wording, verify_unsupported};
-use guarantor_ingest::Format;
+use guarantor_ingest::{FileFormat, Format};
 use serde_json::Value;
 
 use super::client::{Client, expect};
@@ -191,12 +191,17 @@ async fn recompute(
         store.create_policy(&workspace, id, &params).await?;
     }
     let files = with_formats(&args.log, args.format)?.into_iter();
+    let hashed = |format: FileFormat| match certificate.dataset.action_sets {
+        Some(features) => format.for_sets(features),
+        None => format.for_dim(certificate.dataset.dim),
+    };
+    let declared =
+        certificate.dataset.action_sets.is_none() && certificate.dataset.actions_declared != Some(false);
     let log = InputLog {
-        files: files.map(|(path, format)| (path, format.for_dim(certificate.dataset.dim))).collect(),
+        files: files.map(|(path, format)| (path, hashed(format))).collect(),
         outcome: certificate.user_units.outcome,
         // A number that was read off the rows is read off them again.
-        n_actions: (certificate.dataset.actions_declared != Some(false))
-            .then_some(certificate.dataset.n_actions),
+        n_actions: declared.then_some(certificate.dataset.n_actions),
         logging_policy: args.logging_policy.as_deref(),
         options: args.stated.options(certificate.spec.logging.unwrap_or_default()),
     };

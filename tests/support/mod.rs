@@ -142,6 +142,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
             rows: 100,
             contexts: 100,
             n_actions: 3,
+            action_sets: None,
             dim: 2,
             logging: Some(Logging::Fixed),
             actions_declared: Some(true),

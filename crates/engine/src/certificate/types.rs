@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{CheckName, CheckResult};
 use crate::control::TerminationReason;
-use crate::log::{Logging, Outcome, Span};
+use crate::log::{ActionSets, Logging, Outcome, Span};
 use crate::policy::PolicyKind;
 use crate::spec::{BaselineKind, Explore, JobSpec};
 use crate::terms::Terms;
@@ -294,10 +294,13 @@ pub struct DatasetRecord {
     pub rows: u64,
     /// The number of contexts.
     pub contexts: u64,
-    /// The number of actions.
+    /// The number of actions; that of the largest set if every row has its own actions.
     pub n_actions: usize,
-    /// The number of features; 0 if the dataset has none.
+    /// The number of features; 0 if the dataset has none, or if every row has its own actions.
     pub dim: usize,
+    /// The features of requests and actions, if every row has its own actions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action_sets: Option<ActionSets>,
     /// How the dataset was logged; absent in certificates of methods 1 and 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,

@@ -109,6 +109,7 @@ pub fn assemble(
             rows: shape.rows,
             contexts: shape.contexts,
             n_actions: shape.n_actions,
+            action_sets: shape.capabilities.action_sets,
             dim: shape.dim,
             logging: spec.logging,
             actions_declared: Some(shape.capabilities.actions_declared),
