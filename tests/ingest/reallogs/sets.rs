@@ -104,7 +104,7 @@ fn inspect_reports_on_sets() {
     for expected in [
         "2 to 4, on average 3.0, in each row",
         "request features",
-        "named, on average 2.",
+        "named, on average 1.7 not 0",
         "How often each position was taken",
     ] {
         assert!(text.contains(expected), "{expected}: {text}");
