@@ -78,6 +78,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
     let runtime = runtime()?;
     let done = runtime.block_on(async {
         bootstrap(&config).await?;
+        let stop = told_to_stop();
         let server = Server::start(config).await?;
         let (url, health_url) = (server.url()?, server.health_url()?);
         let health = health_url.as_ref().map_or(String::new(), |url| format!("Health checks are on {url}\n"));
@@ -85,7 +86,7 @@ pub fn serve(args: ServeArgs) -> Result<(), Failure> {
         // it.
         let _ = super::print_text(&format!("Guarantor listens on {url}\n{health}"));
         tracing::info!(url, health_url, version = guarantor_engine::VERSION, "listening");
-        server.run(told_to_stop()).await
+        server.run(stop).await
     });
     // Whatever is still running has had its time to finish, and the store survives a sudden exit.
     runtime.shutdown_background();
@@ -119,17 +120,21 @@ async fn bootstrap(config: &Config) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// Waits for SIGTERM, which orchestrators send, or Ctrl-C.
-async fn told_to_stop() {
+/// Waits for SIGTERM, which orchestrators send, or Ctrl-C. From this call on the signal does not end the process at once,
+/// so call it before anybody can know that the server runs.
+fn told_to_stop() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => tokio::select! {
-            _ = terminate.recv() => {}
-            _ = tokio::signal::ctrl_c() => {}
-        },
-        Err(error) => {
-            tracing::warn!(%error, "cannot handle SIGTERM; only Ctrl-C stops the server gracefully");
-            let _ = tokio::signal::ctrl_c().await;
+    let terminate = signal(SignalKind::terminate());
+    async move {
+        match terminate {
+            Ok(mut terminate) => tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            },
+            Err(error) => {
+                tracing::warn!(%error, "cannot handle SIGTERM; only Ctrl-C stops the server gracefully");
+                let _ = tokio::signal::ctrl_c().await;
+            }
         }
     }
 }
