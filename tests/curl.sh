@@ -313,6 +313,11 @@ rejected looks_need_anytime_bound "$FORM" ',"looks":"anytime"'
 printf '%s\n' '{"x":[0.5],"action":1,"propensity":0.51,"cost":-1}' '{"x":[0.2],"action":0,"propensity":0.49,"cost":0}' >"$WORK/unstated"
 call 201 POST /v1/datasets "${ROWS[@]}" --data-binary "@$WORK/unstated"
 rejected actions_not_stated "$(field .id)" ',"bound":"betting","prior":{"kind":"zero"}'
+printf '%s\n' '{"x":{"age":0.5},"actions":[{"id":"a"},{"id":"b"}],"action":1,"propensity":0.51,"cost":-1}' '{"x":{"age":0.2},"actions":[{"id":"a"},{"id":"b"},{"id":"c"}],"action":0,"propensity":0.33,"cost":0}' >"$WORK/sets"
+call 201 POST /v1/datasets "${ROWS[@]}" --data-binary "@$WORK/sets"
+SETS=$(field .id)
+rejected bound_needs_fixed_actions "$SETS" ',"bound":"catoni"'
+rejected bound_cannot_learn_here "$SETS" ''
 rejected bound_cannot_learn_here "$ONE" ',"prior":{"kind":"split"}'
 
 echo "== a key in use"

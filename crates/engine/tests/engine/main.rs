@@ -12,4 +12,5 @@ mod kernels;
 mod light_kl;
 mod modules;
 mod properties;
+mod set_specs;
 mod sets;
