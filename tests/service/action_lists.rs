@@ -316,3 +316,58 @@ fn damaged_lists_are_found_and_a_backup_restores_them() {
     let restored = Server::start_on(&copy, &[]);
     assert_eq!(evaluate(&restored.client())["status"], "succeeded");
 }
+
+/// A DSJSON log whose actions have an `id` beside other features: what is learned from the id must be served by the id.
+#[test]
+fn a_policy_of_a_dsjson_log_is_served_the_features_that_it_learned_from() {
+    let server = Server::start();
+    let client = server.client();
+    let mut state = 5u64;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) % below
+    };
+    let names = ["a", "b", "c", "d"];
+    let mut log = String::new();
+    for row in 0..2000 {
+        let size = 2 + random(3) as usize;
+        let first = random(4) as usize;
+        let set: Vec<&str> = (0..size).map(|a| names[(first + a) % 4]).collect();
+        let chosen = random(size as u64) as usize;
+        let cost = -i32::from(random(10) < if set[chosen] == "a" { 8 } else { 2 });
+        let order: Vec<usize> = [chosen].into_iter().chain((0..size).filter(|&a| a != chosen)).collect();
+        let multi: Vec<Value> =
+            set.iter().map(|id| json!({"id": id, "z": random(100) as f64 / 100.0})).collect();
+        let line = json!({"_label_cost": cost, "a": order.iter().map(|a| a + 1).collect::<Vec<_>>(),
+            "p": vec![1.0 / size as f64; size], "c": {"User": {"n": row % 7}, "_multi": multi}});
+        log += &format!("{line}\n");
+    }
+    let kind = [("content-type", "application/json")];
+    let uploaded = client.send("POST", "/v1/datasets?format=dsjson", &kind, Some(log.as_bytes())).expect(201);
+    let job = client.submit(json!({"dataset_id": id_of(&uploaded), "explore": 0}));
+    let policy = client.finish(&job)["result"]["policy_id"].as_str().unwrap().to_owned();
+    let asked = json!({"contexts": [{"x": {"User": {"n": 3}}, "actions": [{"id": "b", "z": 0.5}, {"id": "a", "z": 0.5}]}]});
+    let served = client.post(&format!("/v1/policies/{policy}/propensities"), &asked).expect(200);
+    assert!(served["propensities"][0][1].as_f64().unwrap() > 0.99, "{served}");
+}
+
+#[test]
+fn a_certificate_over_sets_is_verified_with_its_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let run = |args: &[&str]| std::process::Command::new(BINARY).args(args).output().unwrap();
+    for (format, more) in [("dsjson", &[][..]), ("parquet", &[][..]), ("ndjson", &["--hash-dims", "512"][..])]
+    {
+        let log = path(&format!("log.{format}"));
+        let log = log.to_str().unwrap();
+        let made = run(&["simulate", "--dataset", "news", "--rows", "600", "--out", log]);
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let certified = run(&[&["certify", log, "--json", "--outcome", "reward"], more].concat());
+        let certificate = path("certificate.json");
+        std::fs::write(&certificate, &certified.stdout).unwrap();
+        let certificate = certificate.to_str().unwrap();
+        let verified = run(&["verify", certificate, "--log", log]);
+        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+        assert!(verified.status.success() && said.ends_with("valid\n"), "{format}: {said}{verified:?}");
+    }
+}

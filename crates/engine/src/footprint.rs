@@ -206,7 +206,10 @@ impl Job<'_> {
         let decoded = log_bytes(self.shape, sets);
         // Rows that arrived together may have more features than others, and they are copied once.
         let features = sets.map_or(F32 * self.p(), |_| 4.0 * decoded as f64 / self.rows().max(1.0));
-        let chunk = self.chunk() * (features + 2.0 * F64 * self.k() + 128.0);
+        // Lists of numbers per action are padded to the largest set.
+        let padded = sets.map_or(0, |_| self.shape.capabilities.candidate_propensities.len());
+        let lists = 2.0 + 2.0 * padded as f64;
+        let chunk = self.chunk() * (features + lists * F64 * self.k() + 128.0);
         let reading = 2.0 * self.threads() * chunk;
         if !fits_in_memory(self.shape, sets, max_log_bytes) {
             // The log is in a file, but the learn side is held in memory, unless rows have sets.
@@ -216,7 +219,7 @@ impl Job<'_> {
         }
         // π0(·|x) of a stored logging policy is computed for all rows.
         let computed = match self.resources.logging_policy {
-            Some(_) => 4.0 * F64 * self.rows() * self.k(),
+            Some(_) => 4.0 * F64 * sets.map_or(self.rows() * self.k(), |sets| sets.actions as f64),
             None => 0.0,
         };
         reading + DECODING * decoded as f64 + 8.0 * self.rows() + computed

@@ -400,11 +400,17 @@ impl<'a> Walk<'a> {
     fn new(chunk: &'a Chunk<'a>, player: Player<'a>, capabilities: &Capabilities) -> Result<Self> {
         let (plays, k) = match player {
             Player::Policy { policy, link, explored } => {
-                let Scored { scores, norms, rounding } = policy.scores(chunk.situations())?;
+                let Scored { scores, norms, mut rounding } = policy.scores(chunk.situations())?;
+                let with = explored.map(|(_, with)| with);
                 let explored = match explored {
                     Some((share, with)) => Some((share, with.propensities(chunk.situations())?)),
                     None => None,
                 };
+                if let Some(with) = with.filter(|with| with.set_features().is_some()) {
+                    let other = with.scores(chunk.situations())?.rounding;
+                    rounding.resize(chunk.contexts(), 0.0);
+                    rounding.iter_mut().zip(other).for_each(|(own, other)| *own = own.max(other));
+                }
                 let k = scores.ncols();
                 (Plays::Scores { scores, norms, rounding, link, explored }, k)
             }

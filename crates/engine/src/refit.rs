@@ -15,6 +15,8 @@ const DIMS: usize = 24;
 /// The dimensions into which the features of a request, of an action, and their products are folded, in logs with
 /// action sets. One model serves all actions.
 const SET_DIMS: [usize; 3] = [12, 24, 28];
+/// With more products of features than this, an action is modeled without them, so that no row takes long.
+const MAX_PRODUCTS: usize = 4096;
 /// With more actions there is no model of each: its sums would take too much memory.
 const MAX_ACTIONS: usize = 128;
 /// With fewer contexts there is no model: a constant does as well.
@@ -101,9 +103,10 @@ fn folded_pair(x: SparseVector, action: SparseVector, out: &mut [f64]) {
     let (products, last) = rest.split_at_mut(SET_DIMS[2]);
     last.fill(1.0);
     x.iter().for_each(|(i, value)| fold(i.into(), value.into(), request));
+    let few = x.indices.len().saturating_mul(action.indices.len()) <= MAX_PRODUCTS;
     for (j, action) in action.iter() {
         fold(j.into(), action.into(), alone);
-        for (i, x) in x.iter() {
+        for (i, x) in x.iter().filter(|_| few) {
             fold(u64::from(i) << 24 ^ u64::from(j), f64::from(x) * f64::from(action), products);
         }
     }

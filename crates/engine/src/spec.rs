@@ -58,8 +58,9 @@ pub struct SpecContext<'a> {
 
 /// The default share of the contexts on the learn side. It was chosen on FashionMNIST and a table of 21 000 rows for
 /// large logs, and on tables of 250 to 5000 rows for small ones.
-fn default_fraction(contexts: u64) -> f64 {
-    if contexts >= 10_000 { 0.6 } else { 0.5 }
+fn default_fraction(shape: &LogShape) -> f64 {
+    // Scorers of actions need fewer rows (docs/math.md#sets).
+    if shape.contexts >= 10_000 && shape.capabilities.action_sets.is_none() { 0.6 } else { 0.5 }
 }
 
 /// The default share of exploration, as teams that run contextual bandits expect.
@@ -290,7 +291,7 @@ impl SpecRequest {
         }
         let fraction = match (kind, sent.fraction) {
             (PriorKind::Split, f) => {
-                let f = f.unwrap_or(default_fraction(context.shape.contexts));
+                let f = f.unwrap_or(default_fraction(context.shape));
                 Some(within("prior.fraction", f, ranges::PRIOR_FRACTION)?)
             }
             (_, Some(_)) => return invalid("prior.fraction", "is allowed for the kind `split` only"),

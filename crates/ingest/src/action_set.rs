@@ -109,8 +109,9 @@ impl SetBuilder {
 
     /// Adds an action with named features. `part` is where in the action they are.
     pub fn named(&mut self, features: &mut Features, id: Option<String>, part: &str) -> Result<(), RowFault> {
-        if let (false, Some(id)) = (features.described(), &id) {
-            // What is learned about an action without features is learned by its id.
+        // An id beside features is one of them. An id beside `x` is only a name, unless there is nothing else to learn
+        // about the action from.
+        if let Some(id) = id.as_ref().filter(|_| part.is_empty() || !features.described()) {
             let before = features.enter("id");
             features.text(id);
             features.leave(before);

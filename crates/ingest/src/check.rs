@@ -118,7 +118,9 @@ impl Checker {
         let sets = self.layout.as_ref().map(|layout| layout.sets);
         // Rows that are appended get the dimensions of the earlier ones.
         let named = |space| matches!(space, FeatureSpace::Named { .. }).then(|| space.dim());
-        let earlier = sets.flatten().map(|spaces| named(spaces.actions).or(named(spaces.x)).or(hash_dims));
+        let bare = |spaces| (spaces == ActionSets::default()).then_some(0);
+        let earlier = (sets.flatten())
+            .map(|spaces| named(spaces.actions).or(named(spaces.x)).or(bare(spaces)).or(hash_dims));
         ReadContext {
             limits: self.rules.limits.clone(),
             hashing: Hashing { dims: hash_dims.unwrap_or(Hashing::DEFAULT_DIMS) },

@@ -55,7 +55,8 @@ pub fn contexts_of(
     features: Option<ActionSets>,
     limits: &ContextLimits,
 ) -> Result<AskedSets, ContextFault> {
-    let object = Body { features, limits, asked: AskedSets::default(), stop: None, too_large: false };
+    let object =
+        Body { features, limits, asked: AskedSets::default(), stop: None, too_large: false, largest: 0 };
     let mut too_large = false;
     let read = json::parse(body, Watched { body: object, too_large: &mut too_large });
     match read {
@@ -70,6 +71,8 @@ struct Body<'a> {
     asked: AskedSets,
     stop: Option<Stop>,
     too_large: bool,
+    /// The number of actions of the largest context so far.
+    largest: usize,
 }
 
 /// A body that says whether it was too large, even if it could not be read.
@@ -177,7 +180,10 @@ impl Body<'_> {
 
     fn check_size<E: Error>(&mut self) -> Result<(), E> {
         let (sets, limits) = (&self.asked.sets, self.limits);
-        let (rows, largest) = (sets.rows(), sets.largest());
+        let rows = sets.rows();
+        // A pass over all contexts for each of them would be quadratic.
+        self.largest = self.largest.max(rows.checked_sub(1).map_or(0, |last| sets.size(last)));
+        let largest = self.largest;
         let non_zeros = sets.x.non_zeros() + sets.actions.non_zeros();
         let message = if rows.saturating_mul(largest) > limits.actions {
             let most = limits.actions / largest.max(1);

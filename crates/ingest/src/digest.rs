@@ -33,6 +33,10 @@ impl LogDigest {
     pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
         for i in 0..rows.len() {
             let bytes = &mut self.bytes;
+            // Lists of other lengths must not have the same bytes, so the number of actions comes first.
+            if layout.sets.is_some() {
+                bytes.extend_from_slice(&(rows.sets.size(i) as u64).to_le_bytes());
+            }
             bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
             bytes.extend_from_slice(&rows.costs[i].to_le_bytes());
             bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
@@ -117,10 +121,9 @@ fn extensions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize)
     }
 }
 
-/// The number of actions of a row, the features of its request, and the id and the features of each action.
+/// The features of a row's request, and the id and the features of each action.
 fn actions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize) {
     let actions = rows.sets.actions_of(i);
-    bytes.extend((actions.len() as u64).to_le_bytes());
     vector(bytes, rows.sets.x.vector(i));
     for a in actions {
         if layout.action_ids {

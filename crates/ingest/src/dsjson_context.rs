@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use crate::action_set::{RawSet, SetBuilder, SetRules};
-use crate::features::{Features, Value};
+use crate::features::{Features, IdValue, Value};
 use crate::json::{Name, Stop};
 use crate::row::RowFault;
 
@@ -129,7 +129,91 @@ impl<'de> Visitor<'de> for Action<'_> {
         f.write_str("an object with the features of an action")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        Value { to: self.0, index: None }.visit_map(map)
+    /// As an entry of `actions` in NDJSON and in requests for decisions: `id` is a name, and an object `x` has all
+    /// features. Otherwise a policy would be served other features than those that it learned from.
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let (mut in_x, mut beside) = (false, false);
+        while let Some(Name(name)) = map.next_key::<Name>()? {
+            match &*name {
+                "id" => map.next_value_seed(IdValue(self.0))?,
+                "x" => match map.next_value_seed(X(self.0))? {
+                    true => in_x = true,
+                    false => beside = true,
+                },
+                name => {
+                    beside |= !name.starts_with('_') || name == "_text";
+                    self.0.member(name, &mut map)?;
+                }
+            }
+        }
+        if in_x && beside {
+            let before = self.0.enter("x");
+            self.0.stop("is an object beside other features; write all features into x, or rename it".into());
+            self.0.leave(before);
+        }
+        Ok(())
+    }
+}
+
+/// The member `x` of an action: whether it is an object, which has the features of the action.
+struct X<'a>(&'a mut Features);
+
+impl X<'_> {
+    fn feature(self, add: impl FnOnce(&mut Features)) -> bool {
+        let before = self.0.enter("x");
+        add(self.0);
+        self.0.leave(before);
+        false
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for X<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<bool, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for X<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a feature or an object with features")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
+        Ok(self.feature(|to| to.truth(value)))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<bool, E> {
+        Ok(self.feature(|to| to.number(value as f64)))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<bool, E> {
+        Ok(self.feature(|to| to.number(value as f64)))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<bool, E> {
+        Ok(self.feature(|to| to.number(value)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        Ok(self.feature(|to| to.text(text)))
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(false)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<bool, A::Error> {
+        let before = self.0.enter("x");
+        Value { to: &mut *self.0, index: None }.visit_seq(items)?;
+        self.0.leave(before);
+        Ok(false)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<bool, A::Error> {
+        Value { to: self.0, index: None }.visit_map(map).map(|()| true)
     }
 }

@@ -148,7 +148,8 @@ impl Features {
         self.fault.is_none()
     }
 
-    fn stop(&mut self, why: String) {
+    /// The feature at the path cannot be used.
+    pub fn stop(&mut self, why: String) {
         if self.fault.is_none() {
             let end = self.path.floor_char_boundary(100);
             self.fault = Some((self.path[..end].to_owned(), why));
@@ -168,6 +169,65 @@ impl Features {
         map.next_value_seed(Value { to: self, index: None })?;
         self.leave(before);
         Ok(())
+    }
+}
+
+/// The member `id` of an action: a number is a name too.
+pub struct IdValue<'a>(pub &'a mut Features);
+
+impl<'de> DeserializeSeed<'de> for IdValue<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<(), D::Error> {
+        let before = self.0.enter("id");
+        let read = json.deserialize_any(IdValue(&mut *self.0));
+        self.0.leave(before);
+        read
+    }
+}
+
+impl<'de> Visitor<'de> for IdValue<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an id or features")
+    }
+
+    fn visit_i64<E>(self, id: i64) -> Result<(), E> {
+        self.0.text(&id.to_string());
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, id: u64) -> Result<(), E> {
+        self.0.text(&id.to_string());
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.0.truth(value);
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        self.0.number(value);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.0.text(text);
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
+        Value { to: self.0, index: None }.visit_map(map)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<(), A::Error> {
+        Value { to: self.0, index: None }.visit_seq(items)
     }
 }
 

@@ -332,7 +332,8 @@ impl FileFormat {
     /// The same with the number of hashed dimensions that gives rows with these features.
     pub fn for_sets(self, features: ActionSets) -> Self {
         let named = |space| matches!(space, FeatureSpace::Named { .. }).then(|| space.dim());
-        FileFormat { hash_dims: named(features.actions).or(named(features.x)), ..self }
+        let bare = (features == ActionSets::default()).then_some(0);
+        FileFormat { hash_dims: named(features.actions).or(named(features.x)).or(bare), ..self }
     }
 
     /// The number of hashed dimensions of a log in which all rows have the same actions.

@@ -134,7 +134,7 @@ impl Default for IngestLimits {
             rows: 1 << 30,
             actions: 10_000,
             dim: 100_000,
-            row_non_zeros: 100_000,
+            row_non_zeros: 10_000,
             dataset_non_zeros: 1 << 32,
             line_bytes: 4 << 20,
             identity_bytes: 2 << 30,

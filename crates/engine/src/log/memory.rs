@@ -235,30 +235,26 @@ impl MemoryLog {
         logging_policy: impl Fn(Contexts) -> Result<Array2<f64>>,
     ) -> Result<Self> {
         let k = self.shape.n_actions;
-        let mut full = Array2::zeros((self.ordinals.len(), k));
+        let mut full = Vec::new();
         for index in 0..self.chunks() {
             let (from, to) = self.bounds(index);
             let pi = match &self.sets {
                 Some(sets) => logging_policy(ChunkSets::part(sets, from..to, k).view().into())?,
                 None => logging_policy(self.x.slice(ndarray::s![from..to, ..]).into())?,
             };
-            full.slice_mut(ndarray::s![from..to, ..]).assign(&pi);
-        }
-        for c in 0..self.ordinals.len() {
-            let pi = full.row(c);
-            for row in self.offsets[c] as usize..self.offsets[c + 1] as usize {
-                let pi = pi.as_slice().expect("row-major");
-                let action = self.actions[row] as usize;
-                check_full(row + 1, pi, action, self.propensities[row])?;
-                self.propensities[row] = pi[action];
+            for (c, pi) in (from..to).zip(pi.rows()) {
+                let pi = pi.to_slice().expect("row-major");
+                for row in self.offsets[c] as usize..self.offsets[c + 1] as usize {
+                    let action = self.actions[row] as usize;
+                    check_full(row + 1, pi, action, self.propensities[row])?;
+                    self.propensities[row] = pi[action];
+                }
+                full.extend_from_slice(&pi[..self.sets.as_ref().map_or(k, |sets| sets.size(c))]);
             }
         }
         self.full = match &self.sets {
-            Some(sets) => {
-                let rows = full.rows().into_iter().enumerate();
-                Full::Sets(rows.flat_map(|(i, pi)| pi.to_vec().into_iter().take(sets.size(i))).collect())
-            }
-            None => Full::Known(full),
+            Some(_) => Full::Sets(full),
+            None => Full::Known(matrix(self.ordinals.len(), k, full)),
         };
         self.shape.capabilities.full_propensities = true;
         Ok(self)

@@ -189,10 +189,11 @@ impl PolicyParams {
 
     /// The features that a scorer of actions reads; None for other policies.
     pub fn set_features(&self) -> Option<ActionSets> {
-        match self.parts().0 {
+        let (base, explored) = self.parts();
+        [Some(base), explored.map(|(_, with)| with)].into_iter().flatten().find_map(|part| match part {
             PolicyParams::ActionScorer(scorer) => Some(scorer.features),
             _ => None,
-        }
+        })
     }
 
     /// p, the dimension of contexts; 0 if the policy plays sets.

@@ -32,7 +32,8 @@ pub fn softmax<F: Real>(scores: &mut [F]) {
 impl Policy for Softmax {
     fn propensities(&self, scores: &[f64], _: f64, _: &mut Scratch, pi: &mut [f64]) {
         for (out, s) in pi.iter_mut().zip(scores) {
-            *out = self.inverse_temperature * s;
+            // An action that is not available stays so at every temperature.
+            *out = if *s == f64::NEG_INFINITY { *s } else { self.inverse_temperature * s };
         }
         softmax(pi);
     }

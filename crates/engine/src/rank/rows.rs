@@ -133,7 +133,11 @@ impl Rows {
             }
             held += 1;
             let out = &mut rows.held_out;
-            if !(held - 1).is_multiple_of(sparser) || out.actions.non_zeros() >= MAX_HELD_OUT_NON_ZEROS {
+            // A feature that counts where it is absent is a non-zero of every action.
+            let more = row.size().saturating_mul(absent);
+            if !(held - 1).is_multiple_of(sparser)
+                || out.actions.non_zeros().saturating_add(more) >= MAX_HELD_OUT_NON_ZEROS
+            {
                 return;
             }
             for a in 0..row.size() {

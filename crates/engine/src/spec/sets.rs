@@ -1,6 +1,6 @@
 //! What can be asked of a log whose rows have their own actions (docs/math.md#sets).
 
-use super::types::{BoundKind, JobKind};
+use super::types::{BoundKind, JobKind, PriorKind};
 use super::{MIN_SPLIT, SpecContext, SpecRequest};
 use crate::error::{SpecCode, SpecError};
 use crate::log::FeatureSpace;
@@ -38,6 +38,13 @@ pub fn check_sets(
     if sent.policy_class.is_some() {
         let message = "a policy over action sets has a class of its own; remove policy_class".into();
         return fails(SpecCode::NotForThisKind, "policy_class", message);
+    }
+    let prior = sent.prior.clone().unwrap_or_default();
+    if prior.policy_id.is_some() || prior.kind.is_some_and(|kind| kind != PriorKind::Split) {
+        let message =
+            "learning over action sets always uses the prior `split`; remove prior.kind and prior.policy_id"
+                .into();
+        return fails(SpecCode::NotForThisKind, "prior.kind", message);
     }
     if features.actions == FeatureSpace::None {
         let message =

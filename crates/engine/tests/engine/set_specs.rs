@@ -107,6 +107,14 @@ fn a_policy_must_play_the_sets_of_the_log() {
         ("uniform".to_owned(), PolicyParams::UniformOverSets {}),
         ("same".to_owned(), scorer(named())),
         ("other".to_owned(), scorer(other)),
+        (
+            "wrapped".to_owned(),
+            PolicyParams::Exploring {
+                share: 1.0,
+                base: Box::new(PolicyParams::UniformOverSets {}),
+                with: Box::new(scorer(other)),
+            },
+        ),
     ]);
     let log = log(100, named());
     let result =
@@ -116,6 +124,7 @@ fn a_policy_must_play_the_sets_of_the_log() {
     let (code, message) = result("other").unwrap_err();
     assert_eq!(code, SpecCode::PolicyShapeMismatch);
     assert!(message.contains("lists of 64 numbers"), "{message}");
+    assert_eq!(result("wrapped").unwrap_err().0, SpecCode::PolicyShapeMismatch);
     assert_eq!(result("fixed").unwrap_err().0, SpecCode::PolicyShapeMismatch);
     for bound in [BoundKind::LondonSandler, BoundKind::Catoni, BoundKind::Cbb] {
         let request = SpecRequest { bound: Some(bound), ..evaluating("same") };

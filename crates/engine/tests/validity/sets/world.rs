@@ -123,6 +123,32 @@ impl Drawn {
     }
 }
 
+impl Drawn {
+    /// Replaces the candidate by one that plays what paid best on these very rows, and returns what it plays.
+    pub fn carry_what_paid(&mut self, world: &World) -> Vec<Vec<f64>> {
+        let sets = self.columns.sets.as_ref().expect("the sets");
+        let request = |row: usize| (sets.view().x(row).indices[1] - SEGMENTS) as usize;
+        let mut paid: Vec<Vec<(f64, f64)>> = world.clicks.iter().map(|c| vec![(0.5, 1.0); c.len()]).collect();
+        for (row, (&action, &cost)) in self.columns.actions.iter().zip(&self.columns.costs).enumerate() {
+            let (reward, count) = &mut paid[request(row)][action as usize];
+            (*reward, *count) = (*reward - cost, *count + 1.0);
+        }
+        let greedy = |paid: &Vec<(f64, f64)>| {
+            let rate = |a: usize| paid[a].0 / paid[a].1;
+            let best = (0..paid.len()).max_by(|&a, &b| rate(a).total_cmp(&rate(b))).unwrap_or(0);
+            (0..paid.len()).map(|a| f64::from(u8::from(a == best))).collect::<Vec<f64>>()
+        };
+        let candidate: Vec<Vec<f64>> = paid.iter().map(greedy).collect();
+        let rows = 0..self.columns.actions.len();
+        let played = |row: usize| candidate[request(row)][self.columns.actions[row] as usize];
+        let logged: Vec<f64> = rows.clone().map(played).collect();
+        let full: Vec<f64> = rows.flat_map(|row| candidate[request(row)].clone()).collect();
+        self.columns.candidates[0].1 = logged;
+        self.columns.candidate_full[0] = Some(full);
+        candidate
+    }
+}
+
 /// A logging policy: greedy by what it learned, with exploration.
 pub struct Logger {
     /// The rows before which it is retrained.
