@@ -62,7 +62,7 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
         if let Some(path) = &args.signing_key {
             signing_key(path)?.sign(&mut document)?;
         }
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        print_text(&format!("{}\n", serde_json::to_string_pretty(&document)?))?;
     } else {
         let mut page = ReportPage::new(false);
         summary::show(&mut page, &certificate);

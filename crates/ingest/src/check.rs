@@ -271,6 +271,9 @@ impl Checker {
         if let Some(run) = self.tally.repeats.found() {
             return Err(IngestError::RepeatedRows { row: run.row, run: run.rows, first: run.first });
         }
+        if let Some(times) = self.tally.multiplied() {
+            return Err(IngestError::MultipliedRows { times });
+        }
         self.summarize(sink, notes)
     }
 

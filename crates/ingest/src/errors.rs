@@ -50,10 +50,16 @@ impl RowErrors {
 impl IngestError {
     /// Whether the body itself is at fault, so that sending it again would fail in the same way.
     pub fn is_of_the_body(&self) -> bool {
-        use IngestError::{Expands, Option, RepeatedRows, Rows, TooLarge, Unreadable};
+        use IngestError::{Expands, MultipliedRows, Option, RepeatedRows, Rows, TooLarge, Unreadable};
         matches!(
             self,
-            Rows(_) | Option { .. } | Unreadable(_) | TooLarge(_) | Expands(_) | RepeatedRows { .. }
+            Rows(_)
+                | Option { .. }
+                | Unreadable(_)
+                | TooLarge(_)
+                | Expands(_)
+                | RepeatedRows { .. }
+                | MultipliedRows { .. }
         )
     }
 }
@@ -85,6 +91,15 @@ pub enum IngestError {
         run: u64,
         /// Where the earlier rows start in the dataset, counted from 1.
         first: u64,
+    },
+    /// Every row occurs several times.
+    #[error(
+        "every row occurs {times} times or a multiple of it, in whatever order, which is not a coincidence; send every \
+         decision once; if they are new decisions, log event_id, which must then be different in every row"
+    )]
+    MultipliedRows {
+        /// The common divisor of how often rows occur.
+        times: u32,
     },
     /// The file as a whole is not valid in its format.
     #[error("{0}")]

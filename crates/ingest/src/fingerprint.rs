@@ -23,7 +23,9 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
     let mut bytes = Vec::with_capacity(4 * layout.dim + 8);
     let of_row = |i: usize| {
         bytes.clear();
-        bytes.extend(rows.actions[i].to_le_bytes());
+        if layout.sets.is_none() {
+            bytes.extend(rows.actions[i].to_le_bytes());
+        }
         bytes.extend((rows.propensities[i] as f32).to_le_bytes());
         // `+ 0.0` turns −0 into 0, which is the same number.
         let x = &rows.x[i * layout.dim..(i + 1) * layout.dim];
@@ -33,7 +35,7 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
             to.copy_from_slice(&(value + 0.0).to_le_bytes());
         }
         if layout.sets.is_some() {
-            actions(&mut bytes, &rows.sets, i);
+            actions(&mut bytes, &rows.sets, i, rows.actions[i]);
         }
         let decision = xxh3_128(&bytes);
         let mut whole = [0; 20];
@@ -44,10 +46,20 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
     (0..rows.len()).map(of_row).collect()
 }
 
-/// The features of a request and of its actions.
-fn actions(bytes: &mut Vec<u8>, sets: &Sets, i: usize) {
+/// The features of a request, of its chosen action, and of all actions in whatever order: the same decision may be
+/// exported with its actions in another order.
+fn actions(bytes: &mut Vec<u8>, sets: &Sets, i: usize, chosen: u32) {
+    let (all, mut one) = (sets.actions_of(i), Vec::new());
+    let hashes = all.clone().map(|a| {
+        one.clear();
+        vector(&mut one, sets.actions.vector(a));
+        xxh3_128(&one)
+    });
+    let sum = hashes.fold(0u128, u128::wrapping_add);
     vector(bytes, sets.x.vector(i));
-    sets.actions_of(i).for_each(|a| vector(bytes, sets.actions.vector(a)));
+    vector(bytes, sets.actions.vector(all.start + chosen as usize));
+    bytes.extend((all.len() as u32).to_le_bytes());
+    bytes.extend(sum.to_le_bytes());
 }
 
 fn vector(bytes: &mut Vec<u8>, vector: SparseVector) {

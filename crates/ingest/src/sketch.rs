@@ -22,6 +22,13 @@ const BEYOND_ERRORS: f64 = 6.0;
 /// Rows with propensities up to these are looked at, in 255ths.
 const UP_TO: [u8; 5] = [255, 128, 64, 26, 13];
 const VERSION: u8 = 1;
+/// The logarithm of one over the probability of a coincidence, 10⁻¹².
+const BEYOND_COINCIDENCE: f64 = 27.631_021_115_928_547;
+
+/// The greatest common divisor.
+fn divisor(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
 
 /// The order-free fingerprint of a log's rows: actions, propensities, features and, in the digest of all rows,
 /// outcomes; without ids, times, versions and candidates.
@@ -70,6 +77,18 @@ impl RowSketch {
     /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// How often every sampled row occurs at least, if all of them occur a multiple of it and that cannot be chance: the
+    /// log was sent several times, in whatever order. A decision in a context that comes again has the action of the
+    /// first one with probability at most its propensity.
+    pub fn multiplied(&self) -> Option<u32> {
+        let common = self.kept.values().fold(0, |common, kept| divisor(common, kept.count));
+        // Where a decision comes often, that its number is even is a matter of a fair coin.
+        let nats =
+            |kept: &Kept| (-(f64::from(kept.propensity.max(1)) / 255.0).ln()).min(std::f64::consts::LN_2);
+        let evidence: f64 = self.kept.values().map(nats).sum();
+        (common > 1 && evidence >= BEYOND_COINCIDENCE).then_some(common)
     }
 
     /// A name that all logs with exactly these rows have, in whatever order; `None` if there are no rows.
@@ -221,6 +240,22 @@ mod tests {
         let mut sketch = RowSketch::default();
         rows.into_iter().for_each(|row| sketch.add(of(xxh3_128(&row.to_le_bytes())), 0.1));
         sketch
+    }
+
+    #[test]
+    fn a_log_that_was_sent_several_times_is_found_in_any_order() {
+        for times in [2u64, 3, 4] {
+            let rows = |seed: u64| (0..500 * times).map(move |i| (i * 7919 + seed) % 500);
+            assert_eq!(sketch(rows(0)).multiplied(), Some(times as u32));
+            assert_eq!(sketch(rows(0).chain([3])).multiplied(), None);
+        }
+        // Honest logs: no row twice, few distinct rows, and contexts that come again and again.
+        assert_eq!(sketch(0..500).multiplied(), None);
+        assert_eq!(sketch((0..1000).map(|i| i % 2)).multiplied(), None);
+        for seed in 0..200u64 {
+            let draw = |i: u64| xxh3_128(&(seed << 32 | i).to_le_bytes()) as u64 % 60;
+            assert_eq!(sketch((0..4000).map(draw)).multiplied(), None, "{seed}");
+        }
     }
 
     /// Two nights of decisions about the same customers, whose features do not change. The policy plays one action

@@ -43,6 +43,8 @@ pub struct Tally {
     sketch: RowSketch,
     /// The rows of this upload.
     new_rows: RowSketch,
+    /// Whether rows have an `event_id`, which is then different in every row.
+    identified: bool,
 }
 
 /// What is known about the rows of a batch besides their content.
@@ -96,6 +98,7 @@ impl Tally {
             if numbers.file.is_some() {
                 self.new_rows.add(fingerprint, rows.propensities[i]);
             }
+            self.identified |= layout.event_ids;
             if !layout.event_ids {
                 let number = numbers.file.and_then(|file| file.get(i)).copied().unwrap_or(0);
                 self.repeats.add(fingerprint.row, rows.propensities[i], number);
@@ -180,6 +183,11 @@ impl Tally {
             timestamps: layout.timestamps,
             last_version: self.arrivals.last_version(),
         }
+    }
+
+    /// How often every row of the upload occurs at least, if it was sent several times.
+    pub fn multiplied(&self) -> Option<u32> {
+        self.new_rows.multiplied().filter(|_| !self.identified)
     }
 
     /// The health of the rows, what recognizes them, and what recognizes those of this upload.

@@ -393,6 +393,9 @@ fn log_problem(error: IngestError) -> Problem {
             problem
         }
         IngestError::Option { field, message } => Problem::field(Code::InvalidValue, field, message),
+        error @ IngestError::MultipliedRows { .. } => {
+            Problem::new(Code::RepeatedRows, format!("Nothing was stored: {error}."))
+        }
         error @ IngestError::RepeatedRows { row, run, first } => {
             let problem = Problem::new(Code::RepeatedRows, format!("Nothing was stored: {error}."));
             let problem = problem.member("repeated", json!({"row": row, "rows": run, "first": first}));

@@ -6,6 +6,8 @@ use super::{
 use crate::error::{Result, SpecCode, SpecError};
 use crate::log::FeatureSpace;
 
+/// A larger factor would make scores infinite.
+const MAX_INVERSE_TEMPERATURE: f64 = 1e12;
 /// Weights are smaller than this, so that no score overflows.
 const MAX_WEIGHT: f64 = 1e30;
 
@@ -13,8 +15,8 @@ impl ActionScorer {
     /// # Errors
     /// `invalid_policy` with the field at fault.
     pub fn check(&self) -> Result<(), SpecError> {
-        if !self.inverse_temperature.is_finite() {
-            return fault("inverse_temperature", "must be a finite number");
+        if !(self.inverse_temperature.abs() <= MAX_INVERSE_TEMPERATURE) {
+            return fault("inverse_temperature", "must be a number from -1e12 to 1e12");
         }
         if !is_weight(self.constant) {
             return fault("constant", NOT_A_WEIGHT);

@@ -24,7 +24,9 @@ fn a_log_with_sets_becomes_the_columns_of_the_engine() {
         for (a, action) in actions.iter().enumerate() {
             let topic = format!("topic={}", action["topic"].as_str().unwrap());
             let fresh = action["fresh"].as_f64().unwrap() as f32;
-            assert_eq!(action_of(sets, i, a), hashed(DIMS, &[(&topic, 1.0), ("fresh", fresh)]));
+            let id = format!("id={}", action["id"].as_str().unwrap());
+            let features = [(topic.as_str(), 1.0), ("fresh", fresh), (&id, 1.0)];
+            assert_eq!(action_of(sets, i, a), hashed(DIMS, &features));
         }
     }
     let sizes = summary.health.action_sets.clone().unwrap();
@@ -86,8 +88,8 @@ fn actions_without_features_have_their_ids_or_nothing() {
         read_json(&[row(json!([{"id": "a"}, {"id": 7, "x": {}}, {"id": "c", "f": 1}]))]).unwrap();
     assert_eq!(summary.capabilities.action_sets, Some(spaces(FeatureSpace::None, NAMED)));
     let sets = columns.sets.as_ref().unwrap();
-    let expected = [("id=a", 1.0), ("id=7", 1.0), ("f", 1.0)];
-    expected.iter().enumerate().for_each(|(a, f)| assert_eq!(action_of(sets, 0, a), hashed(DIMS, &[*f])));
+    let expected: [&[(&str, f32)]; 3] = [&[("id=a", 1.0)], &[("id=7", 1.0)], &[("f", 1.0), ("id=c", 1.0)]];
+    expected.iter().enumerate().for_each(|(a, f)| assert_eq!(action_of(sets, 0, a), hashed(DIMS, f)));
 
     let (bare, _) = read_json(&[row(json!([{}, {}])), row(json!([[], [], {}]))]).unwrap();
     assert_eq!(bare.capabilities.action_sets, Some(spaces(FeatureSpace::None, FeatureSpace::None)));

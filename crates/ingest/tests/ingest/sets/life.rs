@@ -336,3 +336,32 @@ proptest! {
         }
     }
 }
+
+/// A log that was sent twice is refused in whatever order its rows and their actions are.
+#[test]
+fn a_log_that_was_sent_twice_is_refused_in_any_order() {
+    let rows: Vec<serde_json::Value> = articles(120)
+        .into_iter()
+        .map(|mut row| {
+            for field in ["event_id", "candidates", "candidate_propensities"] {
+                row.as_object_mut().unwrap().remove(field);
+            }
+            row
+        })
+        .collect();
+    assert!(read_json(&rows).is_ok());
+    let mut twice = rows.clone();
+    for i in 0..rows.len() {
+        let mut again = rows[(i * 77 + 5) % rows.len()].clone();
+        // The actions in reverse order, with everything that has one number per action.
+        let k = again["actions"].as_array().unwrap().len();
+        again["actions"].as_array_mut().unwrap().reverse();
+        if let Some(full) = again.get_mut("propensities") {
+            full.as_array_mut().unwrap().reverse();
+        }
+        again["action"] = json!(k - 1 - again["action"].as_u64().unwrap() as usize);
+        twice.push(again);
+    }
+    let error = read_json(&twice).unwrap_err();
+    assert!(matches!(error, IngestError::MultipliedRows { times: 2 }), "{error:?}");
+}
