@@ -15,7 +15,7 @@ impl ActionScorer {
     /// # Errors
     /// `invalid_policy` with the field at fault.
     pub fn check(&self) -> Result<(), SpecError> {
-        if !(self.inverse_temperature.abs() <= MAX_INVERSE_TEMPERATURE) {
+        if !self.inverse_temperature.is_finite() || self.inverse_temperature.abs() > MAX_INVERSE_TEMPERATURE {
             return fault("inverse_temperature", "must be a number from -1e12 to 1e12");
         }
         if !is_weight(self.constant) {
