@@ -154,7 +154,7 @@ pub fn run(settings: &Settings, progress: &(dyn Fn(&str) + Sync)) -> Result<Sect
     line(format!("{rows}, retrained after half"), &logs);
     let text = format!(
         "The news site of `guarantor simulate --dataset news`: every request has 3 to 15 articles with features of their \
-         own. `auto` learns on the first 60 % (half, below 10 000 requests) and certifies on the rest, with no option but \
+         own. `auto` learns on the first half and certifies on the rest, with no option but \
          `explore: 0`; δ = {DELTA}. The ceiling is what the best possible policy gains over the logging policy. Worlds \
          {} to {}, seed {FIRST_SEED}; the retrained logs have a world and a seed each.\n\n{}\n\
          docs/performance.md compares with Vowpal Wabbit on the same logs.\n",
