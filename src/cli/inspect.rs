@@ -354,7 +354,9 @@ fn advice(code: WarningCode) -> &'static str {
         WarningCode::DanglingRewards => {
             "Nothing, if the decisions are outside the time window; otherwise join the logs again."
         }
-        WarningCode::ActionFeaturesNotUsed => "Upload the log as a new dataset to learn from them.",
+        WarningCode::ActionFeaturesNotUsed => {
+            "To learn from them, upload the log as a new dataset that starts with a row whose actions have features."
+        }
         WarningCode::ActionsWithoutFeatures => "Log what is known about each action, or at least an id.",
         WarningCode::ColumnsIgnored => "Nothing, if none of them was meant to be a field of the log.",
         WarningCode::RowsDroppedUpstream => "Make sure that nothing was dropped because of its outcome.",

@@ -19,7 +19,7 @@ use super::datasets::limits;
 use super::problem::Problem;
 use crate::store::{PolicyId, StoredPolicy, Workspace};
 use guarantor_engine::EngineError;
-use guarantor_engine::log::{ActionSets, Contexts, Sets};
+use guarantor_engine::log::{Contexts, Sets};
 use guarantor_engine::policy::{ActionScorer, DRAWS, PolicyParams};
 use guarantor_ingest::{AskedSets, ContextFault, ContextLimits, contexts_of};
 
@@ -153,18 +153,12 @@ pub async fn decide<T: Send + 'static>(
     let params = app.policies.params(&app.store, &policy).await?;
     let limits = ContextLimits { row: limits(app), actions: MOST_PAIRS, non_zeros: MOST_NON_ZEROS };
     let compute = move || {
-        let asked = contexts_of(&body, features_of(&params), &limits).map_err(faulty)?;
+        let asked = contexts_of(&body, params.set_features(), &limits).map_err(faulty)?;
         check_set_work(&params, &asked.sets)?;
         let asked = Asked::Sets(asked);
         Ok::<_, Problem>((work(&params, asked.view()).map_err(unfit)?, asked))
     };
     app.compute(workspace, compute).await?
-}
-
-/// The features that a policy or what it explores with reads.
-fn features_of(params: &PolicyParams) -> Option<ActionSets> {
-    let explored = params.parts().1.and_then(|(_, with)| with.set_features());
-    params.set_features().or(explored)
 }
 
 fn faulty(fault: ContextFault) -> Problem {

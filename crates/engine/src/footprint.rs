@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::learn::lbfgs;
 use crate::log::ranges::BLOCKS;
 use crate::log::{LogShape, chunk_contexts};
-use crate::policy::DRAWS;
+use crate::policy::{DRAWS, MAX_KNOWN, MAX_PAIRS};
+use crate::rank::{MAX_CONSIDERED, MAX_HELD_OUT, MAX_HELD_OUT_NON_ZEROS, MAX_NON_ZEROS, MAX_ROWS};
 use crate::refit;
 use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
 use crate::split::{FEW, FOLDS, LARGE, LARGE_FOLDS, NARROW, WIDE, width};
@@ -33,16 +34,7 @@ const NODES: f64 = 320.0;
 
 /// The buffer of rows on their way to a temporary file, and the rows that are read for it.
 const SPOOLING: f64 = (64u64 << 20) as f64;
-/// What is learned from rows with their own actions: the most rows, non-zeros of requests and logged actions, rows that
-/// are held out with their sets, non-zeros of these, features that are counted, features that are known, weights of
-/// pairs, and bytes of the weights with their optimizer.
-const SET_ROWS: f64 = (1u64 << 21) as f64;
-const SET_NON_ZEROS: f64 = (1u64 << 24) as f64;
-const SET_HELD_OUT: f64 = 20_000.0;
-const SET_HELD_OUT_NON_ZEROS: f64 = (1u64 << 22) as f64;
-const SET_CONSIDERED: f64 = (1u64 << 20) as f64;
-const SET_KNOWN: f64 = (1u64 << 17) as f64;
-const SET_PAIRS: f64 = (1u64 << 20) as f64;
+/// The most bytes of the weights over action sets with their optimizer.
 const SET_WEIGHTS: f64 = 300e6;
 
 /// The size of a stored policy.
@@ -234,15 +226,16 @@ impl Job<'_> {
         // Logged actions may have more features than others.
         let logged = of_requests + 1.25 * (non_zeros - of_requests).max(0.0) / mean_actions;
         let share = (1.1 * self.spec.fraction().unwrap_or(1.0)).min(1.0);
-        let kept = 16.0 * (share * logged).min(SET_NON_ZEROS) + 40.0 * (share * rows).min(SET_ROWS);
-        let held_out = 16.0 * non_zeros.min(SET_HELD_OUT_NON_ZEROS)
-            + rows.min(SET_HELD_OUT) * (F64 * 3.0 * self.k() + 64.0);
+        let kept =
+            16.0 * (share * logged).min(MAX_NON_ZEROS as f64) + 40.0 * (share * rows).min(MAX_ROWS as f64);
+        let held_out = 16.0 * non_zeros.min(MAX_HELD_OUT_NON_ZEROS as f64)
+            + rows.min(MAX_HELD_OUT as f64) * (F64 * 3.0 * self.k() + 64.0);
         // Features while they are counted, and then the weights, of pairs too, with all vectors of the optimizer.
-        let counted = 2.0 * 64.0 * non_zeros.min(SET_CONSIDERED);
-        let features = non_zeros.min(SET_KNOWN);
-        let weights = 2.0 * features + (features * features).min(SET_PAIRS);
+        let counted = 2.0 * 64.0 * non_zeros.min(MAX_CONSIDERED as f64);
+        let features = non_zeros.min(MAX_KNOWN as f64);
+        let weights = 2.0 * features + (features * features).min(MAX_PAIRS as f64);
         let optimizer = (weights * F64 * 64.0).min(SET_WEIGHTS);
-        let policy = (2.0 * features + (features * features).min(SET_PAIRS)) * (JSON + 2.0 * F64);
+        let policy = (2.0 * features + (features * features).min(MAX_PAIRS as f64)) * (JSON + 2.0 * F64);
         let learning = match self.spec.kind {
             JobKind::Learn => kept + held_out + counted.max(optimizer),
             JobKind::Evaluate => 0.0,

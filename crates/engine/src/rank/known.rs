@@ -10,7 +10,7 @@ use crate::log::SparseVector;
 use crate::policy::{KnownFeature, MAX_KNOWN};
 
 /// Features that appear after so many others are not considered, so that memory is bounded.
-const MAX_CONSIDERED: usize = 1 << 20;
+pub const MAX_CONSIDERED: usize = 1 << 20;
 /// A feature that was seen less often says nothing about other rows.
 const LEAST_SEEN: u32 = 2;
 

@@ -20,8 +20,10 @@ use assess::{Assessed, choose};
 use fit::{Fit, Steps, Task};
 use hidden::Hidden;
 use known::Known;
+pub use known::MAX_CONSIDERED;
 use model::{Layout, Pairs};
 use rows::{Limits, Rows};
+pub use rows::{MAX_HELD_OUT, MAX_HELD_OUT_NON_ZEROS, MAX_NON_ZEROS, MAX_ROWS};
 
 use crate::bound::ControlVariate;
 use crate::control::Control;

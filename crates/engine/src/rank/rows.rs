@@ -8,12 +8,14 @@ use crate::error::Result;
 use crate::log::{Context, Sparse};
 use crate::policy::Scaling;
 
-/// The most rows and the most non-zeros that are kept: 16 MiB and 128 MiB of numbers, and about as much again.
-const MAX_ROWS: usize = 1 << 21;
-const MAX_NON_ZEROS: usize = 1 << 24;
-/// The most rows that are held out with their sets, and the most non-zeros of these.
-const MAX_HELD_OUT: usize = 20_000;
-const MAX_HELD_OUT_NON_ZEROS: usize = 1 << 22;
+/// The most rows that are kept.
+pub const MAX_ROWS: usize = 1 << 21;
+/// The most non-zeros that are kept: 128 MiB of numbers, and about as much again.
+pub const MAX_NON_ZEROS: usize = 1 << 24;
+/// The most rows that are held out with their sets.
+pub const MAX_HELD_OUT: usize = 20_000;
+/// The most non-zeros of these.
+pub const MAX_HELD_OUT_NON_ZEROS: usize = 1 << 22;
 /// From this number of rows, two tenths are held out, each by one fit. Below it, there are four folds.
 const LARGE: usize = 20_000;
 const FOLDS: usize = 4;
