@@ -161,6 +161,7 @@ impl LogSource for Faulty {
             offsets: Cow::Owned(chunk.offsets.into_owned()),
             actions: Cow::Owned(chunk.actions.into_owned()),
             costs: Cow::Owned(chunk.costs.into_owned()),
+            outcomes: chunk.outcomes.into_iter().map(|c| Cow::Owned(c.into_owned())).collect(),
             propensities: Cow::Owned(chunk.propensities.into_owned()),
             weights: Cow::Owned(chunk.weights.into_owned()),
             full: chunk.full.map(|full| CowArray::from(full.into_owned())),

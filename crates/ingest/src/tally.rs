@@ -180,6 +180,7 @@ impl Tally {
             precision,
             candidate_precision,
             uniform,
+            outcomes: Vec::new(),
             timestamps: layout.timestamps,
             last_version: self.arrivals.last_version(),
         }

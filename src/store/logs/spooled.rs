@@ -133,6 +133,7 @@ impl SpooledLog {
             offsets: offsets.into(),
             actions: columns.actions.into(),
             costs: columns.costs.into(),
+            outcomes: columns.other_costs.into_iter().map(Into::into).collect(),
             propensities: columns.propensities.into(),
             weights: weights.into(),
             candidates: columns.candidates.into_iter().map(|(_, values)| values.into()).collect(),

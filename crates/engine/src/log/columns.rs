@@ -1,7 +1,7 @@
 //! A log as columns in memory, and its checks.
 
 use super::logging::{Logging, Repetitions};
-use super::outcome::Outcome;
+use super::outcome::{NamedOutcome, Outcome};
 use super::precision::Precision;
 use super::sets::{ActionSets, Places, Sets};
 use crate::error::RowError;
@@ -19,6 +19,10 @@ pub struct Columns {
     pub actions: Vec<u32>,
     /// The cost of each row, in [-1, 0]: already mapped by `outcome`.
     pub costs: Vec<f64>,
+    /// All outcomes, if rows have several with names. The first is the primary one, `outcome`, with `costs`.
+    pub named_outcomes: Vec<NamedOutcome>,
+    /// The costs of the other outcomes, in the order of `named_outcomes`.
+    pub other_costs: Vec<Vec<f64>>,
     /// π0(a|x) of the logged action of each row.
     pub propensities: Vec<f64>,
     /// π0(·|x): rows × K, row-major. If every row has its own actions, one number for each of them.
@@ -69,6 +73,8 @@ impl Default for Columns {
             x: Vec::new(),
             actions: Vec::new(),
             costs: Vec::new(),
+            named_outcomes: Vec::new(),
+            other_costs: Vec::new(),
             propensities: Vec::new(),
             full: None,
             contexts: None,
@@ -145,6 +151,9 @@ impl Columns {
         if self.full.as_ref().is_some_and(|f| f.len() != numbers)
             || self.contexts.as_ref().is_some_and(|c| c.len() != n)
             || self.candidates.iter().any(|(_, c)| c.len() != n)
+            || self.other_costs.len() != self.named_outcomes.len().saturating_sub(1)
+            || self.other_costs.iter().any(|costs| costs.len() != n)
+            || self.named_outcomes.first().is_some_and(|primary| primary.outcome != self.outcome)
             || self.timestamps.as_ref().is_some_and(|t| t.len() != n)
             || self.versions.as_ref().is_some_and(|v| v.len() != n)
             || self.versions.iter().flatten().any(|&v| v as usize >= self.version_names.len())
@@ -207,6 +216,7 @@ impl Columns {
         permute(&mut self.x, order, self.dim);
         permute(&mut self.actions, order, 1);
         permute(&mut self.costs, order, 1);
+        self.other_costs.iter_mut().for_each(|costs| permute(costs, order, 1));
         permute(&mut self.propensities, order, 1);
         self.full.iter_mut().for_each(|full| permute_lists(full, order, places));
         self.contexts.iter_mut().for_each(|contexts| permute(contexts, order, 1));
@@ -227,6 +237,12 @@ impl Columns {
         let cost = self.costs[i];
         if !(-1.0..=0.0).contains(&cost) {
             return Err(fault(i + 1, "cost", format!("{cost} is not in [-1, 0]")));
+        }
+        for (named, costs) in self.named_outcomes.iter().skip(1).zip(&self.other_costs) {
+            if !(-1.0..=0.0).contains(&costs[i]) {
+                let field = format!("outcomes.{}", named.name);
+                return Err(fault(i + 1, &field, format!("{} is not in [-1, 0]", costs[i])));
+            }
         }
         let propensity = self.propensities[i];
         if !(propensity > 0.0 && propensity <= 1.0) {

@@ -73,7 +73,8 @@ fn fingerprint(chunk: &Chunk) -> u64 {
     hash.update(cast_slice(&chunk.offsets));
     hash.update(cast_slice(&chunk.actions));
     let columns = [&chunk.costs, &chunk.propensities, &chunk.weights];
-    columns.into_iter().chain(&chunk.candidates).for_each(|column| hash.update(cast_slice(column)));
+    let columns = columns.into_iter().chain(&chunk.outcomes).chain(&chunk.candidates);
+    columns.for_each(|column| hash.update(cast_slice(column)));
     for full in chunk.full.iter().chain(chunk.candidate_full.iter().flatten()) {
         match full.as_slice() {
             Some(full) => hash.update(cast_slice(full)),

@@ -10,6 +10,7 @@ mod guard;
 mod logging;
 mod memory;
 mod outcome;
+mod outcome_log;
 mod part;
 mod precision;
 pub mod ranges;
@@ -28,7 +29,8 @@ pub use columns::{
 pub use guard::Guarded;
 pub use logging::{LastVersion, Logging, Repetitions};
 pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
-pub use outcome::{Outcome, OutcomeKind};
+pub use outcome::{NamedOutcome, Outcome, OutcomeKind};
+pub use outcome_log::OutcomeLog;
 pub use part::{PartLog, Side, Span, Split};
 pub use precision::{Precision, PrecisionFinder, Rounding};
 pub use sets::{
@@ -37,7 +39,7 @@ pub use sets::{
 };
 
 /// What a log supports. Jobs are checked against it before they run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Capabilities {
     /// Whether rows have features `x`.
@@ -78,6 +80,10 @@ pub struct Capabilities {
     /// The features of requests and actions, if every row has its own actions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_sets: Option<ActionSets>,
+    /// The outcomes, if rows have several with names: first the primary one, whose costs are those of the log, and then
+    /// the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<NamedOutcome>,
     /// Whether rows have a `timestamp`, which then decides the order of arrival.
     #[serde(default)]
     pub timestamps: bool,
@@ -102,6 +108,7 @@ impl Default for Capabilities {
             candidate_precision: Vec::new(),
             uniform: false,
             action_sets: None,
+            outcomes: Vec::new(),
             timestamps: false,
             last_version: None,
         }
@@ -138,7 +145,7 @@ pub struct LogShape {
     pub n_actions: usize,
     /// p, the number of features; 0 if the log has none, or if they are those of action sets.
     pub dim: usize,
-    /// The kind and range of the outcomes.
+    /// The kind and range of the outcome; of the primary one if there are several.
     pub outcome: Outcome,
     /// Whether one policy logged every row.
     pub logging: Logging,
@@ -158,8 +165,10 @@ pub struct Chunk<'a> {
     pub offsets: Cow<'a, [u32]>,
     /// The logged action of each row.
     pub actions: Cow<'a, [u32]>,
-    /// The cost of each row, in [-1, 0].
+    /// The cost of each row, in [-1, 0]; of the primary outcome if there are several.
     pub costs: Cow<'a, [f64]>,
+    /// The costs of the other outcomes, in the order of `Capabilities::outcomes`.
+    pub outcomes: Vec<Cow<'a, [f64]>>,
     /// π0(a|x) of the logged action of each row. For propensities that were rounded, the upper end of the
     /// interval: a larger propensity makes every bound larger.
     pub propensities: Cow<'a, [f64]>,
@@ -208,6 +217,8 @@ impl Chunk<'_> {
             && self.offsets.last() == Some(&(rows as u32))
             && [self.costs.len(), self.propensities.len(), self.weights.len(), self.arrivals.len()]
                 == [rows; 4]
+            && self.outcomes.len() == shape.capabilities.outcomes.len().saturating_sub(1)
+            && self.outcomes.iter().all(|costs| costs.len() == rows)
             && self.full.is_some() == shape.capabilities.full_propensities
             && self.full.as_ref().is_none_or(|f| f.dim() == (contexts, shape.n_actions))
             && self.candidates.len() == shape.capabilities.candidates.len()
@@ -222,7 +233,9 @@ impl Chunk<'_> {
         let unit = |v: &f64| *v > 0.0 && *v <= 1.0;
         let ranges = self.x.rows().into_iter().all(all_finite)
             && self.actions.iter().all(|&a| (a as usize) < shape.n_actions)
-            && self.costs.iter().all(|c| (-1.0..=0.0).contains(c))
+            && std::iter::once(&self.costs)
+                .chain(&self.outcomes)
+                .all(|costs| costs.iter().all(|c| (-1.0..=0.0).contains(c)))
             && self.propensities.iter().all(unit)
             && self.weights.iter().all(unit)
             && self.full.iter().flatten().all(|p| (0.0..=1.001).contains(p))

@@ -1,4 +1,6 @@
 //! The affine map between the caller's outcomes and the paper's costs in [-1, 0] (docs/math.md#setting).
+//!
+//! A log has one outcome, or several with names. The first of these is the primary one.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,24 +25,41 @@ pub struct Outcome {
     pub min: f64,
     /// The largest possible outcome.
     pub max: f64,
+    /// A value above this one counts as this one. It is then `max`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap: Option<f64>,
+    /// A value below this one counts as this one. It is then `min`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<f64>,
+}
+
+/// One of several outcomes of a log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NamedOutcome {
+    /// The name in the rows' `outcomes`.
+    pub name: String,
+    /// The kind and range.
+    #[serde(flatten)]
+    pub outcome: Outcome,
 }
 
 impl Default for Outcome {
     fn default() -> Self {
-        Outcome { kind: OutcomeKind::Cost, min: -1.0, max: 0.0 }
+        Outcome { kind: OutcomeKind::Cost, min: -1.0, max: 0.0, cap: None, floor: None }
     }
 }
 
 impl Outcome {
     /// A reward in [0, 1].
     pub fn reward() -> Self {
-        Outcome { kind: OutcomeKind::Reward, min: 0.0, max: 1.0 }
+        Outcome { kind: OutcomeKind::Reward, min: 0.0, max: 1.0, cap: None, floor: None }
     }
 
     /// An outcome in a range; None if the range is empty or not finite.
     pub fn new(kind: OutcomeKind, min: f64, max: f64) -> Option<Self> {
         let valid = min.is_finite() && max.is_finite() && min < max && (max - min).is_finite();
-        valid.then_some(Outcome { kind, min, max })
+        valid.then_some(Outcome { kind, min, max, cap: None, floor: None })
     }
 
     /// Whether a value lies in the range.

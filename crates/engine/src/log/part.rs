@@ -171,6 +171,7 @@ impl LogSource for PartLog<'_> {
             offsets: Cow::Owned(offsets),
             actions: rows.iter().map(|&i| whole.actions[i]).collect(),
             costs: pick(&whole.costs),
+            outcomes: whole.outcomes.iter().map(|costs| pick(costs)).collect(),
             propensities: pick(&whole.propensities),
             weights: pick(&whole.weights),
             full: (whole.full.as_ref()).map(|f| CowArray::from(f.select(Axis(0), &contexts))),
