@@ -1,7 +1,5 @@
 //! A log with several outcomes, seen as a log of one of them.
 
-use std::borrow::Cow;
-
 use super::{Chunk, LogShape, LogSource};
 use crate::error::{EngineError, Result};
 
@@ -51,6 +49,8 @@ impl LogSource for OutcomeLog<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
     use crate::log::{Columns, MemoryLog, NamedOutcome, Outcome};
 
