@@ -104,14 +104,15 @@ pub fn log_bytes(shape: &LogShape, sets: Option<SetSizes>) -> u64 {
     // π0(·|x) of a uniform log is made up chunk by chunk.
     let stored = capabilities.full_propensities && !capabilities.uniform;
     let lists = usize::from(stored) + capabilities.candidate_propensities.len();
+    let numbers = capabilities.candidates.len() + capabilities.outcomes.len().saturating_sub(1);
     if let Some(sets) = sets {
         // A position per request and action, and an index and a value per non-zero.
-        let row = 80 + 8 * capabilities.candidates.len() as u64;
+        let row = 80 + 8 * numbers as u64;
         let actions = sets.actions.saturating_mul(8 + 8 * lists as u64);
         let rows = shape.rows.saturating_mul(row);
         return rows.saturating_add(actions).saturating_add(sets.non_zeros.saturating_mul(8));
     }
-    let row = 64 + 4 * shape.dim + 8 * shape.n_actions * lists + 8 * capabilities.candidates.len();
+    let row = 64 + 4 * shape.dim + 8 * shape.n_actions * lists + 8 * numbers;
     shape.rows.saturating_mul(row as u64)
 }
 
@@ -387,7 +388,7 @@ impl Job<'_> {
             + capabilities.candidate_propensities.len() as f64;
         rows * (F32 * learned.width
             + F64 * self.k() * lists
-            + F64 * capabilities.candidates.len() as f64
+            + F64 * (capabilities.candidates.len() + capabilities.outcomes.len()) as f64
             + 96.0)
     }
 

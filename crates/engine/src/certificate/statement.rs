@@ -88,6 +88,10 @@ pub fn statement(certificate: &Certificate) -> String {
         Decision::Deploy => "Deploy it.",
         Decision::Keep => "Keep the logging policy.",
     };
+    let units = match c.user_units.outcome.cuts() {
+        Some(cuts) => format!("{units} (the outcome is cut: {cuts})"),
+        None => units,
+    };
     let improvement = c.guaranteed_improvement;
     let failed: Vec<&str> =
         c.reasons.iter().filter_map(|reason| reason.code.name().strip_prefix("log_check_failed:")).collect();

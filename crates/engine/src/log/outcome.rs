@@ -62,6 +62,28 @@ impl Outcome {
         valid.then_some(Outcome { kind, min, max, cap: None, floor: None })
     }
 
+    /// The value that counts: `value`, cut at the cap and the floor. NaN stays NaN.
+    pub fn cut(&self, value: f64) -> f64 {
+        match (self.cap, self.floor) {
+            (Some(cap), _) if value > cap => cap,
+            (_, Some(floor)) if value < floor => floor,
+            _ => value,
+        }
+    }
+
+    /// What a reader must know about where values are cut, as the end of a sentence about the outcome; `None` if they
+    /// are not.
+    pub fn cuts(&self) -> Option<String> {
+        match (self.floor, self.cap) {
+            (None, None) => None,
+            (None, Some(cap)) => Some(format!("a value above {cap} counts as {cap}")),
+            (Some(floor), None) => Some(format!("a value below {floor} counts as {floor}")),
+            (Some(floor), Some(cap)) => {
+                Some(format!("a value below {floor} counts as {floor}, and one above {cap} as {cap}"))
+            }
+        }
+    }
+
     /// Whether a value lies in the range.
     pub fn contains(&self, value: f64) -> bool {
         value >= self.min && value <= self.max
@@ -112,5 +134,18 @@ mod tests {
         assert!(Outcome::reward().to_cost(0.0).is_sign_positive());
         assert!(Outcome::new(OutcomeKind::Cost, 1.0, 1.0).is_none());
         assert!(Outcome::new(OutcomeKind::Cost, f64::NAN, 1.0).is_none());
+    }
+
+    #[test]
+    fn values_are_cut_and_nothing_else_is() {
+        let plain = Outcome::reward();
+        assert_eq!((plain.cut(7.0), plain.cuts()), (7.0, None));
+        let capped = Outcome { cap: Some(1.0), ..plain };
+        assert_eq!([7.0, 1.0, 0.5, -7.0].map(|value| capped.cut(value)), [1.0, 1.0, 0.5, -7.0]);
+        let both = Outcome { floor: Some(0.0), ..capped };
+        assert_eq!([7.0, 0.5, -7.0].map(|value| both.cut(value)), [1.0, 0.5, 0.0]);
+        assert_eq!(both.cuts().unwrap(), "a value below 0 counts as 0, and one above 1 as 1");
+        // A missing number must not become a large one.
+        assert!(both.cut(f64::NAN).is_nan() && !both.contains(both.cut(f64::NAN)));
     }
 }
