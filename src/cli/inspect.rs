@@ -6,9 +6,9 @@ use clap::Args;
 use guarantor::store::{Dataset, FileFailed, Store, UploadError, Workspace};
 use guarantor_engine::checks::TimeSlice;
 use guarantor_engine::log::{
-    ActionSets, FeatureSpace, Logging, Outcome, OutcomeKind, Precision, Repetitions,
+    ActionSets, FeatureSpace, Logging, NamedOutcome, Outcome, OutcomeKind, Precision, Repetitions,
 };
-use guarantor_ingest::{Fit, Health, IngestError, SetSizes, WarningCode};
+use guarantor_ingest::{Fit, Health, IngestError, OutcomeSummary, SetSizes, WarningCode};
 use serde_json::json;
 
 use super::log_file::{InputLog, LogArgs};
@@ -95,7 +95,10 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
     }
     let outcome = &content.outcome;
     let kind = outcome_name(outcome);
-    page.pair("outcome", &format!("{kind} in [{}, {}]", outcome.min, outcome.max));
+    if content.capabilities.outcomes.is_empty() {
+        let cut = health.outcomes.first().and_then(|summary| cut_of(outcome, summary)).unwrap_or_default();
+        page.pair("outcome", &format!("{kind} in [{}, {}]{cut}", outcome.min, outcome.max));
+    }
     page.pair("logging", logging(dataset.logging));
     if content.contexts < content.rows {
         page.pair("repetitions", repetitions(dataset.repetitions));
@@ -121,6 +124,7 @@ fn show(page: &mut ReportPage, log: &InputLog, dataset: &Dataset, health: &Healt
         page.pair("candidates", &content.capabilities.candidates.join(", "));
     }
     page.line(&format!("  {}", content.digest));
+    outcomes(page, &content.capabilities.outcomes, health);
     exploration(page, health, content.rows as f64);
     fit(page, health);
     checks(page, health);
@@ -151,6 +155,30 @@ fn feature_space(space: FeatureSpace, mean: f64) -> String {
             format!("named, on average {mean:.1} not 0, hashed into {} dimensions", amount(dim.into()))
         }
     }
+}
+
+/// The outcomes, if they have names.
+fn outcomes(page: &mut ReportPage, named: &[NamedOutcome], health: &Health) {
+    if named.is_empty() {
+        return;
+    }
+    page.heading("The outcomes, the primary one first");
+    for (NamedOutcome { name, outcome }, summary) in named.iter().zip(&health.outcomes) {
+        let (kind, cut) = (outcome_name(outcome), cut_of(outcome, summary).unwrap_or_default());
+        let range = format!("{kind} in [{}, {}]{cut}", outcome.min, outcome.max);
+        let seen = format!(
+            "mean {}, from {} to {}",
+            decimal(summary.mean),
+            decimal(summary.min),
+            decimal(summary.max)
+        );
+        page.pair(name, &format!("{range}; {seen}"));
+    }
+}
+
+/// In how many rows an outcome was cut, if it is to be cut.
+fn cut_of(outcome: &Outcome, summary: &OutcomeSummary) -> Option<String> {
+    outcome.cuts().map(|cuts| format!(": {cuts} ({} of the rows)", percent(summary.cut_share)))
 }
 
 fn outcome_name(outcome: &Outcome) -> &'static str {
@@ -358,6 +386,9 @@ fn advice(code: WarningCode) -> &'static str {
             "To learn from them, upload the log as a new dataset that starts with a row whose actions have features."
         }
         WarningCode::ActionsWithoutFeatures => "Log what is known about each action, or at least an id.",
+        WarningCode::OutcomesCut => {
+            "Nothing, if the cut outcome is what you want to improve; otherwise upload with a wider cap or floor."
+        }
         WarningCode::ColumnsIgnored => "Nothing, if none of them was meant to be a field of the log.",
         WarningCode::RowsDroppedUpstream => "Make sure that nothing was dropped because of its outcome.",
     }
@@ -372,6 +403,7 @@ fn as_json(dataset: &Dataset) -> serde_json::Value {
         "n_actions": content.n_actions,
         "dim": content.dim,
         "outcome": content.outcome,
+        "outcomes": content.capabilities.outcomes,
         "digest": content.digest,
         "logging": dataset.logging,
         "repetitions": dataset.repetitions,

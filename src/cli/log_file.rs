@@ -11,9 +11,11 @@ use guarantor::store::{
     Workspace,
 };
 use guarantor_engine::certificate::StrictJson;
-use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Repetitions};
+use guarantor_engine::log::{Logging, NamedOutcome, Outcome, OutcomeKind, Repetitions};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{FileFormat, Format, IngestError, IngestLimits, LogOptions};
+use guarantor_ingest::{
+    DeclaredOutcomes, FileFormat, Format, IngestError, IngestLimits, LogOptions, OutcomeRange,
+};
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
@@ -39,6 +41,16 @@ pub struct LogArgs {
     /// The largest possible outcome [default: 0 for cost, 1 for reward].
     #[arg(long, allow_negative_numbers = true)]
     outcome_max: Option<f64>,
+    /// Define the outcome as the value cut here: a larger one counts as this one, and the range ends here.
+    #[arg(long, allow_negative_numbers = true)]
+    outcome_cap: Option<f64>,
+    /// Define the outcome as the value cut here: a smaller one counts as this one, and the range begins here.
+    #[arg(long, allow_negative_numbers = true)]
+    outcome_floor: Option<f64>,
+    /// The kind and range of each outcome, if rows have several with names, as JSON; the first is the primary one. For
+    /// example {"revenue": {"kind": "reward", "min": 0, "max": 100}, "complaint": {"kind": "cost"}}.
+    #[arg(long, value_name = "JSON", conflicts_with_all = ["outcome", "outcome_min", "outcome_max", "outcome_cap", "outcome_floor"])]
+    outcomes: Option<DeclaredOutcomes>,
     /// The number of actions, if the log does not imply it.
     #[arg(long)]
     n_actions: Option<usize>,
@@ -120,6 +132,8 @@ pub struct InputLog<'a> {
     /// The files with their formats, in order. The path `-` is standard input.
     pub files: Vec<(&'a Path, FileFormat)>,
     pub outcome: Outcome,
+    /// All outcomes, if they have names.
+    pub outcomes: Vec<NamedOutcome>,
     pub n_actions: Option<usize>,
     pub logging_policy: Option<&'a Path>,
     pub options: LogOptions,
@@ -166,6 +180,10 @@ impl LogArgs {
         Ok(InputLog {
             files,
             outcome,
+            outcomes: match &self.outcomes {
+                Some(declared) => declared.outcomes().map_err(|why| format!("--outcomes: {why}"))?,
+                None => Vec::new(),
+            },
             n_actions: self.n_actions,
             logging_policy: self.logging_policy.as_deref(),
             options: self.stated.options(Logging::default()),
@@ -177,11 +195,14 @@ impl LogArgs {
             OutcomeArg::Cost => OutcomeKind::Cost,
             OutcomeArg::Reward => OutcomeKind::Reward,
         });
-        let outcome = format.outcome(kind, self.outcome_min, self.outcome_max);
-        let empty = |(min, max)| {
-            format!("the outcome's range [{min}, {max}] is empty; see --outcome-min and --outcome-max")
+        let range = OutcomeRange {
+            min: self.outcome_min,
+            max: self.outcome_max,
+            cap: self.outcome_cap,
+            floor: self.outcome_floor,
         };
-        Ok(outcome.map_err(empty)?)
+        let outcome = format.outcome(kind, range);
+        Ok(outcome.map_err(|fault| format!("--outcome-{}: {}", fault.option, fault.message))?)
     }
 }
 
@@ -209,6 +230,7 @@ impl InputLog<'_> {
             format,
             n_actions: self.n_actions,
             outcome: self.outcome,
+            outcomes: self.outcomes.clone(),
             options: self.options,
             logging_policy,
             // The caller's own files are trusted, so they need no protection against decompression bombs.

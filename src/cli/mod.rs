@@ -13,6 +13,7 @@ mod report;
 mod serve;
 mod simulate;
 mod simulate_news;
+mod simulate_shop;
 mod summary;
 mod verify;
 

@@ -8,11 +8,12 @@ use clap::Args;
 use guarantor_engine::log::OutcomeKind;
 use guarantor_ingest::write::file::{OutputFile, contexts, counts};
 use guarantor_ingest::write::{LogWriter, LoggedRow, WriteLayout};
-use guarantor_ingest::{FileFormat, Format, toy};
+use guarantor_ingest::{FileFormat, Format, declaration_of, toy};
 
 use super::Failure;
 use super::log_file::{format_parser, read_policy};
 use super::simulate_news::simulate_news;
+use super::simulate_shop::simulate_shop;
 
 /// The options of `guarantor simulate`.
 #[derive(Args)]
@@ -20,15 +21,16 @@ pub struct SimulateToyArgs {
     /// The world to simulate.
     #[arg(long, value_parser = world, default_value = "toy")]
     dataset: World,
-    /// For news: which world, that is, what readers like.
+    /// For news and shop: which world, that is, what readers or customers like.
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     pub(super) world: u64,
-    /// For news: write the probability of a click on every action of every row to this file, one list per line.
+    /// For news: write the probability of a click on every action of every row to this file, one list per line. For
+    /// shop: the expected outcomes of every action, one object per line.
     #[arg(long, value_name = "FILE")]
     pub(super) truth: Option<PathBuf>,
     /// The inverse temperature of the logging policy: 0 is uniform, larger values explore less.
     #[arg(long, default_value_t = 0.5, value_parser = temperature)]
-    alpha: f64,
+    pub(super) alpha: f64,
     /// How often each context is logged.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) interactions: u32,
@@ -66,6 +68,7 @@ pub struct SimulateToyArgs {
 enum World {
     Toy,
     News,
+    Shop,
 }
 
 /// Parses the name of a world; the error says where the paper's datasets are.
@@ -73,7 +76,11 @@ fn world(name: &str) -> Result<World, String> {
     match name {
         "toy" => Ok(World::Toy),
         "news" => Ok(World::News),
-        _ => Err("the worlds are `toy` and `news`; `guarantor-lab simulate` has the paper's datasets".into()),
+        "shop" => Ok(World::Shop),
+        _ => {
+            Err("the worlds are `toy`, `news` and `shop`; `guarantor-lab simulate` has the paper's datasets"
+                .into())
+        }
     }
 }
 
@@ -99,9 +106,10 @@ pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
 pub fn simulate(args: SimulateToyArgs) -> Result<(), Failure> {
     let format = FileFormat::of_file(&args.out, args.format)?;
     match args.dataset {
-        World::Toy if args.truth.is_some() => Err("--truth: only --dataset news writes it".into()),
+        World::Toy if args.truth.is_some() => Err("--truth: only --dataset news and shop write it".into()),
         World::Toy => simulate_toy(&args, format),
         World::News => simulate_news(&args, format),
+        World::Shop => simulate_shop(&args, format),
     }
 }
 
@@ -144,7 +152,11 @@ pub(super) fn print_next(args: &SimulateToyArgs, file: &OutputFile) {
         if format.format.hashes_features() && layout.sets.is_none() {
             eprint!(" --hash-dims {}", format.for_dim(layout.dim).dims());
         }
-        eprint!(" --outcome {}\nTo upload it:\n  {upload}", layout.outcome_name());
+        match layout.outcomes.is_empty() {
+            true => eprint!(" --outcome {}", layout.outcome_name()),
+            false => eprint!(" --outcomes '{}'", declaration_of(&layout.outcomes)),
+        }
+        eprint!("\nTo upload it:\n  {upload}");
     }
 }
 

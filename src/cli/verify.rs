@@ -200,6 +200,7 @@ async fn recompute(
     let log = InputLog {
         files: files.map(|(path, format)| (path, hashed(format))).collect(),
         outcome: certificate.user_units.outcome,
+        outcomes: certificate.dataset.outcomes.clone(),
         // A number that was read off the rows is read off them again.
         n_actions: declared.then_some(certificate.dataset.n_actions),
         logging_policy: args.logging_policy.as_deref(),

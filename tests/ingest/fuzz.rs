@@ -46,6 +46,12 @@ fn targets(policy: &str, dataset: &str) -> Vec<Target> {
             &[("content-type", "application/x-ndjson")],
             201,
         ),
+        target(
+            "outcomes",
+            "/v1/datasets?outcomes=%7B%22a%22%3A%7B%22kind%22%3A%22reward%22%2C%22cap%22%3A2%7D%2C%22b%22%3A%7B%22kind%22%3A%22cost%22%7D%7D",
+            &[("content-type", "application/x-ndjson")],
+            201,
+        ),
         target("dsjson", "/v1/datasets?format=dsjson", &[], 201),
         target("obd", "/v1/datasets?format=obd", &[], 201),
         target("form", "/v1/datasets", &[("content-type", "multipart/form-data; boundary=frontier")], 201),

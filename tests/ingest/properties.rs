@@ -24,6 +24,7 @@ async fn send(store: &Store, kind: &str, coding: &str, body: Vec<u8>) -> Result<
         format: format.with_encoding(Encoding::named(coding).unwrap()),
         n_actions: None,
         outcome: Outcome::default(),
+        outcomes: Vec::new(),
         options: Default::default(),
         logging_policy: None,
         limits: IngestLimits::default(),

@@ -20,6 +20,7 @@ fn upload(format: Format) -> Upload {
         format: format.into(),
         n_actions: None,
         outcome: Outcome::default(),
+        outcomes: Vec::new(),
         options: Default::default(),
         logging_policy: None,
         limits: IngestLimits::default(),

@@ -94,9 +94,10 @@ fn csv(rows: &[Value]) -> Vec<u8> {
                         cells.extend(values.map(|(a, v)| (format!("candidate.{name}.p{a}"), v.clone())));
                     }
                 }
-                "candidates" => {
+                "candidates" | "outcomes" => {
                     let members = value.as_object().unwrap().iter();
-                    cells.extend(members.map(|(name, v)| (format!("candidate.{name}"), v.clone())));
+                    let prefix = field.trim_end_matches('s');
+                    cells.extend(members.map(|(name, v)| (format!("{prefix}.{name}"), v.clone())));
                 }
                 field => cells.push((field.into(), value.clone())),
             }
@@ -129,7 +130,7 @@ pub fn batch(rows: &[Value]) -> RecordBatch {
             Value::Object(members) => {
                 for name in members.keys() {
                     let values = column(&|row| row[field][name].clone());
-                    columns.push((format!("candidate.{name}"), floats(&values)));
+                    columns.push((format!("{}.{name}", field.trim_end_matches('s')), floats(&values)));
                 }
             }
             Value::Array(_) => columns.push((field.clone(), lists(&column(&|row| row[field].clone())))),

@@ -23,6 +23,7 @@ mod ledger;
 mod limits;
 mod malformed;
 mod openapi;
+mod outcomes;
 mod private;
 mod roles;
 mod round_two;

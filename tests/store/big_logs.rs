@@ -11,11 +11,13 @@ use guarantor::queue::{StoredInputs, resolve};
 use guarantor::store::{self, Append, Upload, UploadError};
 use guarantor::store::{Dataset, DatasetId, LogMemory, PolicyId, Store, StoreError, Workspace};
 use guarantor_engine::control::{Control, unattended};
-use guarantor_engine::log::{Chunk, LogSource, MemoryLog, Outcome, PartLog, Repetitions, Side, Span, Split};
+use guarantor_engine::log::{
+    Chunk, LogSource, MemoryLog, NamedOutcome, Outcome, PartLog, Repetitions, Side, Span, Split,
+};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::SpecRequest;
 use guarantor_engine::{self, EngineError, Finished};
-use guarantor_ingest::{ContextLimits, Format, IngestLimits, LogOptions, contexts_of};
+use guarantor_ingest::{ContextLimits, DeclaredOutcomes, Format, IngestLimits, LogOptions, contexts_of};
 use serde_json::{Value, json};
 use support::{policy_params, store};
 
@@ -36,6 +38,8 @@ struct Kind {
     digits: Digits,
     /// Whether every row has its own actions.
     sets: bool,
+    /// Whether rows have several outcomes.
+    outcomes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,9 +71,10 @@ const PLAIN: Kind = Kind {
     versions: false,
     digits: Digits::All,
     sets: false,
+    outcomes: false,
 };
 
-const KINDS: [Kind; 19] = [
+const KINDS: [Kind; 21] = [
     PLAIN,
     Kind { candidates: true, ..PLAIN },
     Kind { full: true, ..PLAIN },
@@ -106,7 +111,17 @@ const KINDS: [Kind; 19] = [
     },
     Kind { sets: true, times: Times::Scattered, policy: true, ..PLAIN },
     Kind { sets: true, contexts: true, times: Times::Scattered, digits: Digits::Three, ..PLAIN },
+    Kind { outcomes: true, contexts: true, designed: true, full: true, times: Times::Scattered, ..PLAIN },
+    Kind { outcomes: true, sets: true, times: Times::Scattered, versions: true, candidates: true, ..PLAIN },
 ];
+
+/// The outcomes of rows that have several.
+fn outcomes(kind: Kind) -> Vec<NamedOutcome> {
+    let declared = r#"{"main": {"kind": "cost", "min": -1, "max": 0}, "sale": {"kind": "reward", "max": 10, "cap": 8},
+        "complaint": {"kind": "cost"}}"#;
+    let declared: DeclaredOutcomes = declared.parse().unwrap();
+    if kind.outcomes { declared.outcomes().unwrap() } else { Vec::new() }
+}
 
 /// The policy that logs.
 fn logging_policy(kind: Kind) -> PolicyParams {
@@ -191,6 +206,11 @@ fn rows(kind: Kind, n: usize) -> Vec<Value> {
             Times::InOrder => row["timestamp"] = json!(1_700_000_000 + i / 3),
             Times::Scattered => row["timestamp"] = json!(1_700_000_000 + scattered),
         }
+        if kind.outcomes {
+            let (main, fields) = (row["cost"].clone(), row.as_object_mut().unwrap());
+            fields.remove("cost");
+            row["outcomes"] = json!({ "main": main, "sale": i * 13 % 11, "complaint": i * 7 % 3 % 2 });
+        }
         if kind.versions {
             let arrival = if kind.times == Times::Scattered { scattered * 2 } else { i };
             row["policy_version"] = json!(format!("v{}", arrival * 5 / n));
@@ -252,6 +272,7 @@ async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
         format: Format::Ndjson.into(),
         n_actions: (!kind.sets).then_some(3),
         outcome: Outcome::default(),
+        outcomes: outcomes(kind),
         options: LogOptions {
             repetitions: if kind.designed { Repetitions::Designed } else { Repetitions::Decisions },
             ..LogOptions::default()
@@ -297,6 +318,7 @@ fn assert_same(a: &dyn LogSource, b: &dyn LogSource, kind: Kind) {
         assert_eq!((&a.full, &a.candidates), (&b.full, &b.candidates), "{kind:?} chunk {index}");
         assert_eq!((&a.arrivals, &a.last_version), (&b.arrivals, &b.last_version), "{kind:?} chunk {index}");
         assert_eq!(a.candidate_full, b.candidate_full, "{kind:?} chunk {index}");
+        assert_eq!((&a.outcomes, a.outcomes.len()), (&b.outcomes, if kind.outcomes { 2 } else { 0 }));
         assert_eq!((a.sets.is_some(), b.sets.is_some()), (kind.sets, kind.sets));
         let (Some(a), Some(b)) = (&a.sets, &b.sets) else { continue };
         let (a, b) = (a.view(), b.view());

@@ -41,6 +41,7 @@ async fn upload(store: &Store, rows: usize) -> Dataset {
         format: Format::Ndjson.into(),
         n_actions: None,
         outcome: Outcome::default(),
+        outcomes: Vec::new(),
         options: LogOptions { logging: Logging::Fixed, ..LogOptions::default() },
         logging_policy: Some((policy, policy_params())),
         limits: IngestLimits::default(),

@@ -148,6 +148,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
             actions_declared: Some(true),
             designed_repetitions: None,
             exact_propensities: None,
+            outcomes: Vec::new(),
         },
         certified: None,
         checks: Vec::new(),

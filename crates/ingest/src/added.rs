@@ -366,6 +366,7 @@ fn check_fields(row: &RawRow) -> Result<(), RowFault> {
         ("propensities", row.propensities.is_some()),
         ("cost", row.cost.is_some()),
         ("reward", row.reward.is_some()),
+        ("outcomes", row.outcomes.is_some()),
         ("context_id", row.context_id.is_some()),
         ("timestamp", row.timestamp.is_some()),
         ("policy_version", row.policy_version.is_some()),

@@ -18,11 +18,14 @@ use arrow_schema::{DataType, Schema};
 use crate::action_set::SetRules;
 use crate::arrow_actions::Actions;
 use crate::arrow_features::{Node, is_named};
+use crate::arrow_outcomes::OutcomeColumns;
 use crate::arrow_sets::{ActionSetColumn, request};
 use crate::arrow_texts::{Texts, TooLong};
 use crate::arrow_times::Times;
 use crate::extra::extra_columns;
-use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FormatError, NumberList, RawRow, RowFault, Visit};
+use crate::row::{
+    CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FormatError, NumberList, OUTCOME_PREFIX, RawRow, RowFault, Visit,
+};
 use crate::rules::wrong_id;
 
 /// The number of rows that are converted at once.
@@ -79,6 +82,7 @@ struct BatchColumns {
     propensities: Option<Lists>,
     cost: Option<Numbers>,
     reward: Option<Numbers>,
+    outcomes: OutcomeColumns,
     context_id: Option<Texts>,
     event_id: Option<Texts>,
     candidates: Vec<(String, Numbers)>,
@@ -112,6 +116,7 @@ impl BatchColumns {
             propensities: list(&self.propensities, "propensities", i)?,
             cost: number(&self.cost),
             reward: number(&self.reward),
+            outcomes: self.outcomes.row(i)?,
             context_id: text(&self.context_id, "context_id")?,
             event_id: text(&self.event_id, "event_id")?,
             candidates,
@@ -141,6 +146,7 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
             "propensities" => columns.propensities = Some(Lists::of(name, array)?),
             "cost" => columns.cost = Some(Numbers::or_booleans(name, array)?),
             "reward" => columns.reward = Some(Numbers::or_booleans(name, array)?),
+            "outcomes" => columns.outcomes.add_all(name, array)?,
             "context_id" => columns.context_id = Some(Texts::of(name, array)?),
             "event_id" => columns.event_id = Some(Texts::of(name, array)?),
             "candidates" => columns.candidates.extend(members(name, array)?),
@@ -154,10 +160,17 @@ fn columns_of(batch: &RecordBatch) -> Result<BatchColumns, String> {
                 (_, Some(candidate)) => {
                     columns.candidate_propensities.push((candidate.into(), Lists::of(name, array)?));
                 }
-                // `check_schema` has reported it.
-                (None, None) => {}
+                (None, None) => {
+                    // `check_schema` has reported other names.
+                    if let Some(outcome) = name.strip_prefix(OUTCOME_PREFIX) {
+                        columns.outcomes.add_column(name, outcome, array)?;
+                    }
+                }
             },
         }
+    }
+    if let Some(name) = columns.outcomes.duplicate() {
+        return Err(format!("duplicate outcome {name:?}"));
     }
     let (mut names, mut full) = (HashSet::new(), HashSet::new());
     let twice = columns.candidates.iter().map(|(name, _)| name).find(|name| !names.insert(*name));
@@ -212,7 +225,7 @@ impl Numbers {
     }
 
     /// The same, or booleans: true is 1 and false is 0.
-    fn or_booleans(name: &str, array: &ArrayRef) -> Result<Self, String> {
+    pub fn or_booleans(name: &str, array: &ArrayRef) -> Result<Self, String> {
         match booleans(array) {
             Some(values) => Ok(Numbers { values, nulls: array.nulls().cloned() }),
             None => {

@@ -174,7 +174,8 @@ pub enum TextColumn {
 }
 
 impl TextColumn {
-    fn of(array: &ArrayRef) -> Option<Self> {
+    /// The texts of a column, unless it has another type.
+    pub fn of(array: &ArrayRef) -> Option<Self> {
         let is_text = |t: &DataType| matches!(t, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
         match array.data_type() {
             own if is_text(own) => Some(TextColumn::Plain(array.clone())),
@@ -190,7 +191,8 @@ impl TextColumn {
         }
     }
 
-    fn text(&self, i: usize) -> Option<&str> {
+    /// The text of a row.
+    pub fn text(&self, i: usize) -> Option<&str> {
         match self {
             TextColumn::Plain(array) => text_at(array, i),
             TextColumn::Dictionary(keys, entries) => {

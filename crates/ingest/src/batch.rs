@@ -27,6 +27,8 @@ pub struct LogLayout {
     pub sets: Option<ActionSets>,
     /// Whether actions have ids.
     pub action_ids: bool,
+    /// The names of the outcomes besides the primary one, in the order in which they were declared.
+    pub outcomes: Vec<String>,
 }
 
 impl LogLayout {
@@ -44,7 +46,7 @@ impl LogLayout {
     pub fn row_bytes(&self) -> usize {
         let lists =
             self.full.unwrap_or(0) + self.candidate_full.unwrap_or(0) * self.candidate_propensities.len();
-        4 * self.dim + 8 * lists + 8 * self.candidates.len() + 64
+        4 * self.dim + 8 * lists + 8 * (self.candidates.len() + self.outcomes.len()) + 64
     }
 }
 
@@ -55,8 +57,10 @@ pub struct LogRows {
     pub x: Vec<f32>,
     /// The logged action of each row.
     pub actions: Vec<u32>,
-    /// The cost of each row, in [-1, 0].
+    /// The cost of each row, in [-1, 0]; of the primary outcome if there are several.
     pub costs: Vec<f64>,
+    /// The costs of the other outcomes, in the order of the layout.
+    pub outcomes: Vec<Vec<f64>>,
     /// π0(a|x) of the logged action of each row.
     pub propensities: Vec<f64>,
     /// π0(·|x): rows × K, or one number per action of each row's own set; empty if it is not known.
@@ -131,6 +135,7 @@ impl LogRows {
         self.versions.truncate(rows);
         self.actions.truncate(rows);
         self.costs.truncate(rows);
+        self.outcomes.iter_mut().for_each(|column| column.truncate(rows));
         self.propensities.truncate(rows);
         self.context_ids.truncate(rows);
         self.event_ids.truncate(rows);

@@ -8,10 +8,12 @@ use crate::batch::{LogLayout, LogRows};
 use crate::columns::LogFacts;
 use crate::digest::LogDigest;
 use crate::errors::{IngestError, RowErrors};
+use crate::format::Format;
 use crate::hashing::Hashing;
 use crate::health::Health;
 use crate::identity::{Identities, Interaction, Place};
 use crate::layout::layout_of;
+use crate::outcomes::{Cut, CutCounts, undeclared};
 use crate::row::{Notes, RawRow, ReadContext, RowFault};
 use crate::rules::{LogOptions, Rules, check_row};
 use crate::sink::Sink;
@@ -34,7 +36,7 @@ pub struct LogSummary {
     pub n_actions: usize,
     /// p, the number of features.
     pub dim: usize,
-    /// The kind and range of the outcomes.
+    /// The kind and range of the outcome; of the primary one if there are several.
     pub outcome: Outcome,
     /// The digest of the log, as `sha256:` and hexadecimal digits.
     pub digest: String,
@@ -85,6 +87,8 @@ pub struct Checker {
     interactions: Vec<Interaction>,
     /// The health of the remembered rows.
     earlier: Option<Health>,
+    /// How many rows of the upload had outcomes cut.
+    cut: CutCounts,
     errors: RowErrors,
 }
 
@@ -104,6 +108,7 @@ impl Checker {
             not_before: None,
             interactions: Vec::new(),
             earlier: None,
+            cut: CutCounts::default(),
             errors: RowErrors::default(),
         }
     }
@@ -134,6 +139,24 @@ impl Checker {
             outcome: self.rules.outcome.kind,
             pdrop: self.earlier.as_ref().and_then(|health| health.pdrop),
         }
+    }
+
+    /// Checks that files of a format can have the outcomes of the log.
+    pub(crate) fn check_format(&self, format: Format) -> Result<(), IngestError> {
+        if self.rules.outcomes.is_empty() || format.has_named_outcomes() {
+            return Ok(());
+        }
+        let (name, instead) = (format.name(), "send ndjson, csv, parquet or arrow_stream");
+        let (field, message) = match self.layout {
+            Some(_) => ("format", format!("{name} has one outcome, but the log has named ones; {instead}")),
+            None => (
+                "outcomes",
+                format!(
+                    "cannot be declared for {name}, whose rows have one outcome; leave it out, or {instead}"
+                ),
+            ),
+        };
+        Err(IngestError::Option { field, message })
     }
 
     /// Remembers rows of an earlier version, to which the rows of this upload are appended. Call `end_part` after
@@ -226,9 +249,16 @@ impl Checker {
             return Err(IngestError::TooLarge(message));
         }
         self.seen += 1;
-        let first = row.as_ref().ok().filter(|_| self.layout.is_none()).map(layout_of);
+        let first = row.as_ref().ok().filter(|_| self.layout.is_none());
+        if let Some(names) =
+            first.and_then(|row| row.outcomes.as_ref()).filter(|_| self.rules.outcomes.is_empty())
+        {
+            return Err(undeclared(names));
+        }
+        let first = first.map(|row| layout_of(row, &self.rules));
         match row.and_then(|row| self.push(number, row)) {
-            Ok(()) => {
+            Ok(cut) => {
+                self.cut.add(cut);
                 if let Some(layout) = first {
                     self.rules.check_first(&layout)?;
                     self.fix_layout(layout);
@@ -309,7 +339,9 @@ impl Checker {
         let (capabilities, last_timestamp) =
             (self.tally.capabilities(&self.rules, counted), self.tally.arrivals.last_timestamp());
         let rows = self.tally.rows;
-        let (mut health, sketch, new_rows) = self.tally.finish(&self.rules, counted, &capabilities);
+        let earlier = self.earlier.as_ref().map_or(&[][..], |health| &health.outcomes);
+        let (mut health, sketch, new_rows) =
+            self.tally.finish(&self.rules, counted, &capabilities, (&self.cut, earlier));
         health.add_notes(notes, self.earlier);
         Ok(LogSummary {
             rows,
@@ -317,7 +349,7 @@ impl Checker {
             n_actions,
             dim: layout.dim,
             outcome: self.rules.outcome,
-            digest: digest.finish(&layout, n_actions, &self.rules.outcome),
+            digest: digest.finish(&layout, n_actions, &self.rules.outcome, &self.rules.outcomes),
             capabilities,
             options: self.rules.options,
             sketch,
@@ -333,11 +365,11 @@ impl Checker {
 
     /// Checks a row, alone and against earlier ones, and appends it to the batch. If there is a fault, a
     /// part of the row may be in the batch.
-    fn push(&mut self, number: u64, row: RawRow) -> Result<(), RowFault> {
+    fn push(&mut self, number: u64, row: RawRow) -> Result<Cut, RowFault> {
         let (x, full) = (self.batch.x.len(), self.batch.full.len());
         let has_ids = (row.event_id.is_some(), row.context_id.is_some());
         self.check_time(row.timestamp)?;
-        check_row(row, &self.rules, self.layout.as_ref(), &mut self.batch)?;
+        let cut = check_row(row, &self.rules, self.layout.as_ref(), &mut self.batch)?;
         if let Some(id) = self.batch.event_ids.last().filter(|_| has_ids.0) {
             self.identities.event(id, Place::Row(number))?;
         }
@@ -352,7 +384,7 @@ impl Checker {
             let seen = see_context(&mut self.identities, repetitions, id, place, (x, full), row)?;
             self.interactions.push(seen);
         }
-        Ok(())
+        Ok(cut)
     }
 
     fn check_time(&self, timestamp: Option<i64>) -> Result<(), RowFault> {

@@ -13,7 +13,7 @@ use crate::rules::LogOptions;
 pub struct LogFacts<'a> {
     /// K, the number of actions.
     pub n_actions: usize,
-    /// The kind and range of the outcomes.
+    /// The kind and range of the outcome; of the primary one if there are several.
     pub outcome: Outcome,
     /// What the caller states about the log.
     pub options: LogOptions,
@@ -31,6 +31,7 @@ impl LogFacts<'_> {
             precision,
             candidate_precision,
             uniform,
+            outcomes,
             ..
         } = self.capabilities;
         Columns {
@@ -44,6 +45,7 @@ impl LogFacts<'_> {
             precision: *precision,
             candidate_precision: candidate_precision.clone(),
             uniform: *uniform,
+            named_outcomes: outcomes.clone(),
             ..columns
         }
     }
@@ -75,6 +77,7 @@ impl ColumnsBuilder {
             columns.candidates = layout.candidates.iter().map(|name| (name.clone(), Vec::new())).collect();
             let full = |name: &String| layout.full_position(name).map(|_| Vec::new());
             columns.candidate_full = layout.candidates.iter().map(full).collect();
+            columns.other_costs = vec![Vec::new(); layout.outcomes.len()];
             columns.timestamps = layout.timestamps.then(Vec::new);
             columns.versions = layout.versions.then(Vec::new);
         }
@@ -87,6 +90,7 @@ impl ColumnsBuilder {
         columns.x.extend(rows.x);
         columns.actions.extend(rows.actions);
         columns.costs.extend(rows.costs);
+        columns.other_costs.iter_mut().zip(rows.outcomes).for_each(|(to, from)| to.extend(from));
         columns.propensities.extend(rows.propensities);
         if let Some(full) = &mut columns.full {
             full.extend(rows.full);

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::decompress::Decoded;
 use crate::records::{Cells, Records};
-use crate::row::{CANDIDATE_PREFIX, FormatError, Notes, NumberList, RawRow, ReadContext, RowFault, Visit};
+use crate::row::{
+    CANDIDATE_PREFIX, FormatError, Notes, NumberList, OUTCOME_PREFIX, RawRow, ReadContext, RowFault, Visit,
+};
 use crate::time;
 
-const COLUMNS: &str = "x0, x1, …, action, propensity, p0, p1, …, cost, reward, timestamp, policy_version, context_id, event_id, \
+const COLUMNS: &str = "x0, x1, …, action, propensity, p0, p1, …, cost, reward, outcome.NAME, timestamp, policy_version, context_id, event_id, \
      candidate.NAME, candidate.NAME.p0, candidate.NAME.p1, …";
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
@@ -37,6 +39,7 @@ enum Column {
     P(usize),
     Cost,
     Reward,
+    Outcome(String),
     ContextId,
     EventId,
     Candidate(String),
@@ -90,7 +93,8 @@ impl Header {
         if !names.contains("action") {
             return Err(format!("the column \"action\" is missing; the columns are {COLUMNS}"));
         }
-        if !names.contains("cost") && !names.contains("reward") {
+        let named_outcomes = header.columns.iter().any(|column| matches!(column, Column::Outcome(_)));
+        if !names.contains("cost") && !names.contains("reward") && !named_outcomes {
             return Err(format!("the column \"cost\" or \"reward\" is missing; the columns are {COLUMNS}"));
         }
         Ok(header)
@@ -113,6 +117,10 @@ impl Header {
                 Column::Propensity => row.propensity = Some(number(cell, || "propensity".into())?),
                 Column::Cost => row.cost = Some(number(cell, || "cost".into())?),
                 Column::Reward => row.reward = Some(number(cell, || "reward".into())?),
+                Column::Outcome(name) => {
+                    let value = number(cell, || format!("outcomes.{name}"))?;
+                    row.outcomes.get_or_insert_default().insert(name.clone(), value);
+                }
                 Column::ContextId => row.context_id = Some(text(cell, "context_id")?),
                 Column::EventId => row.event_id = Some(text(cell, "event_id")?),
                 Column::Candidate(name) => {
@@ -153,6 +161,9 @@ fn column(name: &str) -> Option<Column> {
         _ => {
             if let Some(name) = name.strip_prefix(CANDIDATE_PREFIX).filter(|name| !name.is_empty()) {
                 return Some(Column::Candidate(name.into()));
+            }
+            if let Some(name) = name.strip_prefix(OUTCOME_PREFIX).filter(|name| !name.is_empty()) {
+                return Some(Column::Outcome(name.into()));
             }
             let (kind, index) = name.split_at_checked(1)?;
             let index = plain_index(index)?;

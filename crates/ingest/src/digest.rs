@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-use guarantor_engine::log::{FeatureSpace, Outcome, OutcomeKind, SparseVector};
+use guarantor_engine::log::{FeatureSpace, NamedOutcome, Outcome, OutcomeKind, SparseVector};
 
 use crate::batch::{LogLayout, LogRows};
 
@@ -11,6 +11,8 @@ use crate::batch::{LogLayout, LogRows};
 const EXTENDED: &[u8] = b"guarantor.log/2\n";
 /// Precedes what only logs have whose rows have their own actions.
 const WITH_SETS: &[u8] = b"guarantor.log/3\n";
+/// Precedes what only logs have whose outcomes have names or are cut.
+const WITH_OUTCOMES: &[u8] = b"guarantor.log/4\n";
 const HASHED_AT_ONCE: usize = 8 << 10;
 
 /// The digest of the rows so far.
@@ -64,8 +66,14 @@ impl LogDigest {
         self.rows += rows.len() as u64;
     }
 
-    /// Adds what all rows have in common, and returns the digest as text.
-    pub fn finish(mut self, layout: &LogLayout, n_actions: usize, outcome: &Outcome) -> String {
+    /// Adds what all rows have in common, and returns the digest as text. `named` are all outcomes if they have names.
+    pub fn finish(
+        mut self,
+        layout: &LogLayout,
+        n_actions: usize,
+        outcome: &Outcome,
+        named: &[NamedOutcome],
+    ) -> String {
         let mut end = Vec::new();
         for number in [self.rows, n_actions as u64, layout.dim as u64, layout.full.unwrap_or(0) as u64] {
             end.extend(number.to_le_bytes());
@@ -94,6 +102,7 @@ impl LogDigest {
             space(&mut end, spaces.x);
             space(&mut end, spaces.actions);
         }
+        outcomes(&mut end, layout, outcome, named);
         self.hash.update(&end);
         format!("sha256:{}", hex::encode(self.hash.finalize()))
     }
@@ -103,6 +112,34 @@ impl LogDigest {
 /// that it had then.
 fn is_extended(layout: &LogLayout) -> bool {
     layout.timestamps || layout.versions || !layout.candidate_propensities.is_empty()
+}
+
+/// The outcomes, if they have names or are cut. The names of all but the primary one are those that the rows have.
+fn outcomes(end: &mut Vec<u8>, layout: &LogLayout, primary: &Outcome, named: &[NamedOutcome]) {
+    let is_cut = primary.cap.is_some() || primary.floor.is_some();
+    if named.is_empty() && layout.outcomes.is_empty() && !is_cut {
+        return;
+    }
+    end.extend(WITH_OUTCOMES);
+    cuts(end, primary);
+    for count in [named.len(), layout.outcomes.len()] {
+        end.extend((count as u64).to_le_bytes());
+    }
+    named.iter().take(1).for_each(|primary| text(end, &primary.name));
+    layout.outcomes.iter().for_each(|name| text(end, name));
+    for NamedOutcome { outcome, .. } in named.iter().skip(1) {
+        end.push(u8::from(outcome.kind == OutcomeKind::Reward));
+        end.extend(outcome.min.to_le_bytes());
+        end.extend(outcome.max.to_le_bytes());
+        cuts(end, outcome);
+    }
+}
+
+fn cuts(end: &mut Vec<u8>, outcome: &Outcome) {
+    for cut in [outcome.cap, outcome.floor] {
+        end.push(u8::from(cut.is_some()));
+        end.extend(cut.unwrap_or(0.0).to_le_bytes());
+    }
 }
 
 fn extensions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize) {
@@ -119,6 +156,7 @@ fn extensions(bytes: &mut Vec<u8>, layout: &LogLayout, rows: &LogRows, i: usize)
     if layout.sets.is_some() {
         actions(bytes, layout, rows, i);
     }
+    rows.outcomes.iter().for_each(|costs| bytes.extend_from_slice(&costs[i].to_le_bytes()));
 }
 
 /// The features of a row's request, and the id and the features of each action.

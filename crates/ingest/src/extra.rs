@@ -1,7 +1,7 @@
 //! Columns of Parquet files and Arrow streams that no field of a row is named after. They are ignored, and a warning
 //! names them. A column that can only be a misspelled field is an error: ignoring it would change what the log says.
 
-use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FIELD_NAMES};
+use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FIELD_NAMES, OUTCOME_PREFIX};
 use crate::warning::{Warning, WarningCode};
 
 /// The most columns that a warning names, and the most characters of a name.
@@ -13,6 +13,12 @@ pub fn is_known(name: &str) -> bool {
     FIELD_NAMES.contains(&name)
         || name.starts_with(CANDIDATE_PREFIX)
         || name.starts_with(CANDIDATE_FULL_PREFIX)
+        || is_outcome(name)
+}
+
+/// Whether a column has outcomes with names.
+fn is_outcome(name: &str) -> bool {
+    name == "outcomes" || name.starts_with(OUTCOME_PREFIX)
 }
 
 /// Checks the names of a file's columns, and returns those that are ignored. Those of a file that has only candidates
@@ -36,11 +42,12 @@ pub fn extra_columns(names: &[&str], candidates_only: bool) -> Result<Vec<String
             return Err(format!("the column {} {problem}", shown(name)));
         }
     }
+    let named_outcomes = names.iter().any(|name| is_outcome(name));
     // What every log has. A logging policy can supply the propensities, so these are only looked for among the others.
     for (needed, required) in
         [(&["action"][..], true), (&["cost", "reward"], true), (&["propensity", "propensities"], false)]
     {
-        if needed.iter().any(|field| names.contains(field)) {
+        if needed.iter().any(|field| names.contains(field)) || (named_outcomes && needed.contains(&"cost")) {
             continue;
         }
         let similar = extra.iter().find(|name| needed.iter().any(|field| is_close(name, field)));
@@ -51,7 +58,7 @@ pub fn extra_columns(names: &[&str], candidates_only: bool) -> Result<Vec<String
             }
             None if required => {
                 return Err(format!(
-                    "the column {needed} is missing; the columns are {fields} and candidate.NAME"
+                    "the column {needed} is missing; the columns are {fields}, outcome.NAME and candidate.NAME"
                 ));
             }
             None => {}

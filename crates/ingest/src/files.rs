@@ -70,6 +70,7 @@ fn read_rows(
     context.actions = context.actions.or(earlier.actions);
     context.pdrop = context.pdrop.or(earlier.pdrop);
     file.check(&context.limits)?;
+    checker.check_format(file.format)?;
     let visit: &mut Visit = &mut |row, fields| checker.accept(number_in(position, row), fields, sink);
     let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
     let rejection = source.rejection();

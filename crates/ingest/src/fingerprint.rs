@@ -14,7 +14,7 @@ use crate::batch::{LogLayout, LogRows};
 pub struct Fingerprint {
     /// The features, the action and the propensity. It is the same if the outcome was mapped from another range.
     pub decision: u128,
-    /// The decision and its outcome.
+    /// The decision and its outcome; the primary one if it has several.
     pub row: u128,
 }
 
@@ -38,12 +38,17 @@ pub fn fingerprints(layout: &LogLayout, rows: &LogRows) -> Vec<Fingerprint> {
             actions(&mut bytes, &rows.sets, i, rows.actions[i]);
         }
         let decision = xxh3_128(&bytes);
-        let mut whole = [0; 20];
-        whole[..16].copy_from_slice(&decision.to_le_bytes());
-        whole[16..].copy_from_slice(&(rows.costs[i] as f32 + 0.0).to_le_bytes());
-        Fingerprint { decision, row: xxh3_128(&whole) }
+        Fingerprint { decision, row: of_outcome(decision, rows.costs[i]) }
     };
     (0..rows.len()).map(of_row).collect()
+}
+
+/// A decision and one of its outcomes.
+pub fn of_outcome(decision: u128, cost: f64) -> u128 {
+    let mut whole = [0; 20];
+    whole[..16].copy_from_slice(&decision.to_le_bytes());
+    whole[16..].copy_from_slice(&(cost as f32 + 0.0).to_le_bytes());
+    xxh3_128(&whole)
 }
 
 /// The features of a request, of its chosen action, and of all actions in whatever order: the same decision may be

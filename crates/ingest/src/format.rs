@@ -13,6 +13,7 @@ use crate::decompress::Decoded;
 use crate::encoding::Encoding;
 use crate::errors::IngestError;
 use crate::hashing::Hashing;
+use crate::outcome_options::{OutcomeRange, RangeFault};
 use crate::row::{FormatError, Notes, ReadContext, Visit};
 use crate::write::{self, RowEncoder, WriteLayout};
 use crate::{IngestLimits, arrow_stream, csv, dsjson, ndjson, obd, parquet};
@@ -60,6 +61,8 @@ struct Entry {
     named: bool,
     /// The default kind of outcome.
     outcome: OutcomeKind,
+    /// Whether rows can have several outcomes with names.
+    named_outcomes: bool,
     /// Translates the name of a row's field to the name that it has in the file.
     field_name: fn(&str) -> &str,
     read: Read,
@@ -80,6 +83,7 @@ const NDJSON: Entry = Entry {
     hashed: None,
     named: true,
     outcome: OutcomeKind::Cost,
+    named_outcomes: true,
     field_name: |field| field,
     read: ndjson::read,
     can_write: |_| Ok(()),
@@ -130,6 +134,7 @@ impl Format {
                 extensions: &["dsjson"],
                 implied: false,
                 hashed: Some(0),
+                named_outcomes: false,
                 field_name: dsjson::field_name,
                 read: dsjson::read,
                 can_write: write::dsjson::can_write,
@@ -145,6 +150,7 @@ impl Format {
                 hashed: Some(obd::POSITIONS),
                 named: false,
                 outcome: OutcomeKind::Reward,
+                named_outcomes: false,
                 field_name: obd::field_name,
                 read: obd::read,
                 can_write: write::obd::can_write,
@@ -200,22 +206,21 @@ impl Format {
         self.entry().hashed.is_some()
     }
 
+    /// Whether rows of this format can have several outcomes with names.
+    pub fn has_named_outcomes(self) -> bool {
+        self.entry().named_outcomes
+    }
+
     /// The outcome of the rows. Any part that the caller leaves out has the format's default.
     ///
     /// # Errors
-    /// The range is empty or not finite. The error contains that range.
-    pub fn outcome(
-        self,
-        kind: Option<OutcomeKind>,
-        min: Option<f64>,
-        max: Option<f64>,
-    ) -> Result<Outcome, (f64, f64)> {
+    /// The range is empty or not finite, or nothing can be cut where it is to be cut.
+    pub fn outcome(self, kind: Option<OutcomeKind>, range: OutcomeRange) -> Result<Outcome, RangeFault> {
         let default = match kind.unwrap_or(self.entry().outcome) {
             OutcomeKind::Cost => Outcome::default(),
             OutcomeKind::Reward => Outcome::reward(),
         };
-        let (min, max) = (min.unwrap_or(default.min), max.unwrap_or(default.max));
-        Outcome::new(default.kind, min, max).ok_or((min, max))
+        range.outcome(default.kind, (default.min, default.max))
     }
 
     /// Checks that a log with this layout can be written and read back unchanged.

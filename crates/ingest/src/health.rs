@@ -8,6 +8,7 @@ use guarantor_engine::log::{Places, Sets};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{LogLayout, LogRows};
+use crate::outcome_health::OutcomeSummary;
 use crate::row::Notes;
 use crate::warning::{LogTraits, Warning, warnings};
 
@@ -65,6 +66,9 @@ pub struct Health {
     /// position in the list, and no position is reported as never logged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_sets: Option<SetSizes>,
+    /// A summary of each outcome, the primary one first; empty for reports of releases before 0.6.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<OutcomeSummary>,
 }
 
 /// The sizes of action sets.
@@ -228,6 +232,7 @@ impl HealthBuilder {
             checks,
             drift: Some(drift),
             pdrop: None,
+            outcomes: Vec::new(),
         };
         health.warnings = warnings(&health, LogTraits { rows: self.rows, ..traits });
         health

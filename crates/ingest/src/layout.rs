@@ -13,7 +13,7 @@ use crate::rules::{MAX_ID_BYTES, Rules};
 pub const MAX_CANDIDATES: usize = 1000;
 
 /// The layout of a log that starts with this row.
-pub fn layout_of(row: &RawRow) -> LogLayout {
+pub fn layout_of(row: &RawRow, rules: &Rules) -> LogLayout {
     let full = row.candidate_propensities.as_ref();
     let length = |list: &NumberList| if row.set.is_some() { 0 } else { list.len() };
     LogLayout {
@@ -31,6 +31,7 @@ pub fn layout_of(row: &RawRow) -> LogLayout {
             .as_ref()
             .map(|set| ActionSets { x: request_form(row).space(), actions: set.form.space() }),
         action_ids: row.set.as_ref().is_some_and(|set| !set.ids.is_empty()),
+        outcomes: rules.outcomes.iter().skip(1).map(|named| named.name.clone()).collect(),
     }
 }
 

@@ -90,6 +90,7 @@ impl JsonObject for Line {
             "propensities" => set_as(&mut row.propensities, map, NumberList::Parsed),
             "cost" => set(&mut row.cost, map),
             "reward" => set(&mut row.reward, map),
+            "outcomes" => set_as(&mut row.outcomes, map, |members: Members<f64, true>| members.0),
             "context_id" => set_as(&mut row.context_id, map, |id: Id| id.0),
             "event_id" => set_as(&mut row.event_id, map, |id: Id| id.0),
             "candidates" => set_as(&mut row.candidates, map, |members: Members<f64>| members.0),
@@ -180,32 +181,38 @@ impl<'de> Deserialize<'de> for WrittenTime {
     }
 }
 
-/// What candidates have, by name. A duplicate name is an error, because it is unclear which of its values is right.
-struct Members<T>(BTreeMap<String, T>);
+/// What candidates or outcomes have, by name. A duplicate name is an error, because it is unclear which of its values is
+/// right.
+struct Members<T, const OUTCOMES: bool = false>(BTreeMap<String, T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Members<T> {
+impl<'de, T: Deserialize<'de>, const OUTCOMES: bool> Deserialize<'de> for Members<T, OUTCOMES> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        struct MembersVisitor<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for MembersVisitor<T> {
-            type Value = Members<T>;
+        struct MembersVisitor<T, const OUTCOMES: bool>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>, const OUTCOMES: bool> Visitor<'de> for MembersVisitor<T, OUTCOMES> {
+            type Value = Members<T, OUTCOMES>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("an object with the names of candidates")
+                write!(f, "an object with the names of {}s", what(OUTCOMES))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<T>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<T, OUTCOMES>, A::Error> {
                 let mut members = BTreeMap::new();
                 while let Some((name, value)) = map.next_entry::<String, T>()? {
                     if members.contains_key(&name) {
-                        return Err(A::Error::custom(format!("duplicate candidate {name:?}")));
+                        let what = what(OUTCOMES);
+                        return Err(A::Error::custom(format!("duplicate {what} {name:?}")));
                     }
                     members.insert(name, value);
                 }
                 Ok(Members(members))
             }
         }
-        json.deserialize_map(MembersVisitor(PhantomData))
+        json.deserialize_map(MembersVisitor::<T, OUTCOMES>(PhantomData))
     }
+}
+
+fn what(outcomes: bool) -> &'static str {
+    if outcomes { "outcome" } else { "candidate" }
 }
 
 #[cfg(test)]
@@ -237,6 +244,7 @@ mod tests {
             r#"{"propensities":[0.1,0.2,0.7],"event_id":"é","context_id":12,"candidates":{"b":0.5,"a":1}}"#,
             r#"{"timestamp":"2024-05-01T12:30:00.25+02:00","policy_version":"v 2"}"#,
             r#"{"timestamp":1714566600.123456,"policy_version":7}"#,
+            r#"{"outcomes":{"revenue":12.5,"complaint":0},"action":1}"#,
             r#"{"timestamp":1714566600123,"candidate_propensities":{"a":[0.5,0.5],"b":[1,0]}}"#,
             "{\"action\":-7,\"cost\":4.9406564584124654e-324,\"context_id\":-12}\r\n",
             r#"{"x":[9007199254740992,9007199254740993,0.1234567890123456789012,5e-324,2.2250738585072011e-308]}"#,
@@ -277,6 +285,8 @@ mod tests {
             r#"{"candidate_propensities":{"a":0.5}}"#,
             r#"{"candidate_propensities":{"a":[0.5],"a":[0.5]}}"#,
             r#"{"candidates":{"b":0.5,"a":1,"b":0.5}}"#,
+            r#"{"outcomes":{}}"#,
+            r#"{"outcomes":{"b":0.5,"a":1,"b":0.5}}"#,
             r#"{"cost":1,}"#,
             r#"{,"cost":1}"#,
             r#"[1]"#,

@@ -22,6 +22,7 @@ pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
             "propensities" => once(&mut row.propensities, json.numbers()?.into())?,
             "cost" => once(&mut row.cost, json.number()?)?,
             "reward" => once(&mut row.reward, json.number()?)?,
+            "outcomes" => once(&mut row.outcomes, json.members(Cursor::number)?)?,
             "context_id" => once(&mut row.context_id, json.id()?)?,
             "event_id" => once(&mut row.event_id, json.id()?)?,
             "candidates" => once(&mut row.candidates, json.members(Cursor::number)?)?,
@@ -146,7 +147,7 @@ impl<'a> Cursor<'a> {
         loop {
             let name = self.text()?;
             self.token(b':')?;
-            // A duplicate candidate: serde reports it.
+            // A duplicate name: serde reports it.
             if members.insert(name.into(), value(self)?).is_some() {
                 return None;
             }

@@ -25,6 +25,8 @@ pub struct RawRow<'a> {
     pub propensities: Option<NumberList<'a>>,
     pub cost: Option<f64>,
     pub reward: Option<f64>,
+    /// The outcomes by name, if the row has several.
+    pub outcomes: Option<BTreeMap<String, f64>>,
     pub context_id: Option<String>,
     pub event_id: Option<String>,
     pub candidates: Option<BTreeMap<String, f64>>,
@@ -181,10 +183,10 @@ impl Notes {
 pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
 
 /// The fields of a row, for messages.
-pub const FIELDS: &str = "x, actions, action, propensity, propensities, cost, reward, timestamp, policy_version, context_id, event_id, candidates, \
+pub const FIELDS: &str = "x, actions, action, propensity, propensities, cost, reward, outcomes, timestamp, policy_version, context_id, event_id, candidates, \
      candidate_propensities";
 /// The same, one by one.
-pub const FIELD_NAMES: [&str; 13] = [
+pub const FIELD_NAMES: [&str; 14] = [
     "x",
     "actions",
     "action",
@@ -192,6 +194,7 @@ pub const FIELD_NAMES: [&str; 13] = [
     "propensities",
     "cost",
     "reward",
+    "outcomes",
     "timestamp",
     "policy_version",
     "context_id",
@@ -199,6 +202,8 @@ pub const FIELD_NAMES: [&str; 13] = [
     "candidates",
     "candidate_propensities",
 ];
+/// Precedes an outcome's name in the name of its column.
+pub const OUTCOME_PREFIX: &str = "outcome.";
 /// Precedes a candidate's name in the name of its column.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
 /// Precedes a candidate's name in the name of the column with its probabilities of all actions.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use guarantor_engine::log::{
-    ActionSets, FeatureSpace, Logging, Outcome, OutcomeKind, Repetitions, agree, check_distribution,
+    ActionSets, FeatureSpace, Logging, NamedOutcome, Outcome, Repetitions, agree, check_distribution,
     disagrees,
 };
 use guarantor_engine::policy::PolicyParams;
@@ -15,6 +15,7 @@ use crate::action_set::RawSet;
 use crate::batch::{LogLayout, LogRows};
 use crate::errors::IngestError;
 use crate::layout::check_layout;
+use crate::outcomes::{Cut, push_outcomes};
 use crate::row::{NumberList, RawRow, RowFault};
 
 /// The maximum length of an id and of a candidate's name.
@@ -40,7 +41,10 @@ pub struct Rules {
     declared: bool,
     /// Whether the earlier rows of the log carried their propensities.
     pub(crate) earlier_logged: bool,
+    /// The primary outcome.
     pub(crate) outcome: Outcome,
+    /// All outcomes, if they have names; first the primary one.
+    pub(crate) outcomes: Vec<NamedOutcome>,
     /// The logging policy.
     pub(crate) policy: Option<PolicyParams>,
     pub(crate) limits: IngestLimits,
@@ -71,7 +75,23 @@ impl Rules {
             return Err(IngestError::Option { field: "logging_policy_id", message });
         }
         let options = LogOptions::default();
-        Ok(Rules { n_actions, declared: true, earlier_logged: true, outcome, policy, limits, options })
+        let outcomes = Vec::new();
+        Ok(Rules {
+            n_actions,
+            declared: true,
+            earlier_logged: true,
+            outcome,
+            outcomes,
+            policy,
+            limits,
+            options,
+        })
+    }
+
+    /// The same rules for a log whose rows have these outcomes; first the primary one. If there are none, rows have
+    /// one outcome without a name.
+    pub fn with_outcomes(self, outcomes: Vec<NamedOutcome>) -> Self {
+        Rules { outcome: outcomes.first().map_or(self.outcome, |primary| primary.outcome), outcomes, ..self }
     }
 
     /// The same rules for a log of which the caller states this.
@@ -163,16 +183,16 @@ fn described(features: ActionSets) -> String {
 
 /// Checks a row and appends it to the batch `to`. `layout` is that of the earlier rows, if there are any.
 ///
-/// Its propensity in the batch is NaN if the logging policy still has to supply it. If a fault is
-/// returned, a part of the row may be in the batch; the caller truncates the batch.
+/// Its propensity in the batch is NaN if the logging policy still has to supply it. Returns which of its outcomes were
+/// cut. If a fault is returned, a part of the row may be in the batch; the caller truncates the batch.
 pub fn check_row(
     row: RawRow,
     rules: &Rules,
     layout: Option<&LogLayout>,
     to: &mut LogRows,
-) -> Result<(), RowFault> {
+) -> Result<Cut, RowFault> {
     check_layout(&row, rules, layout)?;
-    let cost = outcome(&row, rules)?;
+    let (cost, cut) = push_outcomes(&row, rules, to)?;
     let action = action(&row, rules)?;
     let features = to.x.len();
     if let Some(set) = &row.set {
@@ -210,7 +230,7 @@ pub fn check_row(
     to.event_ids.extend(row.event_id);
     to.timestamps.extend(row.timestamp);
     to.versions.extend(row.policy_version);
-    Ok(())
+    Ok(cut)
 }
 
 /// Appends the actions of a row, and its features.
@@ -300,28 +320,6 @@ pub fn check_candidate(name: &str, full: &[f64], action: u32, played: Option<f64
 /// The fault of an id that is empty or too long.
 pub fn wrong_id(field: &str) -> RowFault {
     RowFault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes"))
-}
-
-fn outcome(row: &RawRow, rules: &Rules) -> Result<f64, RowFault> {
-    let (field, value, other_field, other) = match rules.outcome.kind {
-        OutcomeKind::Cost => ("cost", row.cost, "reward", row.reward),
-        OutcomeKind::Reward => ("reward", row.reward, "cost", row.cost),
-    };
-    if other.is_some() {
-        let message = format!(
-            "is present, but the upload says outcome={field}; remove it, or upload with outcome={other_field}"
-        );
-        return Err(RowFault::new(other_field, message));
-    }
-    let value = value.ok_or_else(|| RowFault::new(field, "is missing"))?;
-    if !rules.outcome.contains(value) {
-        let (min, max) = (rules.outcome.min, rules.outcome.max);
-        let message = format!(
-            "{value} is not in [{min}, {max}]; if the range is different, set outcome_min and outcome_max"
-        );
-        return Err(RowFault::new(field, message));
-    }
-    Ok(rules.outcome.to_cost(value))
 }
 
 fn action(row: &RawRow, rules: &Rules) -> Result<u32, RowFault> {

@@ -5,6 +5,9 @@
 //! rows two independent logs would share; such logs are recognized only by the digest of all their rows. And the same
 //! customers may be in every night's log: a row is then in the other log with a probability of at most its
 //! propensity, so more rows must be shared than their propensities explain.
+//!
+//! If rows have several outcomes, there is a digest of all rows with each of them, whatever its name. So a log that comes
+//! back with some of its outcomes, under other names or in another order, has the same rows.
 
 use std::collections::BTreeMap;
 
@@ -22,6 +25,8 @@ const BEYOND_ERRORS: f64 = 6.0;
 /// Rows with propensities up to these are looked at, in 255ths.
 const UP_TO: [u8; 5] = [255, 128, 64, 26, 13];
 const VERSION: u8 = 1;
+/// The version of sketches of rows with several outcomes.
+const WITH_OUTCOMES: u8 = 2;
 /// The logarithm of one over the probability of a coincidence, 10⁻¹².
 const BEYOND_COINCIDENCE: f64 = 27.631_021_115_928_547;
 
@@ -37,6 +42,8 @@ pub struct RowSketch {
     rows: u64,
     /// The wrapping sum of the fingerprints.
     sum: u128,
+    /// The same with each of the other outcomes in place of the primary one.
+    others: Vec<u128>,
     /// The sample has the fingerprints that begin with this many zero bits.
     zeros: u8,
     /// The sampled rows.
@@ -60,10 +67,21 @@ impl std::fmt::Debug for RowSketch {
 }
 
 impl RowSketch {
-    /// Adds a row.
-    pub(crate) fn add(&mut self, fingerprint: Fingerprint, propensity: f64) {
+    /// Adds a row. `others` are its fingerprints with each of the other outcomes.
+    pub(crate) fn add(
+        &mut self,
+        fingerprint: Fingerprint,
+        others: impl Iterator<Item = u128>,
+        propensity: f64,
+    ) {
         self.rows += 1;
         self.sum = self.sum.wrapping_add(fingerprint.row);
+        for (i, other) in others.enumerate() {
+            if self.others.len() <= i {
+                self.others.push(0);
+            }
+            self.others[i] = self.others[i].wrapping_add(other);
+        }
         let hash = (fingerprint.decision >> 64) as u64;
         if hash.leading_zeros() < self.zeros.into() {
             return;
@@ -91,9 +109,11 @@ impl RowSketch {
         (common > 1 && evidence >= BEYOND_COINCIDENCE).then_some(common)
     }
 
-    /// A name that all logs with exactly these rows have, in whatever order; `None` if there are no rows.
+    /// A name that all logs with exactly these rows and outcomes have, in whatever order of rows; `None` if there are no
+    /// rows.
     pub fn name(&self) -> Option<String> {
-        (self.rows > 0).then(|| format!("{}:{:032x}", self.rows, self.sum))
+        let others: String = self.others.iter().map(|sum| format!("+{sum:032x}")).collect();
+        (self.rows > 0).then(|| format!("{}:{:032x}{others}", self.rows, self.sum))
     }
 
     /// The sampled fingerprints, smallest first. Of two logs that share rows, the smallest ones of one are likely
@@ -106,6 +126,10 @@ impl RowSketch {
     pub fn merge(&mut self, other: &RowSketch) {
         self.rows = self.rows.saturating_add(other.rows);
         self.sum = self.sum.wrapping_add(other.sum);
+        self.others.resize(self.others.len().max(other.others.len()), 0);
+        for (sum, added) in self.others.iter_mut().zip(&other.others) {
+            *sum = sum.wrapping_add(*added);
+        }
         for (&hash, added) in &other.kept {
             let kept = self.kept.entry(hash).or_insert(Kept { count: 0, ..*added });
             kept.count = kept.count.saturating_add(added.count);
@@ -120,6 +144,9 @@ impl RowSketch {
         let mut rest = self.clone();
         rest.rows = rest.rows.saturating_sub(part.rows);
         rest.sum = rest.sum.wrapping_sub(part.sum);
+        for (sum, part) in rest.others.iter_mut().zip(&part.others) {
+            *sum = sum.wrapping_sub(*part);
+        }
         rest.kept.retain(|hash, kept| {
             kept.count = kept.count.saturating_sub(part.kept.get(hash).map_or(0, |part| part.count));
             kept.count > 0
@@ -140,7 +167,10 @@ impl RowSketch {
 
     /// Whether the two logs have the same rows, or so many in common that it cannot be chance.
     pub fn same_rows(&self, other: &RowSketch) -> bool {
-        let equal = self.rows > 0 && self.rows == other.rows && self.sum == other.sum;
+        let sums = |sketch: &RowSketch| [&[sketch.sum][..], &sketch.others].concat();
+        let theirs = sums(other);
+        let equal =
+            self.rows > 0 && self.rows == other.rows && sums(self).iter().any(|sum| theirs.contains(sum));
         equal || self.beyond_chance(other)
     }
 
@@ -187,9 +217,15 @@ impl RowSketch {
 
     /// The sketch as bytes, at most 105 KiB.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION, self.zeros];
+        let version = if self.others.is_empty() { VERSION } else { WITH_OUTCOMES };
+        let mut bytes = vec![version, self.zeros];
         bytes.extend(self.rows.to_le_bytes());
         bytes.extend(self.sum.to_le_bytes());
+        if version == WITH_OUTCOMES {
+            // There are at most 15.
+            bytes.push(self.others.len() as u8);
+            self.others.iter().for_each(|sum| bytes.extend(sum.to_le_bytes()));
+        }
         for (hash, kept) in &self.kept {
             bytes.extend(hash.to_le_bytes());
             bytes.extend(kept.count.to_le_bytes());
@@ -202,9 +238,20 @@ impl RowSketch {
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (&[version, zeros], rest) = bytes.split_first_chunk()?;
         let (rows, rest) = rest.split_first_chunk()?;
-        let (sum, rest) = rest.split_first_chunk()?;
+        let (sum, mut rest) = rest.split_first_chunk()?;
+        let mut others = Vec::new();
+        if version == WITH_OUTCOMES {
+            let (&count, after) = rest.split_first()?;
+            let (sums, after) = after.split_at_checked(16 * usize::from(count))?;
+            others = sums.as_chunks().0.iter().map(|sum| u128::from_le_bytes(*sum)).collect();
+            rest = after;
+        }
         let (entries, rest) = rest.as_chunks::<13>();
-        if version != VERSION || zeros > 63 || !rest.is_empty() || entries.len() > MAX_KEPT {
+        if ![VERSION, WITH_OUTCOMES].contains(&version)
+            || zeros > 63
+            || !rest.is_empty()
+            || entries.len() > MAX_KEPT
+        {
             return None;
         }
         let mut kept = BTreeMap::new();
@@ -214,7 +261,8 @@ impl RowSketch {
             let row = Kept { count: u32::from_le_bytes(*count), propensity: *rest.first()? };
             kept.insert(u64::from_le_bytes(*hash), row);
         }
-        Some(RowSketch { rows: u64::from_le_bytes(*rows), sum: u128::from_le_bytes(*sum), zeros, kept })
+        let (rows, sum) = (u64::from_le_bytes(*rows), u128::from_le_bytes(*sum));
+        Some(RowSketch { rows, sum, others, zeros, kept })
     }
 }
 
@@ -238,7 +286,7 @@ mod tests {
 
     fn sketch(rows: impl IntoIterator<Item = u64>) -> RowSketch {
         let mut sketch = RowSketch::default();
-        rows.into_iter().for_each(|row| sketch.add(of(xxh3_128(&row.to_le_bytes())), 0.1));
+        rows.into_iter().for_each(|row| sketch.add(of(xxh3_128(&row.to_le_bytes())), [].into_iter(), 0.1));
         sketch
     }
 
@@ -269,7 +317,7 @@ mod tests {
                     let u = (xxh3_128(&(2 * customer + salt * 1_000_003).to_le_bytes()) as u64) as f64
                         / u64::MAX as f64;
                     let (action, p) = if u < likely { (0, likely) } else { (1, 1.0 - likely) };
-                    sketch.add(of(xxh3_128(&(2 * customer + action).to_le_bytes())), p);
+                    sketch.add(of(xxh3_128(&(2 * customer + action).to_le_bytes())), [].into_iter(), p);
                 }
                 sketch
             };
@@ -286,7 +334,7 @@ mod tests {
             assert!(bytes.len() <= 105 << 10, "{}", bytes.len());
             assert_eq!(RowSketch::from_bytes(&bytes), Some(written));
             assert_eq!(RowSketch::from_bytes(&bytes[..bytes.len() - 1]), None);
-            assert_eq!(RowSketch::from_bytes(&[&[2], &bytes[1..]].concat()), None);
+            assert_eq!(RowSketch::from_bytes(&[&[3], &bytes[1..]].concat()), None);
         }
         assert_eq!(RowSketch::from_bytes(&[]), None);
     }
@@ -322,6 +370,41 @@ mod tests {
         assert_eq!(RowSketch::default().name(), None);
         let rest = sketch(0..5_000).without(&sketch(1_000..5_000));
         assert_eq!(rest, sketch(0..1_000));
+    }
+
+    /// Rows without features, which only the digest of all rows recognizes.
+    #[test]
+    fn rows_are_the_same_with_other_names_or_fewer_outcomes() {
+        let hash = |[a, b]: [u64; 2]| xxh3_128(&(u128::from(a) << 64 | u128::from(b)).to_le_bytes());
+        let outcome = |row: u64, which: u64| hash([row, which]) as u64 % (which + 2);
+        let log = |outcomes: &[u64], rows: std::ops::Range<u64>| {
+            let mut sketch = RowSketch::default();
+            for row in rows {
+                let decision = hash([row % 3, 99]);
+                let of =
+                    |which: &u64| crate::fingerprint::of_outcome(decision, -(outcome(row, *which) as f64));
+                let mut all = outcomes.iter().map(of);
+                let row = all.next().unwrap();
+                sketch.add(Fingerprint { decision, row }, all, 0.3);
+            }
+            sketch
+        };
+        let whole = log(&[1, 2, 3], 0..3000);
+        assert_eq!(RowSketch::from_bytes(&whole.to_bytes()), Some(whole.clone()));
+        for other in [&[1][..], &[3], &[3, 1, 2], &[2, 7]] {
+            let other = log(other, 0..3000);
+            assert!(whole.same_rows(&other) && other.same_rows(&whole));
+            assert!(!whole.beyond_chance(&other));
+        }
+        assert!(!whole.same_rows(&log(&[1, 2, 3], 3000..6000)));
+        assert!(!whole.same_rows(&log(&[7, 8], 0..3000)));
+        // A log with one outcome has the bytes and the name that it always had.
+        assert_eq!(log(&[1], 0..10).to_bytes()[0], VERSION);
+        let mut merged = log(&[1, 2], 0..1000);
+        merged.merge(&log(&[1, 2], 1000..3000));
+        assert_eq!(merged.name(), log(&[1, 2], 0..3000).name());
+        assert_eq!(merged.without(&log(&[1, 2], 1000..3000)), log(&[1, 2], 0..1000));
+        assert_ne!(merged.name(), log(&[1], 0..3000).name());
     }
 
     #[test]

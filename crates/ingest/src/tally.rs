@@ -13,10 +13,12 @@ use crate::arrival::Arrivals;
 use crate::batch::{LogLayout, LogRows};
 use crate::check::{BATCH_BYTES, MIN_ROWS};
 use crate::errors::{IngestError, RowErrors};
-use crate::fingerprint::fingerprints;
+use crate::fingerprint::{fingerprints, of_outcome};
 use crate::health::{Health, HealthBuilder};
 use crate::identity::Interaction;
 use crate::log_checks::{CheckRows, Known, LogChecks};
+use crate::outcome_health::{OutcomeSummary, OutcomeTally};
+use crate::outcomes::CutCounts;
 use crate::precision::Precisions;
 use crate::repeats::Repeats;
 use crate::row::RowFault;
@@ -36,6 +38,7 @@ pub struct Tally {
     pub arrivals: Arrivals,
     pub repeats: Repeats,
     health: HealthBuilder,
+    outcomes: OutcomeTally,
     checks: LogChecks,
     precisions: Precisions,
     /// Whether the logging policy gave the propensity of a row of this upload.
@@ -82,6 +85,7 @@ impl Tally {
         let filled = rules.policy.is_some();
         self.precisions.add(layout, rows, filled);
         self.health.update(layout, rows);
+        self.outcomes.add(rows);
         match layout.full {
             Some(k) => self.health.expect_all(rows.places(layout, Some(k)), rows.len(), &rows.full),
             None if !filled => self.health.judge(&rows.propensities),
@@ -94,9 +98,10 @@ impl Tally {
             self.checks.add(rows, &known(rules, layout));
         }
         for (i, fingerprint) in fingerprints(layout, rows).into_iter().enumerate() {
-            self.sketch.add(fingerprint, rows.propensities[i]);
+            let others = || rows.outcomes.iter().map(|costs| of_outcome(fingerprint.decision, costs[i]));
+            self.sketch.add(fingerprint, others(), rows.propensities[i]);
             if numbers.file.is_some() {
-                self.new_rows.add(fingerprint, rows.propensities[i]);
+                self.new_rows.add(fingerprint, others(), rows.propensities[i]);
             }
             self.identified |= layout.event_ids;
             if !layout.event_ids {
@@ -180,7 +185,7 @@ impl Tally {
             precision,
             candidate_precision,
             uniform,
-            outcomes: Vec::new(),
+            outcomes: rules.outcomes.clone(),
             timestamps: layout.timestamps,
             last_version: self.arrivals.last_version(),
         }
@@ -191,12 +196,14 @@ impl Tally {
         self.new_rows.multiplied().filter(|_| !self.identified)
     }
 
-    /// The health of the rows, what recognizes them, and what recognizes those of this upload.
+    /// The health of the rows, what recognizes them, and what recognizes those of this upload. `cut` counts the rows of
+    /// this upload, and `earlier` those of the versions before.
     pub fn finish(
         self,
         rules: &Rules,
         counted: Counted,
         capabilities: &Capabilities,
+        (cut, earlier): (&CutCounts, &[OutcomeSummary]),
     ) -> (Health, RowSketch, RowSketch) {
         let traits = LogTraits {
             precision: capabilities.precision,
@@ -206,7 +213,9 @@ impl Tally {
             ..LogTraits::default()
         };
         let checked = self.checks.finish(&known(rules, counted.layout), traits.out_of_order);
-        (self.health.finish(counted.n_actions, checked, traits), self.sketch, self.new_rows)
+        let mut health = self.health.finish(counted.n_actions, checked, traits);
+        health.add_outcomes(self.outcomes.finish(&rules.outcome, &rules.outcomes, cut, earlier));
+        (health, self.sketch, self.new_rows)
     }
 }
 

@@ -51,6 +51,8 @@ pub enum WarningCode {
     ActionFeaturesNotUsed,
     /// DSJSON: decisions were dropped before they were logged.
     RowsDroppedUpstream,
+    /// An outcome was cut at its cap or floor in many rows.
+    OutcomesCut,
     /// Parquet and Arrow: columns that are no fields of a row are ignored.
     ColumnsIgnored,
 }

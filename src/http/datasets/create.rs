@@ -109,6 +109,7 @@ pub async fn create(
             format,
             n_actions: options.n_actions,
             outcome: options.outcome(format.format)?,
+            outcomes: options.outcomes()?,
             options: options.log_options(),
             logging_policy: options.logging_policy(&worker, &workspace).await?,
             limits: limits(&worker),

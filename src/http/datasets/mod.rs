@@ -25,7 +25,7 @@ use super::extract::{Id, Nothing, Params};
 use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
 use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
-use guarantor_engine::log::{Capabilities, Logging, Outcome, Repetitions};
+use guarantor_engine::log::{Capabilities, Logging, NamedOutcome, Outcome, Repetitions};
 use guarantor_ingest::Health;
 
 pub use options::limits;
@@ -59,7 +59,11 @@ pub struct DatasetView {
     n_actions: usize,
     /// p, the number of features of a context.
     dim: usize,
+    /// The kind and range of the outcome; of the primary one if there are several.
     outcome: Outcome,
+    /// All outcomes, if they have names; first the primary one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    outcomes: Vec<NamedOutcome>,
     /// SHA-256 of the rows.
     digest: String,
     /// The size of the stored log.
@@ -125,6 +129,7 @@ impl From<Dataset> for DatasetView {
             n_actions: dataset.content.n_actions,
             dim: dataset.content.dim,
             outcome: dataset.content.outcome,
+            outcomes: dataset.content.capabilities.outcomes.clone(),
             digest: dataset.content.digest,
             capabilities: dataset.content.capabilities,
             health: dataset.content.health,

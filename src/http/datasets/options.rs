@@ -7,9 +7,12 @@ use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use crate::store::{Dataset, PolicyId, StoreError, Workspace};
-use guarantor_engine::log::{Logging, Outcome, OutcomeKind, Repetitions};
+use guarantor_engine::log::{Logging, NamedOutcome, Outcome, OutcomeKind, Repetitions};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{Encoding, FileFormat, Format, IngestLimits, LogOptions};
+use guarantor_ingest::{
+    DeclaredOutcomes, Encoding, FileFormat, Format, IngestLimits, LogOptions, OutcomeDeclaration,
+    OutcomeRange,
+};
 
 /// The options of an upload.
 #[derive(Debug, Clone, Default, Deserialize, utoipa::IntoParams, utoipa::ToSchema)]
@@ -38,6 +41,18 @@ pub struct UploadOptions {
     pub outcome_min: Option<f64>,
     /// The largest possible outcome. The default is 0 for `cost` and 1 for `reward`.
     pub outcome_max: Option<f64>,
+    /// The outcome is defined as the value cut here: a larger one counts as this one. The range ends here. Certificates
+    /// say so.
+    pub outcome_cap: Option<f64>,
+    /// The outcome is defined as the value cut here: a smaller one counts as this one. The range begins here.
+    pub outcome_floor: Option<f64>,
+    /// If rows have several outcomes with names, the kind and the range of each, as a JSON object; the first is the
+    /// primary one. For example `{"revenue": {"kind": "reward", "min": 0, "max": 100, "cap": 80}, "complaint": {"kind":
+    /// "cost"}}`. A range is 0 to 1 unless it is stated. There are at most 16. The other options of outcomes must then
+    /// be left out.
+    #[param(value_type = Option<String>)]
+    #[schema(value_type = Option<BTreeMap<String, OutcomeDeclaration>>)]
+    pub outcomes: Option<DeclaredOutcomes>,
     /// The stored policy that logged the data, if there is one. It supplies missing propensities, and logged
     /// ones are checked against it.
     pub logging_policy_id: Option<String>,
@@ -80,12 +95,38 @@ impl UploadOptions {
         })
     }
 
-    /// The outcome of a log of this format.
+    /// The outcome of a log of this format, unless outcomes have names.
     pub fn outcome(&self, format: Format) -> Result<Outcome, Problem> {
-        format.outcome(self.outcome, self.outcome_min, self.outcome_max).map_err(|(min, max)| {
-            let message = format!("[{min}, {max}] is not a range; outcome_min must be less than outcome_max, and both must be finite");
-            Problem::field(Code::InvalidValue, "outcome_min", message)
+        format.outcome(self.outcome, self.outcome_range()).map_err(|fault| {
+            Problem::field(Code::InvalidValue, format!("outcome_{}", fault.option), fault.message)
         })
+    }
+
+    fn outcome_range(&self) -> OutcomeRange {
+        OutcomeRange {
+            min: self.outcome_min,
+            max: self.outcome_max,
+            cap: self.outcome_cap,
+            floor: self.outcome_floor,
+        }
+    }
+
+    /// The outcomes, if they have names.
+    pub fn outcomes(&self) -> Result<Vec<NamedOutcome>, Problem> {
+        let Some(declared) = &self.outcomes else { return Ok(Vec::new()) };
+        for (field, given) in [
+            ("outcome", self.outcome.is_some()),
+            ("outcome_min", self.outcome_min.is_some()),
+            ("outcome_max", self.outcome_max.is_some()),
+            ("outcome_cap", self.outcome_cap.is_some()),
+            ("outcome_floor", self.outcome_floor.is_some()),
+        ] {
+            if given {
+                let message = "must be left out: outcomes declares the kind and the range of each outcome";
+                return Err(Problem::field(Code::InvalidValue, field, message));
+            }
+        }
+        declared.outcomes().map_err(|message| Problem::field(Code::InvalidValue, "outcomes", message))
     }
 
     /// What the caller states about the log.

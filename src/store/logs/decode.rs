@@ -4,7 +4,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type, Int64Type, UInt32Type};
 use arrow_array::{Array, RecordBatch};
 
-use super::encode::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX};
+use super::encode::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, OUTCOME_PREFIX};
 use super::set_columns::{has_sets, numbers, sets_of};
 use guarantor_engine::log::Sets;
 use guarantor_ingest::{LogLayout, LogRows};
@@ -54,6 +54,9 @@ pub fn rows_of(batch: &RecordBatch) -> Option<(LogLayout, LogRows)> {
             layout.candidate_full = Some(k);
             layout.candidate_propensities.push(name.into());
             rows.candidate_full.push(full);
+        } else if let Some(name) = field.name().strip_prefix(OUTCOME_PREFIX) {
+            layout.outcomes.push(name.into());
+            rows.outcomes.push(floats(field.name())?);
         }
     }
     let n = rows.actions.len();

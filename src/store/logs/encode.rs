@@ -19,6 +19,8 @@ use guarantor_ingest::{LogLayout, LogRows};
 
 /// How the columns of logged candidates are named.
 pub const CANDIDATE_PREFIX: &str = "candidate.";
+/// How the columns of the outcomes besides the primary one are named.
+pub const OUTCOME_PREFIX: &str = "outcome.";
 /// How the columns with all probabilities of logged candidates are named.
 pub const CANDIDATE_FULL_PREFIX: &str = "candidate_propensities.";
 
@@ -212,6 +214,9 @@ fn schema(layout: &LogLayout) -> Result<Schema, ParquetError> {
     if layout.versions {
         fields.push(Field::new("policy_version", DataType::Utf8, false));
     }
+    for name in &layout.outcomes {
+        fields.push(Field::new(format!("{OUTCOME_PREFIX}{name}"), DataType::Float64, false));
+    }
     fields.extend(set_columns::fields(layout)?);
     Ok(Schema::new(fields))
 }
@@ -250,6 +255,9 @@ fn arrays(layout: &LogLayout, rows: LogRows) -> Result<Vec<ArrayRef>, ParquetErr
     }
     if layout.versions {
         arrays.push(Arc::new(StringArray::from(rows.versions)));
+    }
+    for column in rows.outcomes {
+        arrays.push(Arc::new(Float64Array::from(column)));
     }
     arrays.extend(sets);
     Ok(arrays)

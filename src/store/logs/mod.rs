@@ -172,7 +172,8 @@ impl StoredLog {
             visit(Piece::EndOfPart)?;
         }
         let content = &self.dataset.content;
-        let found = digest.clone().finish(&first.unwrap_or_default(), content.n_actions, &content.outcome);
+        let (layout, named) = (first.unwrap_or_default(), &content.capabilities.outcomes);
+        let found = digest.clone().finish(&layout, content.n_actions, &content.outcome, named);
         if found != content.digest {
             let why = format!("they have the digest {found}, not {}", content.digest);
             return Err(StoreError::damaged("its rows", why).of(Owner::Dataset(self.dataset.id)).into());

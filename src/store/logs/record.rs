@@ -28,6 +28,8 @@ pub struct Record {
     pub versions: bool,
     /// Whether every row has its own actions.
     pub sets: bool,
+    /// The number of outcomes besides the primary one.
+    pub outcomes: usize,
 }
 
 /// The length of the length at the start of a row with its own actions.
@@ -47,7 +49,7 @@ impl Record {
             true => LENGTH + 8 + 4 * size.actions + 8 * size.non_zeros,
             false => 0,
         };
-        let doubles = lists * size.actions + self.candidates;
+        let doubles = lists * size.actions + self.candidates + self.outcomes;
         20 + 4 * (self.dim + integers) + 8 * doubles + usize::from(self.versions) + sets
     }
 
@@ -69,6 +71,7 @@ impl Record {
         let full = columns.full.iter().chain(columns.candidate_full.iter().flatten());
         full.flat_map(|full| &full[of_row.clone()]).for_each(|value| out.extend(value.to_le_bytes()));
         columns.candidates.iter().for_each(|(_, values)| out.extend(values[i].to_le_bytes()));
+        columns.other_costs.iter().for_each(|costs| out.extend(costs[i].to_le_bytes()));
         if self.ordinals {
             out.extend((place.ordinal as u32).to_le_bytes());
         }
@@ -112,6 +115,7 @@ impl Record {
             propensities: Vec::with_capacity(n),
             full: self.full.then(|| Vec::with_capacity(lists)),
             candidates: vec![(String::new(), Vec::with_capacity(n)); self.candidates],
+            other_costs: vec![Vec::with_capacity(n); self.outcomes],
             candidate_full: has_full.iter().map(|has| has.then(|| Vec::with_capacity(lists))).collect(),
             ..Columns::default()
         };
@@ -134,6 +138,7 @@ impl Record {
             to.extend(fields.list(size).map(f64::from_le_bytes));
         }
         columns.candidates.iter_mut().for_each(|(_, to)| to.push(fields.double()));
+        columns.other_costs.iter_mut().for_each(|to| to.push(fields.double()));
         if self.ordinals {
             to.ordinals.push(fields.integer().into());
         }

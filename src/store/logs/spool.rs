@@ -170,6 +170,7 @@ impl Spooler {
             arrivals: grouped || !order.is_sorted(),
             versions: layout.versions,
             sets: layout.sets.is_some(),
+            outcomes: layout.outcomes.len(),
         };
         let offsets = match record.sets {
             true => starts_of_sets(log, &record, order, (size as u64, starts.len() - 1), control)?,

@@ -207,6 +207,7 @@ mod tests {
             arrivals: false,
             versions: false,
             sets: false,
+            outcomes: 0,
         };
         let columns = Columns {
             dim: 1,

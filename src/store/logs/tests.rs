@@ -103,7 +103,7 @@ fn stored(batches: &[Vec<LogRows>]) -> StoredLog {
         n_actions,
         dim: 0,
         outcome: Outcome::default(),
-        digest: digest.finish(&layout(), n_actions, &Outcome::default()),
+        digest: digest.finish(&layout(), n_actions, &Outcome::default(), &[]),
         capabilities,
         last_timestamp: None,
         health: serde_json::Value::Null,

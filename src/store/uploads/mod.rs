@@ -8,7 +8,7 @@ mod pipe;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use guarantor_engine::log::Outcome;
+use guarantor_engine::log::{NamedOutcome, Outcome};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
     Checker, FileError, FileFormat, Health, IngestError, IngestLimits, LogOptions, LogSummary, RowSketch,
@@ -37,8 +37,10 @@ pub struct Upload {
     pub format: FileFormat,
     /// K, if the caller states it.
     pub n_actions: Option<usize>,
-    /// The kind and range of the outcome.
+    /// The kind and range of the outcome, unless outcomes have names.
     pub outcome: Outcome,
+    /// All outcomes, if they have names; first the primary one.
+    pub outcomes: Vec<NamedOutcome>,
     /// What the caller states about the log.
     pub options: LogOptions,
     /// The policy that logged, if it is stored.
@@ -90,7 +92,7 @@ where
 {
     let (policy_id, policy) = upload.logging_policy.unzip();
     let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
-    let checker = Checker::new(rules.with_options(upload.options));
+    let checker = Checker::new(rules.with_options(upload.options).with_outcomes(upload.outcomes));
     let part = dataset_part_key(upload.id, upload.id.into());
     let received = match receive(store, part, files, checker, Vec::new()).await {
         // The first attempt stored a body that was accepted, so this is a different one.
@@ -230,6 +232,7 @@ impl Target {
         let rules = Rules::new(n_actions, content.outcome, policy, limits)?;
         Ok(rules
             .with_options(self.before.options())
+            .with_outcomes(capabilities.outcomes.clone())
             .with_actions_declared(capabilities.actions_declared)
             .with_earlier_logged(capabilities.propensities_logged))
     }

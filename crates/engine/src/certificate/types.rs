@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checks::{CheckName, CheckResult};
 use crate::control::TerminationReason;
-use crate::log::{ActionSets, Logging, Outcome, Span};
+use crate::log::{ActionSets, Logging, NamedOutcome, Outcome, Span};
 use crate::policy::PolicyKind;
 use crate::spec::{BaselineKind, Explore, JobSpec};
 use crate::terms::Terms;
@@ -315,6 +315,9 @@ pub struct DatasetRecord {
     /// in certificates of methods 1 and 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exact_propensities: Option<bool>,
+    /// All outcomes of the dataset, if they have names; first the primary one. The digest of the rows depends on them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outcomes: Vec<NamedOutcome>,
 }
 
 /// The rows that the bounds were computed on.

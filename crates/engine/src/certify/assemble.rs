@@ -115,6 +115,7 @@ pub fn assemble(
             actions_declared: Some(shape.capabilities.actions_declared),
             designed_repetitions: Some(shape.capabilities.multiple_interactions),
             exact_propensities: Some(shape.capabilities.exact_propensities),
+            outcomes: shape.capabilities.outcomes.clone(),
         },
         certified: Some(CertifiedRows {
             span: ground.span.clone(),

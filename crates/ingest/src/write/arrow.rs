@@ -11,6 +11,8 @@ use arrow_buffer::OffsetBuffer;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 
+use crate::row::OUTCOME_PREFIX;
+
 use super::{FeatureValue, LoggedRow, Namespace, RowEncoder, WriteLayout};
 
 /// The approximate size of a batch.
@@ -24,6 +26,7 @@ pub struct BatchBuilder {
     x: Vec<f32>,
     actions: Vec<u32>,
     propensities: Vec<f64>,
+    /// The numbers of all outcomes, row by row.
     outcomes: Vec<f64>,
     contexts: Vec<u64>,
     timestamps: Vec<i64>,
@@ -40,7 +43,7 @@ type Features = Vec<Vec<FeatureValue>>;
 impl BatchBuilder {
     /// A builder for rows of this layout.
     pub fn new(layout: WriteLayout) -> Self {
-        let row_bytes = 4 * layout.dim + 8 * layout.n_actions + 20;
+        let row_bytes = 4 * layout.dim + 8 * (layout.n_actions + layout.outcomes.len()) + 20;
         BatchBuilder {
             schema: Arc::new(schema(&layout)),
             layout,
@@ -63,7 +66,7 @@ impl BatchBuilder {
         self.x.extend_from_slice(row.x);
         self.actions.push(row.action);
         self.propensities.extend_from_slice(row.propensities);
-        self.outcomes.push(row.outcome);
+        self.outcomes.extend_from_slice(row.outcomes(&self.layout));
         self.contexts.push(row.context);
         if self.layout.timestamps {
             self.timestamps.push(row.timestamp);
@@ -113,7 +116,11 @@ impl BatchBuilder {
             Some(_) => varying(&sizes, propensities)?,
             None => fixed(DataType::Float64, self.layout.n_actions, propensities)?,
         });
-        columns.push(Arc::new(Float64Array::from(take(&mut self.outcomes))));
+        let (outcomes, each) = (take(&mut self.outcomes), self.layout.outcomes.len().max(1));
+        for i in 0..each {
+            let column = outcomes.iter().skip(i).step_by(each).copied();
+            columns.push(Arc::new(Float64Array::from_iter_values(column)));
+        }
         RecordBatch::try_new(self.schema.clone(), columns).map(Some)
     }
 }
@@ -137,7 +144,12 @@ fn schema(layout: &WriteLayout) -> Schema {
         None => list_of(DataType::Float64, layout.n_actions),
     };
     fields.push(Field::new("propensities", propensities, false));
-    fields.push(Field::new(layout.outcome_name(), DataType::Float64, false));
+    let number = |name: String| Field::new(name, DataType::Float64, false);
+    match layout.outcomes.is_empty() {
+        true => fields.push(number(layout.outcome_name().into())),
+        false => fields
+            .extend(layout.outcomes.iter().map(|named| number(format!("{OUTCOME_PREFIX}{}", named.name)))),
+    }
     Schema::new(fields)
 }
 

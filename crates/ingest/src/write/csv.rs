@@ -1,9 +1,10 @@
-//! CSV: a header, then one row per line. No cell needs quotes.
+//! CSV: a header, then one row per line. Only the names of outcomes may need quotes.
 
 use std::io::{self, Write};
 
 use super::numbers::{double, list, single};
 use super::{LoggedRow, RowEncoder, WriteLayout};
+use crate::row::OUTCOME_PREFIX;
 use crate::time;
 
 struct Csv {
@@ -26,9 +27,21 @@ pub fn start(layout: &WriteLayout, to: &mut dyn Write) -> io::Result<Box<dyn Row
     names.extend((0..layout.dim).map(|j| format!("x{j}")));
     names.push("action".into());
     names.extend((0..layout.n_actions).map(|a| format!("p{a}")));
-    names.push(layout.outcome_name().into());
+    match layout.outcomes.is_empty() {
+        true => names.push(layout.outcome_name().into()),
+        false => names
+            .extend(layout.outcomes.iter().map(|named| quoted(&format!("{OUTCOME_PREFIX}{}", named.name)))),
+    }
     writeln!(to, "{}", names.join(","))?;
     Ok(Box::new(Csv { layout: layout.clone(), line: Vec::new() }))
+}
+
+/// A cell, in quotes if it needs them.
+fn quoted(cell: &str) -> String {
+    match cell.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", cell.replace('"', "\"\"")),
+        false => cell.into(),
+    }
 }
 
 impl RowEncoder for Csv {
@@ -51,7 +64,7 @@ impl RowEncoder for Csv {
         write!(line, "{},", row.action)?;
         list(line, row.propensities, double);
         line.push(b',');
-        double(line, row.outcome);
+        list(line, row.outcomes(&self.layout), double);
         line.push(b'\n');
         to.write_all(line)
     }

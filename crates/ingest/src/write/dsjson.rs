@@ -17,6 +17,7 @@ struct Dsjson {
 }
 
 pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
+    super::check_outcomes("dsjson", layout)?;
     if layout.context_ids {
         return Err(
             "dsjson has no context_id, which repeated interactions with a context need; use ndjson, csv, \

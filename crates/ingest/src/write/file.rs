@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Compressed, LogWriter, WriteLayout};
 use crate::encoding::Encoding;
 use crate::format::FileFormat;
+use crate::outcome_options::declaration_of;
 
 /// A writer of a log to a file or to standard output.
 pub type FileWriter = LogWriter<Compressed<Box<dyn Write>>>;
@@ -65,7 +66,11 @@ impl OutputFile<'_> {
         }
         let name = self.name();
         let FileFormat { format, encoding, .. } = self.format;
-        let mut query = vec![format!("outcome={}", self.layout.outcome_name())];
+        let outcome = match self.layout.outcomes.is_empty() {
+            true => format!("outcome={}", self.layout.outcome_name()),
+            false => format!("outcomes={}", encoded(&declaration_of(&self.layout.outcomes))),
+        };
+        let mut query = vec![outcome];
         if !format.is_implied() {
             query.push(format!("format={}", format.name()));
         }
@@ -90,6 +95,15 @@ impl OutputFile<'_> {
     fn is_stdout(&self) -> bool {
         self.path == Path::new("-")
     }
+}
+
+/// A text as a part of a query.
+fn encoded(text: &str) -> String {
+    let byte = |byte: u8| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(byte).collect()
 }
 
 /// The number of contexts that `rows` rows make, with `m` interactions each.

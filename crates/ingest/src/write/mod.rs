@@ -17,7 +17,7 @@ mod sets;
 
 use std::io::{self, Write};
 
-use guarantor_engine::log::OutcomeKind;
+use guarantor_engine::log::{NamedOutcome, OutcomeKind};
 
 use crate::format::Format;
 
@@ -33,6 +33,8 @@ pub struct WriteLayout {
     pub n_actions: usize,
     /// Whether the outcome is a cost or a reward.
     pub outcome: OutcomeKind,
+    /// The outcomes, if they have names. Rows then have these, and no other outcome.
+    pub outcomes: Vec<NamedOutcome>,
     /// Whether rows have a `context_id`; they must if contexts are logged repeatedly.
     pub context_ids: bool,
     /// Whether rows have a `timestamp`.
@@ -50,6 +52,7 @@ impl Default for WriteLayout {
             dim: 0,
             n_actions: 2,
             outcome: OutcomeKind::Reward,
+            outcomes: Vec::new(),
             context_ids: false,
             timestamps: false,
             versions: false,
@@ -79,6 +82,8 @@ pub struct LoggedRow<'a> {
     pub propensities: &'a [f64],
     /// A cost or a reward, as the layout says.
     pub outcome: f64,
+    /// One number for each outcome, if the layout has named ones.
+    pub outcomes: &'a [f64],
     /// Written if the layout has context ids.
     pub context: u64,
     /// Microseconds since 1970, written if the layout has times.
@@ -89,7 +94,23 @@ pub struct LoggedRow<'a> {
     pub set: Option<LoggedSet<'a>>,
 }
 
+/// The error of a format whose rows have one outcome.
+fn check_outcomes(format: &str, layout: &WriteLayout) -> Result<(), String> {
+    match layout.outcomes.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{format} has no named outcomes; use ndjson, csv, parquet or arrow_stream")),
+    }
+}
+
 impl LoggedRow<'_> {
+    /// The numbers of the layout's outcomes: of those that have names, or of the only one.
+    fn outcomes(&self, layout: &WriteLayout) -> &[f64] {
+        match layout.outcomes.is_empty() {
+            true => std::slice::from_ref(&self.outcome),
+            false => self.outcomes,
+        }
+    }
+
     /// π0(a|x) of the logged action; NaN if there is no such action.
     fn propensity(&self) -> f64 {
         self.propensities.get(self.action as usize).copied().unwrap_or(f64::NAN)

@@ -2,17 +2,29 @@
 
 use std::io::{self, Write};
 
+use guarantor_engine::log::NamedOutcome;
+
 use super::numbers::{double, list, single};
 use super::{LoggedRow, RowEncoder, WriteLayout, sets};
 use crate::time;
 
 struct Ndjson {
     layout: WriteLayout,
+    /// The name of each outcome as JSON, with what stands before it.
+    outcomes: Vec<String>,
     line: Vec<u8>,
 }
 
 pub fn start(layout: &WriteLayout, _to: &mut dyn Write) -> io::Result<Box<dyn RowEncoder>> {
-    Ok(Box::new(Ndjson { layout: layout.clone(), line: Vec::new() }))
+    let name = |(i, named): (usize, &NamedOutcome)| {
+        let before = if i == 0 { "\"outcomes\":{" } else { "," };
+        Ok(format!("{before}{}:", serde_json::to_string(&named.name)?))
+    };
+    let outcomes = match layout.outcomes.is_empty() {
+        true => vec![format!("\"{}\":", layout.outcome_name())],
+        false => layout.outcomes.iter().enumerate().map(name).collect::<io::Result<_>>()?,
+    };
+    Ok(Box::new(Ndjson { layout: layout.clone(), outcomes, line: Vec::new() }))
 }
 
 impl RowEncoder for Ndjson {
@@ -43,9 +55,12 @@ impl RowEncoder for Ndjson {
         }
         write!(line, "\"action\":{},\"propensities\":[", row.action)?;
         list(line, row.propensities, double);
-        write!(line, "],\"{}\":", self.layout.outcome_name())?;
-        double(line, row.outcome);
-        line.extend(b"}\n");
+        line.extend(b"],");
+        for (name, &value) in self.outcomes.iter().zip(row.outcomes(&self.layout)) {
+            line.extend(name.as_bytes());
+            double(line, value);
+        }
+        line.extend(if self.layout.outcomes.is_empty() { &b"}\n"[..] } else { b"}}\n" });
         to.write_all(line)
     }
 }

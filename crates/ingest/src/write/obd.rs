@@ -21,6 +21,7 @@ struct Obd {
 }
 
 pub fn can_write(layout: &WriteLayout) -> Result<(), String> {
+    super::check_outcomes("obd", layout)?;
     if layout.sets.is_some() {
         return Err(super::sets::refused("obd"));
     }

@@ -217,11 +217,11 @@ fn what_is_written_reads_back() {
     let outcome = Outcome::new(OutcomeKind::Reward, 0.0, 1.0).unwrap();
     let plain = WriteLayout { dim: 3, ..WriteLayout::default() };
     for layout in [
-        WriteLayout { context_ids: true, ..plain },
+        WriteLayout { context_ids: true, ..plain.clone() },
         plain.clone(),
-        WriteLayout { dim: 0, ..plain },
-        WriteLayout { timestamps: true, ..plain },
-        WriteLayout { dim: 0, timestamps: true, versions: true, context_ids: true, ..plain },
+        WriteLayout { dim: 0, ..plain.clone() },
+        WriteLayout { timestamps: true, ..plain.clone() },
+        WriteLayout { dim: 0, timestamps: true, versions: true, context_ids: true, ..plain.clone() },
     ] {
         let dim = layout.dim;
         let mut digests = Vec::new();

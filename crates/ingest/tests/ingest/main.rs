@@ -11,6 +11,7 @@ mod files;
 mod formats;
 mod honest;
 mod malformed;
+mod outcomes;
 mod policies;
 mod rows;
 mod sets;

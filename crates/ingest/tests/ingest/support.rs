@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use guarantor_engine::log::{Columns, Outcome, Repetitions};
+use guarantor_engine::log::{Columns, NamedOutcome, Outcome, Repetitions};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
     Checker, FileFormat, Format, IngestError, IngestLimits, LogDigest, LogLayout, LogOptions, LogRows,
@@ -16,6 +16,7 @@ pub struct Reading {
     pub format: FileFormat,
     pub n_actions: Option<usize>,
     pub outcome: Outcome,
+    pub outcomes: Vec<NamedOutcome>,
     pub policy: Option<PolicyParams>,
     pub limits: IngestLimits,
     pub options: LogOptions,
@@ -27,6 +28,7 @@ impl From<Format> for Reading {
             format: format.into(),
             n_actions: None,
             outcome: Outcome::default(),
+            outcomes: Vec::new(),
             policy: None,
             limits: IngestLimits::default(),
             options: LogOptions { repetitions: Repetitions::Designed, ..LogOptions::default() },
@@ -39,6 +41,7 @@ impl Reading {
     pub fn pieces(self, pieces: Vec<Vec<u8>>) -> Result<(LogSummary, Columns), IngestError> {
         let rules =
             Rules::new(self.n_actions, self.outcome, self.policy, self.limits)?.with_options(self.options);
+        let rules = rules.with_outcomes(self.outcomes);
         let mut sink = MemorySink::default();
         let reader = Pieces { pieces: pieces.into_iter(), rest: Vec::new() };
         let summary = read(self.format, reader, Checker::new(rules), &mut sink)?;

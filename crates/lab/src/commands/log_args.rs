@@ -9,7 +9,8 @@ use clap::{Args, ValueEnum};
 use guarantor_engine::log::{Logging, MemoryLog, Outcome, OutcomeKind, Repetitions};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{
-    Checker, FileFormat, Format, IngestLimits, LogOptions, LogSummary, MemorySink, Rules, read_files,
+    Checker, FileFormat, Format, IngestLimits, LogOptions, LogSummary, MemorySink, OutcomeRange, Rules,
+    read_files,
 };
 
 use super::CommandError;
@@ -147,12 +148,12 @@ impl LogArgs {
             OutcomeArg::Cost => OutcomeKind::Cost,
             OutcomeArg::Reward => OutcomeKind::Reward,
         });
-        let empty = |(min, max): (f64, f64)| {
-            format!("the outcome's range [{min}, {max}] is empty; see --outcome-min and --outcome-max")
+        let range = OutcomeRange { min: self.outcome_min, max: self.outcome_max, ..OutcomeRange::default() };
+        let of = |format: &FileFormat| {
+            let outcome = format.format.outcome(kind, range);
+            outcome.map_err(|fault| format!("--outcome-{}: {}", fault.option, fault.message))
         };
-        let of = |format: &FileFormat| format.format.outcome(kind, self.outcome_min, self.outcome_max);
-        let outcomes =
-            files.iter().map(|(format, _)| of(format).map_err(empty)).collect::<Result<Vec<Outcome>, _>>()?;
+        let outcomes = files.iter().map(|(format, _)| of(format)).collect::<Result<Vec<Outcome>, _>>()?;
         match &outcomes[..] {
             [first, rest @ ..] if rest.iter().all(|other| other == first) => Ok(*first),
             _ => Err("the formats of the files have different outcomes; add --outcome".into()),
