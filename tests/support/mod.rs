@@ -119,7 +119,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
         method: METHOD,
         statement: "made up".into(),
         decision: Decision::Keep,
-        reasons: vec![Reason { code: ReasonCode::ImprovementNotGuaranteed, message: "for a test".into() }],
+        reasons: vec![Reason::new(ReasonCode::ImprovementNotGuaranteed, "for a test")],
         guaranteed_risk: -0.25,
         guaranteed_improvement: -0.125,
         min_improvement: 0.0,

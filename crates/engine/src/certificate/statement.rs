@@ -13,7 +13,7 @@ fn percent(share: f64) -> String {
 /// The reasons for the decision of a certificate with this guaranteed improvement. `failed` are the failed checks
 /// that concern it.
 pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64, failed: &[&CheckResult]) -> Vec<Reason> {
-    let reason = |code: ReasonCode, message: String| Reason { code, message };
+    let reason = |code: ReasonCode, message: String| Reason::new(code, message);
     let min = spec.min_improvement;
     let (accepted, refused): (Vec<&CheckResult>, Vec<&CheckResult>) =
         failed.iter().partition(|check| spec.accept.contains(&check.name));

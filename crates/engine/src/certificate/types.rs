@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::checks::{CheckName, CheckResult};
+use super::Reason;
+use crate::checks::CheckResult;
 use crate::control::TerminationReason;
 use crate::log::{ActionSets, Logging, NamedOutcome, Outcome, Span};
 use crate::policy::PolicyKind;
@@ -14,7 +15,7 @@ pub const FORMAT: &str = "guarantor.certificate/1";
 
 /// The version of the statistical method of this release. Only certificates of this method can be
 /// recomputed. It changes whenever the same log and spec could give other numbers.
-pub const METHOD: u32 = 4;
+pub const METHOD: u32 = 5;
 
 /// The first method that checked logs against the assumptions of the guarantee. Certificates of earlier ones open no
 /// gate.
@@ -38,7 +39,8 @@ pub fn release_of_method(method: u32) -> Option<&'static str> {
         FIRST_METHOD => Some("0.1"),
         2 => Some("0.2"),
         3 => Some("0.3"),
-        METHOD => Some("0.4"),
+        4 => Some("0.4"),
+        METHOD => Some("0.6"),
         _ => None,
     }
 }
@@ -60,86 +62,6 @@ impl Decision {
         match self {
             Decision::Deploy => "deploy",
             Decision::Keep => "keep",
-        }
-    }
-}
-
-/// Why a certificate decided as it did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Reason {
-    /// The stable code of the reason.
-    pub code: ReasonCode,
-    /// The reason as a sentence.
-    pub message: String,
-}
-
-/// The stable code of a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum ReasonCode {
-    /// Deploy: the guaranteed improvement exceeds `min_improvement`.
-    ImprovementGuaranteed,
-    /// Keep: the guaranteed improvement is positive, but not above `min_improvement`.
-    ImprovementBelowMinimum,
-    /// Keep: no improvement can be guaranteed.
-    ImprovementNotGuaranteed,
-    /// Keep: the bound exceeds what any policy can gain, so the logged propensities must be wrong.
-    GuaranteeImpossible,
-    /// The baseline is an estimate, so this is not a full guarantee.
-    BaselineNotCertified,
-    /// Keep: the mean of 1/propensity does not fit the number of actions.
-    #[serde(rename = "log_check_failed:propensities")]
-    PropensitiesCheckFailed,
-    /// Keep: an action was logged more or less often than its propensities say.
-    #[serde(rename = "log_check_failed:action_counts")]
-    ActionCountsCheckFailed,
-    /// Keep: the candidate's probabilities are not those of the logged actions.
-    #[serde(rename = "log_check_failed:candidate_weights")]
-    CandidateWeightsCheckFailed,
-    /// Keep: the log contradicts the stated risk of the logging policy.
-    #[serde(rename = "log_check_failed:known_baseline")]
-    KnownBaselineCheckFailed,
-    /// Keep: the log changed over time, although it was stated to be of one policy and one distribution.
-    #[serde(rename = "log_check_failed:drift")]
-    DriftCheckFailed,
-    /// Keep: how often a context was logged depends on its actions, although it was stated to be designed.
-    #[serde(rename = "log_check_failed:repetitions")]
-    RepetitionsCheckFailed,
-    /// A check failed, and the caller accepted that.
-    CheckAccepted,
-}
-
-impl From<CheckName> for ReasonCode {
-    fn from(check: CheckName) -> Self {
-        match check {
-            CheckName::Propensities => ReasonCode::PropensitiesCheckFailed,
-            CheckName::ActionCounts => ReasonCode::ActionCountsCheckFailed,
-            CheckName::CandidateWeights => ReasonCode::CandidateWeightsCheckFailed,
-            CheckName::KnownBaseline => ReasonCode::KnownBaselineCheckFailed,
-            CheckName::Drift => ReasonCode::DriftCheckFailed,
-            CheckName::Repetitions => ReasonCode::RepetitionsCheckFailed,
-        }
-    }
-}
-
-impl ReasonCode {
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReasonCode::ImprovementGuaranteed => "improvement_guaranteed",
-            ReasonCode::ImprovementBelowMinimum => "improvement_below_minimum",
-            ReasonCode::ImprovementNotGuaranteed => "improvement_not_guaranteed",
-            ReasonCode::GuaranteeImpossible => "guarantee_impossible",
-            ReasonCode::BaselineNotCertified => "baseline_not_certified",
-            ReasonCode::PropensitiesCheckFailed => "log_check_failed:propensities",
-            ReasonCode::ActionCountsCheckFailed => "log_check_failed:action_counts",
-            ReasonCode::CandidateWeightsCheckFailed => "log_check_failed:candidate_weights",
-            ReasonCode::KnownBaselineCheckFailed => "log_check_failed:known_baseline",
-            ReasonCode::DriftCheckFailed => "log_check_failed:drift",
-            ReasonCode::RepetitionsCheckFailed => "log_check_failed:repetitions",
-            ReasonCode::CheckAccepted => "check_accepted",
         }
     }
 }
