@@ -98,6 +98,11 @@ codes! {
     NoFreshRows 422 "no_fresh_rows" "Every row was seen by looks at another dataset";
     BoundCannotLearnHere 422 "bound_cannot_learn_here" "The bound cannot learn with this prior";
     FamilyDeltaConflict 422 "family_delta_conflict" "`delta` and `family` are mutually exclusive";
+    UnknownOutcome 422 "unknown_outcome" "The dataset has no such outcome";
+    OutcomesNotNamed 422 "outcomes_not_named" "The dataset's outcome has no name";
+    GuardrailIsObjective 422 "guardrail_is_objective" "The objective cannot be a guardrail too";
+    GuardrailRepeated 422 "guardrail_repeated" "An outcome has two guardrails";
+    TooManyGuardrails 422 "too_many_guardrails" "There are too many guardrails";
     FamilyExhausted 422 "family_exhausted" "All looks of the family are taken";
     IdempotencyMismatch 422 "idempotency_mismatch" "The key was used with another request";
     JobFailed 424 "job_failed" "The job failed";
@@ -153,6 +158,11 @@ impl From<SpecCode> for Code {
             SpecCode::NotForThisKind => Code::NotForThisKind,
             SpecCode::NoFreshRows => Code::NoFreshRows,
             SpecCode::FamilyDeltaConflict => Code::FamilyDeltaConflict,
+            SpecCode::UnknownOutcome => Code::UnknownOutcome,
+            SpecCode::OutcomesNotNamed => Code::OutcomesNotNamed,
+            SpecCode::GuardrailIsObjective => Code::GuardrailIsObjective,
+            SpecCode::GuardrailRepeated => Code::GuardrailRepeated,
+            SpecCode::TooManyGuardrails => Code::TooManyGuardrails,
         }
     }
 }

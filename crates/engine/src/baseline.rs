@@ -71,6 +71,7 @@ pub fn certify(
         delta,
         terms,
         used: true,
+        outcome: None,
     })
 }
 

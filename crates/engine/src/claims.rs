@@ -7,7 +7,6 @@ use super::bound::{
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
-use super::cost_model::CostModel;
 use super::error::{Result, finite};
 use super::log::LogSource;
 use super::measure::{Measured, Modeled, Statistics, Subject, collect, measure};
@@ -57,6 +56,8 @@ pub struct Claim<'a> {
     pub quantity: PolicyQuantity,
     /// The claim's share of δ.
     pub delta: f64,
+    /// The outcome, if the claim is for a guardrail.
+    pub guardrail: Option<&'a str>,
 }
 
 /// The numbers of rows and contexts of a log.
@@ -92,7 +93,7 @@ pub struct Bet<'a> {
     pub start: Start,
     /// The cost model, if it is the control variate and was fitted on rows that are not certified. Without it, the
     /// rows that were played before fit one.
-    pub cost_model: Option<&'a CostModel<'a>>,
+    pub cost_model: Option<Modeled<'a>>,
 }
 
 /// The game that a bet is played in.
@@ -156,6 +157,13 @@ pub fn bound_of(
     })
 }
 
+/// The bound on the loss in the outcome of a guardrail, for a posterior: the betting bound with κ = 1, whatever bound
+/// the objective has. It holds for every log (docs/math.md#guardrails).
+pub fn guardrail_bound(spec: &JobSpec, log: &dyn LogSource, delta: f64) -> Betting {
+    let kappa = PolicyQuantity::Improvement.kappa();
+    Betting::new(sample_of(log), kappa, &xi_grid(spec, log), spec.tau, delta)
+}
+
 impl Claim<'_> {
     /// Bounds a posterior with this KL from its prior (0 for a given policy under the paper's bounds).
     pub fn for_posterior(
@@ -195,7 +203,7 @@ impl Claim<'_> {
             (Some(order), ControlVariate::CostModel, None) => Some(Refitted::fit(log, order, control)?),
             _ => None,
         };
-        let modeled = bet.cost_model.map(Modeled::Fixed).or(refitted.as_ref().map(Modeled::Refitted));
+        let modeled = bet.cost_model.or(refitted.as_ref().map(Modeled::Refitted));
         let collected = collect(log, self.subject, modeled, &rules, order.as_ref(), control)?;
         let contexts = sample.contexts as f64;
         let mut terms = Terms {
@@ -245,9 +253,12 @@ impl Claim<'_> {
     fn record(&self, bound: &str, value: f64, terms: Terms) -> Result<BoundRecord> {
         finite("a bound", value)?;
         finite("a bound's numerical slack", terms.numerical_slack)?;
-        let quantity = self.quantity.into();
+        let (event, quantity) = match self.guardrail {
+            Some(outcome) => (self.about.guardrail_event(outcome), BoundedQuantity::GuardrailLoss),
+            None => (self.about.event(self.quantity.into()), self.quantity.into()),
+        };
         Ok(BoundRecord {
-            event: self.about.event(quantity),
+            event,
             quantity,
             subject: self.about.subject(),
             bound: bound.into(),
@@ -255,6 +266,7 @@ impl Claim<'_> {
             delta: self.delta,
             terms,
             used: false,
+            outcome: self.guardrail.map(Into::into),
         })
     }
 }

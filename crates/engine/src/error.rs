@@ -49,6 +49,16 @@ pub enum SpecCode {
     NoFreshRows,
     /// `delta` and `family` are mutually exclusive.
     FamilyDeltaConflict,
+    /// The dataset has no outcome of this name.
+    UnknownOutcome,
+    /// The dataset's outcome has no name.
+    OutcomesNotNamed,
+    /// The objective cannot be a guardrail too.
+    GuardrailIsObjective,
+    /// An outcome has two guardrails.
+    GuardrailRepeated,
+    /// There are more guardrails than a job may have.
+    TooManyGuardrails,
 }
 
 /// A spec that cannot be run on this log, found before anything is computed.

@@ -370,7 +370,8 @@ impl Job<'_> {
         let weights = if capabilities.multiple_interactions { F64 } else { 0.0 };
         // Every number twice while the parts of the log are joined, and the blocks of two bytes.
         let rows = self.certified() * 2.0 * (F32 + controlled + weights + 2.0);
-        let refits = self.spec.kind == JobKind::Evaluate && refit::possible(self.shape);
+        let fits = self.spec.kind == JobKind::Evaluate || !self.spec.guardrails.is_empty();
+        let refits = fits && refit::possible(self.shape);
         match given {
             true => rows + if refits { refit::bytes(self.shape) } else { 0.0 },
             false => 0.0,

@@ -7,14 +7,16 @@ use ndarray::Array2;
 use super::certificate::{
     AutoEvidence, Certificate, Evidence, LearnedEvidence, LearningRecord, PriorEvidence, SplitEvidence,
 };
-use super::certify::shares::{GIVEN, NAMED, Shares, policy_delta};
+use super::certify::shares::{GIVEN, NAMED, Shares, objective_delta, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned};
 use super::claims::{PolicyQuantity, bound_of};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecCode, SpecError};
+use super::guardrail;
 use super::inputs::Inputs;
 use super::learn::bound_learner::{Gaussian, Learned, LearningProblem, minimize};
 use super::log::{Guarded, LogSource, Span};
+use super::objective::ObjectiveLog;
 use super::policy::{FeatureMap, PolicyParams};
 use super::rank;
 use super::span::{Certified, span_of};
@@ -52,6 +54,9 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
     // A split reads the log a few times, and its learning must never see rows of the certify side. A bound
     // that holds for all policies does not depend on what learning sees in its many passes.
     let inputs = if spec.fraction().is_some() { &sure } else { inputs };
+    // Learning sees the objective alone.
+    let objective = ObjectiveLog::new(spec, inputs.log)?;
+    let of_objective = Inputs { log: objective.source(), ..*inputs };
     let phase = control.span(0.9, 1.0);
     let certifying = || phase.report(Progress::phase("certifying", 0.0));
     let finished = match spec.kind {
@@ -61,13 +66,14 @@ pub fn run(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Finishe
             Finished { certificate, evidence: Evidence::Candidates }
         }
         JobKind::Learn if spec.is_automatic() => {
-            let (learned, learning) = learn_auto(spec, inputs, control)?;
+            let (mut learned, learning) = learn_auto(spec, &of_objective, control)?;
+            learned.split.guardrails = guardrail::prepare(spec, &sure, &learned.policy, &phase)?;
             certifying();
             let certificate = certify_auto(spec, &sure, &learned, Some(learning), &phase)?;
             Finished { certificate, evidence: Evidence::Auto(learned) }
         }
         JobKind::Learn => {
-            let (learned, learning) = learn_named(spec, inputs, control)?;
+            let (learned, learning) = learn_named(spec, &of_objective, control)?;
             certifying();
             let certificate = certify_learned(spec, &sure, &learned, Some(learning), &phase)?;
             Finished { certificate, evidence: Evidence::Learned(learned) }
@@ -229,7 +235,7 @@ fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Part
     }
     let target = Target {
         contexts: Certified::new(&span, inputs)?.shape().contexts,
-        improvement_delta: GIVEN.improvement * spec.delta,
+        improvement_delta: GIVEN.improvement * objective_delta(spec),
     };
     split::learn(inputs.log, &span, &target, spec.seed, control)
 }
@@ -245,6 +251,6 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
     let PartOne { policy, calibration, improvement, risk, choices, trainings } = learned;
     let split = Some(span_of(spec, inputs));
     let record = LearningRecord { termination, iterations: trainings, split, choices };
-    let split = SplitEvidence { calibration, improvement, risk };
+    let split = SplitEvidence { calibration, improvement, risk, guardrails: Vec::new() };
     Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
 }

@@ -14,7 +14,7 @@ use super::log::ranges::blocks;
 use super::log::{Capabilities, Chunk, LogSource};
 use super::numerics::sum::Sum;
 use super::policy::{Policy, PolicyParams, Scored, Scratch, mixed};
-use super::refit::Refitted;
+use super::refit::{LinearModel, Refitted};
 
 /// The policy whose statistics are measured.
 #[derive(Clone, Copy)]
@@ -188,6 +188,8 @@ struct Pass<'a> {
 pub enum Modeled<'a> {
     /// It was fitted on rows that are not certified.
     Fixed(&'a CostModel<'a>),
+    /// It is linear, and was fitted on rows that are not certified.
+    Linear(&'a LinearModel),
     /// It is refitted on the blocks that were played before.
     Refitted(&'a Refitted<'a>),
 }
@@ -197,6 +199,7 @@ impl Modeled<'_> {
     fn costs(&self, chunk: &Chunk) -> Result<Array2<f64>> {
         match self {
             Modeled::Fixed(model) => model.costs(chunk.situations()),
+            Modeled::Linear(model) => Ok(model.costs_of(chunk.situations())),
             Modeled::Refitted(models) => Ok(models.costs(chunk.situations(), &chunk.ordinals)),
         }
     }

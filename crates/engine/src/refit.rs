@@ -2,7 +2,10 @@
 //! whose log has features. The model that serves a block is fitted on earlier blocks only. Features are folded into a
 //! few dimensions, so that one pass over the log and a small amount of memory are enough, however large the log is.
 
+mod fixed;
+
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::bound::Order;
 use super::control::Control;
@@ -148,17 +151,17 @@ impl Sums {
     }
 }
 
-/// The model of one stage.
-#[derive(Debug, Clone)]
-struct Model {
+/// A model of the costs of all actions, linear in the features after they were folded and standardized.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LinearModel {
     center: Vec<f64>,
     inverse_scale: Vec<f64>,
     /// For each action, one weight per feature and the constant.
     weights: Vec<Vec<f64>>,
 }
 
-impl Model {
-    fn fitted(by_action: &[Sums]) -> Model {
+impl LinearModel {
+    fn fitted(by_action: &[Sums]) -> LinearModel {
         let d = by_action[0].costs.len();
         let mut all = Sums::new(d);
         by_action.iter().for_each(|sums| all.add(sums));
@@ -172,7 +175,7 @@ impl Model {
             center[j] = mean;
             inverse_scale[j] = if varies { 1.0 / variance.sqrt() } else { 0.0 };
         }
-        let mut model = Model { center, inverse_scale, weights: Vec::new() };
+        let mut model = LinearModel { center, inverse_scale, weights: Vec::new() };
         let pooled = model.solve(&all, 1.0, &vec![0.0; d]);
         model.weights = by_action.iter().map(|sums| model.solve(sums, POOLED_ROWS, &pooled)).collect();
         model
@@ -207,6 +210,22 @@ impl Model {
             right[i] = cost + ridge * start[i];
         }
         solved(&mut matrix, right, d)
+    }
+
+    /// ĉ(x, ·) of context `i`. Actions that it does not have are left as they are.
+    fn context_costs(&self, contexts: Contexts, i: usize, scratch: &mut [f64], out: &mut [f64]) {
+        match contexts {
+            Contexts::Fixed(x) => {
+                folded(x.row(i).to_slice().expect("row-major"), scratch);
+                self.costs(scratch, out);
+            }
+            Contexts::Sets(sets) => {
+                for (a, out) in out.iter_mut().take(sets.size(i)).enumerate() {
+                    folded_pair(sets.x(i), sets.action(i, a), scratch);
+                    self.costs(scratch, std::slice::from_mut(out));
+                }
+            }
+        }
     }
 
     fn costs(&self, x: &mut [f64], out: &mut [f64]) {
@@ -248,7 +267,7 @@ pub struct Refitted<'a> {
     order: &'a Order,
     size: Size,
     /// The models from the second stage on. In the first stage the model is the constant −1.
-    models: Vec<Model>,
+    models: Vec<LinearModel>,
 }
 
 impl<'a> Refitted<'a> {
@@ -287,7 +306,7 @@ impl<'a> Refitted<'a> {
         let mut models = Vec::with_capacity(REFITS.len());
         for stage in total.chunks(k) {
             past.iter_mut().zip(stage).for_each(|(past, sums)| past.add(sums));
-            models.push(Model::fitted(&past));
+            models.push(LinearModel::fitted(&past));
         }
         Ok(Refitted { order, size, models })
     }
@@ -303,18 +322,7 @@ impl<'a> Refitted<'a> {
         for ((i, mut out), &ordinal) in out.rows_mut().into_iter().enumerate().zip(ordinals) {
             let stage = stage(self.order, self.order.block(ordinal));
             let Some(model) = stage.checked_sub(1).and_then(|stage| self.models.get(stage)) else { continue };
-            match contexts {
-                Contexts::Fixed(x) => {
-                    folded(x.row(i).to_slice().expect("row-major"), &mut scratch);
-                    model.costs(&mut scratch, out.as_slice_mut().expect("row-major"));
-                }
-                Contexts::Sets(sets) => {
-                    for (a, out) in out.iter_mut().take(sets.size(i)).enumerate() {
-                        folded_pair(sets.x(i), sets.action(i, a), &mut scratch);
-                        model.costs(&mut scratch, std::slice::from_mut(out));
-                    }
-                }
-            }
+            model.context_costs(contexts, i, &mut scratch, out.as_slice_mut().expect("row-major"));
         }
         out
     }
@@ -349,7 +357,7 @@ mod tests {
             let (x, a) = (point(i), i % 2);
             sums[a].add_row(&x, cost(&x, a), 1.0);
         }
-        let model = Model::fitted(&sums);
+        let model = LinearModel::fitted(&sums);
         let mut out = [0.0; 2];
         for i in 0..35 {
             model.costs(&mut point(i), &mut out);

@@ -1,6 +1,7 @@
 //! The spec of a job: the request as sent is checked against the log's capabilities, and its defaults are
 //! filled in. The result is a `JobSpec`.
 
+mod outcomes;
 mod ranges;
 mod sets;
 mod types;
@@ -11,6 +12,7 @@ use super::error::{SpecCode, SpecError};
 use super::log::{ActionSets, LogShape, Logging};
 use super::policy::{PolicyKind, PolicyParams};
 
+pub use outcomes::*;
 use ranges::Range;
 pub use types::*;
 
@@ -95,8 +97,9 @@ impl SpecRequest {
         let delta = self.resolve_delta()?;
         let tau = self.tau.unwrap_or(1.0 / k);
         within("tau", tau, ranges::TAU)?;
-        let min_improvement =
-            within("min_improvement", self.min_improvement.unwrap_or(0.0), ranges::MIN_IMPROVEMENT)?;
+        let (objective, outcome) = self.resolve_objective(context.shape)?;
+        let min_improvement = self.resolve_min_improvement(&outcome)?;
+        let guardrails = self.resolve_guardrails(objective.as_deref(), context.shape)?;
         sets::check_sets(self, kind, bound, context)?;
         check_bound(bound, context)?;
         let logging = context.shape.logging;
@@ -115,6 +118,8 @@ impl SpecRequest {
             candidates: Vec::new(),
             independent_of_log: None,
             min_improvement,
+            objective,
+            guardrails,
             logging: Some(logging),
             looks: Some(looks),
             seen_rows: (looks == Looks::Once && context.seen_rows > 0).then_some(context.seen_rows),

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::bound::Guess;
 use crate::cost_model::ScoreCalibration;
 use crate::policy::PolicyParams;
+use crate::refit::LinearModel;
 
 /// What a certificate was computed from besides the log.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -69,6 +70,21 @@ pub struct SplitEvidence {
     pub improvement: Guess,
     /// The mean and variance of z for the risk.
     pub risk: Guess,
+    /// What the bounds of the guardrails start from, in the order of the spec.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<GuardrailEvidence>,
+}
+
+/// What the learn side fixed for one guardrail.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GuardrailEvidence {
+    /// The outcome.
+    pub outcome: String,
+    /// The cost model of this outcome; None if the log has no π0(·|x), or too few rows or too many actions for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model: Option<LinearModel>,
+    /// The mean and variance of z for the loss.
+    pub loss: Guess,
 }
 
 /// The stored form. `policy` is the certified policy.
@@ -124,7 +140,8 @@ mod tests {
 
     fn split() -> SplitEvidence {
         let guess = Guess { mean: -0.1, variance: 0.5 };
-        SplitEvidence { calibration: None, improvement: guess, risk: guess }
+        let guardrails = vec![GuardrailEvidence { outcome: "churn".into(), cost_model: None, loss: guess }];
+        SplitEvidence { calibration: None, improvement: guess, risk: guess, guardrails }
     }
 
     #[test]

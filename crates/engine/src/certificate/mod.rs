@@ -5,17 +5,23 @@ mod check;
 mod content;
 mod document;
 mod evidence;
+mod guardrail;
 mod reason;
 mod signature;
 mod statement;
 mod strict;
 mod types;
+mod units;
 
 pub use check::{Check, CheckCode, Verification, check_digest, check_method, differing_fields, fields};
 pub use document::*;
-pub use evidence::{AutoEvidence, Evidence, LearnedEvidence, PriorEvidence, SplitEvidence};
+pub use evidence::{
+    AutoEvidence, Evidence, GuardrailEvidence, LearnedEvidence, PriorEvidence, SplitEvidence,
+};
+pub use guardrail::{GuardrailResult, GuardrailUnits, LossNumbers, guardrails_hold};
 pub use reason::{Reason, ReasonCode};
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use statement::{assumptions, attestations, reasons, statement, what_holds};
 pub use strict::{StrictJson, extra_field};
 pub use types::*;
+pub use units::{CandidateUnits, UserUnits};

@@ -86,6 +86,10 @@ pub enum ReasonCode {
     RoundedPropensities,
     /// Cause: the separate bound on the logging policy's risk is too wide.
     BaselineTooWide,
+    /// Keep: the loss in the outcome of a guardrail may exceed its limit.
+    GuardrailNotGuaranteed,
+    /// Keep: the loss in the outcome of a guardrail exceeds its limit, according to its estimate.
+    GuardrailViolated,
 }
 
 impl From<CheckName> for ReasonCode {
@@ -124,6 +128,8 @@ impl ReasonCode {
             ReasonCode::TooFewRows => "too_few_rows",
             ReasonCode::RoundedPropensities => "rounded_propensities",
             ReasonCode::BaselineTooWide => "baseline_too_wide",
+            ReasonCode::GuardrailNotGuaranteed => "guardrail_not_guaranteed",
+            ReasonCode::GuardrailViolated => "guardrail_violated",
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The wording of a certificate.
 
-use super::{About, BoundedQuantity, Certificate, Decision, LedgerPlace, Reason, ReasonCode, SharedWhy};
+use super::{
+    About, BoundedQuantity, Certificate, Decision, GuardrailResult, LedgerPlace, Reason, ReasonCode,
+    SharedWhy,
+};
 use crate::checks::CheckResult;
 use crate::log::{Capabilities, OutcomeKind, Span};
 use crate::spec::{BaselineKind, BoundKind, JobKind, JobSpec, Looks};
@@ -10,9 +13,15 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// The reasons for the decision of a certificate with this guaranteed improvement. `failed` are the failed checks
-/// that concern it.
-pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64, failed: &[&CheckResult]) -> Vec<Reason> {
+/// The reasons for the decision of a certificate with this guaranteed improvement. `guardrails` are the results of its
+/// guardrails, and `failed` are the failed checks that concern it.
+pub fn reasons(
+    spec: &JobSpec,
+    decision: Decision,
+    improvement: f64,
+    guardrails: &[GuardrailResult],
+    failed: &[&CheckResult],
+) -> Vec<Reason> {
     let reason = |code: ReasonCode, message: String| Reason::new(code, message);
     let min = spec.min_improvement;
     let (accepted, refused): (Vec<&CheckResult>, Vec<&CheckResult>) =
@@ -31,7 +40,7 @@ pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64, failed: &[&
             ReasonCode::ImprovementGuaranteed,
             format!("the guaranteed improvement {improvement:.6} exceeds the required {min}"),
         )),
-        // The checks above are the reason.
+        // The checks above or the guardrails below are the reason.
         Decision::Keep if improved => None,
         Decision::Keep if improvement > 1.0 => Some(reason(
             ReasonCode::GuaranteeImpossible,
@@ -52,6 +61,7 @@ pub fn reasons(spec: &JobSpec, decision: Decision, improvement: f64, failed: &[&
         )),
     };
     reasons.extend(first);
+    reasons.extend(guardrails.iter().filter_map(GuardrailResult::reason));
     if !accepted.is_empty() {
         let mut names: Vec<&str> = accepted.iter().map(|check| check.name.name()).collect();
         names.dedup();
@@ -112,8 +122,10 @@ pub fn statement(certificate: &Certificate) -> String {
             "no improvement of {who} on {baseline} can be guaranteed (the bound is {improvement:.6} in risk), and {units}"
         )
     };
+    let guardrails: String =
+        c.guardrails.iter().map(|guardrail| format!("; {}", guardrail.statement())).collect();
     format!(
-        "With probability at least {}% over the draw of the {} certified rows, {result}{}. {decision}",
+        "With probability at least {}% over the draw of the {} certified rows, {result}{guardrails}{}. {decision}",
         percent(c.confidence),
         c.certified.as_ref().map_or(c.dataset.rows, |certified| certified.rows),
         compared_with(c)
@@ -232,20 +244,21 @@ pub fn attestations(spec: &JobSpec, capabilities: &Capabilities, policy_known: b
     all
 }
 
-/// What holds outside of a claim's event, as a sentence for `delta_accounting`.
-pub fn what_holds(about: About, quantity: BoundedQuantity) -> String {
+/// What holds outside of a claim's event, as a sentence for `delta_accounting`. `outcome` is that of a guardrail.
+pub fn what_holds(about: About, quantity: BoundedQuantity, outcome: Option<&str>) -> String {
     let policy = match about {
         About::Candidate(label) => label,
         About::Learned => "π",
         About::LoggingPolicy => "π0",
     };
-    let inequality = match quantity {
+    match quantity {
         BoundedQuantity::Risk => format!("R({policy}) is not above its bound"),
         BoundedQuantity::Improvement => format!("R({policy}) − R(π0) is not above its bound"),
         BoundedQuantity::BaselineRisk => format!("R({policy}) is not below its bound"),
-    };
-    match about {
-        About::Learned | About::Candidate(_) | About::LoggingPolicy => inequality,
+        BoundedQuantity::GuardrailLoss => {
+            let outcome = outcome.unwrap_or_default();
+            format!("R({policy}) − R(π0) in the outcome {outcome} is not above its bound")
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Reason;
+use super::{CandidateUnits, GuardrailResult, Reason, UserUnits};
 use crate::checks::CheckResult;
 use crate::control::TerminationReason;
-use crate::log::{ActionSets, Logging, NamedOutcome, Outcome, Span};
+use crate::log::{ActionSets, Logging, NamedOutcome, Span};
 use crate::policy::PolicyKind;
 use crate::spec::{BaselineKind, Explore, JobSpec};
 use crate::terms::Terms;
@@ -50,7 +50,8 @@ pub fn release_of_method(method: u32) -> Option<&'static str> {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// The guaranteed improvement exceeds `min_improvement`, and no check failed that was not accepted.
+    /// The guaranteed improvement exceeds `min_improvement`, no guardrail's loss can exceed its limit, and no check
+    /// failed that was not accepted.
     Deploy,
     /// Keep the logging policy.
     Keep,
@@ -79,21 +80,6 @@ pub struct BaselineRisk {
     pub lower_bound: Option<f64>,
 }
 
-/// The results in the units of the dataset's outcome. Improvements are positive when better.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct UserUnits {
-    /// The kind and range of the outcome.
-    pub outcome: Outcome,
-    /// The worst expected outcome of the certified policy: an upper bound on a cost, a lower bound on a
-    /// reward.
-    pub guaranteed_outcome: f64,
-    /// Lower bound on the improvement in expected outcome.
-    pub guaranteed_improvement: f64,
-    /// The baseline's expected outcome.
-    pub baseline_outcome: f64,
-}
-
 /// One claim that the certificate relies on, with every term of its bound, so that a reader can add them
 /// up. `value` bounds `quantity` from above (from below for `baseline_risk`), before numerical slack.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,6 +101,9 @@ pub struct BoundRecord {
     pub terms: Terms,
     /// Whether the certificate's results rest on this claim.
     pub used: bool,
+    /// The outcome of the guardrail that the claim is for; absent if it is for the objective.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
 }
 
 /// What a claim bounds.
@@ -128,6 +117,8 @@ pub enum BoundedQuantity {
     Improvement,
     /// R(π0), the risk of the logging policy.
     BaselineRisk,
+    /// R(π) − R(π0) in the outcome of a guardrail.
+    GuardrailLoss,
 }
 
 impl BoundedQuantity {
@@ -137,6 +128,7 @@ impl BoundedQuantity {
             BoundedQuantity::Risk => "risk",
             BoundedQuantity::Improvement => "improvement",
             BoundedQuantity::BaselineRisk => "baseline_risk",
+            BoundedQuantity::GuardrailLoss => "guardrail_loss",
         }
     }
 }
@@ -160,6 +152,14 @@ impl About<'_> {
             About::Learned => quantity.into(),
             About::Candidate(label) => format!("{quantity}:{label}"),
             About::LoggingPolicy => "baseline".into(),
+        }
+    }
+
+    /// The event of a guardrail's claim about this policy.
+    pub fn guardrail_event(self, outcome: &str) -> String {
+        match self {
+            About::Candidate(label) => format!("guardrail:{outcome}:{label}"),
+            About::Learned | About::LoggingPolicy => format!("guardrail:{outcome}"),
         }
     }
 
@@ -202,6 +202,12 @@ pub struct CandidateResult {
     pub guaranteed_improvement: f64,
     /// The importance-weighted estimate of the risk, without a guarantee.
     pub estimated_risk: f64,
+    /// The results in the units of the dataset's outcome; absent in certificates of methods 1 to 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_units: Option<CandidateUnits>,
+    /// The results of the guardrails for this candidate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<GuardrailResult>,
 }
 
 /// The dataset that a certificate was computed from.
@@ -343,6 +349,12 @@ pub struct Certificate {
     pub baseline_risk: BaselineRisk,
     /// The results in the units of the dataset's outcome.
     pub user_units: UserUnits,
+    /// The outcome that must improve; absent if the dataset's outcome has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
+    /// The results of the guardrails, for the policy that the results above are about.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<GuardrailResult>,
     /// The candidate that the results above are about, as `candidates` names it; absent for kind `learn`, and in
     /// certificates of methods 1 and 2. A candidate whose checks failed is not chosen if another one passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

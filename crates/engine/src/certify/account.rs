@@ -1,8 +1,8 @@
 //! The claims of a certificate that is being computed, with their shares of δ, and what they guarantee.
 
-use super::shares::Shares;
+use super::shares::{Shares, objective_delta};
 use crate::baseline;
-use crate::certificate::{About, BaselineRisk, BoundRecord, DeltaShare, what_holds};
+use crate::certificate::{About, BaselineRisk, BoundRecord, DeltaShare, GuardrailResult, what_holds};
 use crate::claims::PolicyQuantity;
 use crate::control::Control;
 use crate::error::{EngineError, Result};
@@ -31,7 +31,10 @@ struct Entry(usize);
 pub struct PolicyClaims {
     risk: Entry,
     improvement: Option<Entry>,
+    guarded: Vec<Entry>,
     pub guarantee: Guarantee,
+    /// The results of the guardrails, in the order of the spec.
+    pub guardrails: Vec<GuardrailResult>,
 }
 
 /// The claims of a certificate that is being computed.
@@ -59,7 +62,7 @@ impl Account {
                 account.baseline.estimate = spec.baseline.risk.ok_or_else(missing)?;
             }
             BaselineKind::Certified if !spec.bounds_improvement() => {
-                let bound = baseline::certify(spec, log, mean, 0.5 * spec.delta, control)?;
+                let bound = baseline::certify(spec, log, mean, 0.5 * objective_delta(spec), control)?;
                 account.baseline.lower_bound = Some(bound.value - bound.terms.numerical_slack);
                 account.enter(About::LoggingPolicy, bound);
             }
@@ -69,7 +72,7 @@ impl Account {
     }
 
     fn enter(&mut self, about: About, record: BoundRecord) -> Entry {
-        let what = what_holds(about, record.quantity);
+        let what = what_holds(about, record.quantity, record.outcome.as_deref());
         self.shares.push(DeltaShare { event: record.event.clone(), share: record.delta, what });
         self.records.push(record);
         Entry(self.records.len() - 1)
@@ -101,7 +104,20 @@ impl Account {
         } else {
             (self.enter(about, bound(PolicyQuantity::Risk, shares.risk_alone * delta)?), None)
         };
-        Ok(PolicyClaims { risk, improvement, guarantee: self.guarantee(risk, improvement) })
+        let guarantee = self.guarantee(risk, improvement);
+        Ok(PolicyClaims { risk, improvement, guarded: Vec::new(), guarantee, guardrails: Vec::new() })
+    }
+
+    /// Enters the claim of a guardrail about the policy of `claims`.
+    pub fn guard(
+        &mut self,
+        claims: &mut PolicyClaims,
+        about: About,
+        record: BoundRecord,
+        result: GuardrailResult,
+    ) {
+        claims.guarded.push(self.enter(about, record));
+        claims.guardrails.push(result);
     }
 
     /// The risk from one claim, and the improvement from another or from the risk and the baseline.
@@ -124,8 +140,9 @@ impl Account {
 
     /// Marks the claims that the certificate's results rest on, and returns what they guarantee.
     pub fn rest_on(&mut self, claims: &PolicyClaims) -> Guarantee {
-        for Entry(i) in claims.improvement.into_iter().chain([claims.risk]) {
-            self.records[i].used = true;
+        let own = claims.improvement.iter().chain([&claims.risk]).chain(&claims.guarded);
+        for Entry(i) in own {
+            self.records[*i].used = true;
         }
         claims.guarantee
     }

@@ -4,7 +4,8 @@ use super::account::{Account, Guarantee};
 use super::ground::Ground;
 use crate::certificate::{
     self, CandidateResult, Certificate, CertifiedRows, DatasetRecord, Decision, DeltaShare, Exploration,
-    FORMAT, LearningRecord, METHOD, PeriodEstimate, PolicyRecord, PriorEvidence, UserUnits,
+    FORMAT, GuardrailResult, LearningRecord, METHOD, PeriodEstimate, PolicyRecord, PriorEvidence, UserUnits,
+    guardrails_hold,
 };
 use crate::checks::CheckResult;
 use crate::cost_model::CostModel;
@@ -14,12 +15,19 @@ use crate::log::LogSource;
 use crate::policy::PolicyParams;
 use crate::spec::JobSpec;
 
-/// Decides `deploy` only if no check failed, or every failed one was accepted, and the guaranteed improvement,
-/// slack included, exceeds the required one. NaN compares false, so the decision is `keep`.
-pub fn decide(spec: &JobSpec, guarantee: &Guarantee, failed: &[&CheckResult]) -> Decision {
+/// Decides `deploy` only if no check failed, or every failed one was accepted, the guaranteed improvement,
+/// slack included, exceeds the required one, and no guardrail's loss can exceed its limit. NaN compares false, so the
+/// decision is `keep`.
+pub fn decide(
+    spec: &JobSpec,
+    guarantee: &Guarantee,
+    guardrails: &[GuardrailResult],
+    failed: &[&CheckResult],
+) -> Decision {
     let sound = guarantee.improvement.is_finite()
         && guarantee.risk.is_finite()
-        && failed.iter().all(|check| spec.accept.contains(&check.name));
+        && failed.iter().all(|check| spec.accept.contains(&check.name))
+        && guardrails_hold(&spec.guardrails, guardrails);
     // R(π0) − R(π) is at most 1, so a larger guarantee shows that an assumption does not hold.
     if sound && guarantee.improvement > spec.min_improvement && guarantee.improvement <= 1.0 {
         Decision::Deploy
@@ -57,6 +65,8 @@ pub struct Subjects<'a> {
     pub cost_model: Option<CostModel<'a>>,
     pub learning: Option<LearningRecord>,
     pub exploration: Option<Exploration>,
+    /// The results of the guardrails for what is certified.
+    pub guardrails: Vec<GuardrailResult>,
     /// The improvement of what is certified over the last quarter of the certified rows.
     pub last_quarter: Option<PeriodEstimate>,
     /// The candidate that the certificate's own results are about.
@@ -80,25 +90,28 @@ pub fn assemble(
     let shape = inputs.log.shape();
     let certified = ground.certified.shape();
     let failed = ground.failed(subjects.best.as_deref());
-    let decision = decide(spec, &guarantee, &failed);
+    let decision = decide(spec, &guarantee, &subjects.guardrails, &failed);
     let mut certificate = Certificate {
         format: FORMAT.into(),
         method: METHOD,
         statement: String::new(),
         decision,
-        reasons: certificate::reasons(spec, decision, guarantee.improvement, &failed),
+        reasons: certificate::reasons(
+            spec,
+            decision,
+            guarantee.improvement,
+            &subjects.guardrails,
+            &failed,
+        ),
         guaranteed_risk: guarantee.risk,
         guaranteed_improvement: guarantee.improvement,
         min_improvement: spec.min_improvement,
         confidence: 1.0 - spec.delta,
         numerical_slack: guarantee.slack,
-        user_units: UserUnits {
-            outcome: shape.outcome,
-            guaranteed_outcome: shape.outcome.risk_to_user(guarantee.risk),
-            guaranteed_improvement: shape.outcome.improvement_to_user(guarantee.improvement),
-            baseline_outcome: shape.outcome.risk_to_user(account.baseline.estimate),
-        },
+        user_units: UserUnits::new(shape.outcome),
         baseline_risk: account.baseline,
+        objective: spec.objective.clone(),
+        guardrails: subjects.guardrails,
         candidate: subjects.best,
         candidates: subjects.candidates,
         bounds: account.records,
@@ -136,6 +149,7 @@ pub fn assemble(
         spec: spec.clone(),
         digest: String::new(),
     };
+    certificate.user_units = UserUnits::of(&certificate);
     certificate.statement = certificate::statement(&certificate);
     certificate.digest = certificate.content_digest()?;
     Ok(certificate)

@@ -3,9 +3,12 @@
 use super::account::{Account, PolicyClaims};
 use super::assemble::{Subjects, assemble, decide};
 use super::ground::{Checked, Ground};
-use super::shares::{GIVEN, policy_delta};
+use super::guardrails::{Guardrails, certified_outcomes};
+use super::shares::{GIVEN, guardrail_delta, policy_delta};
 use crate::bound::{ControlVariate, Start};
-use crate::certificate::{About, CandidateResult, Certificate, Decision};
+use crate::certificate::{
+    About, CandidateResult, CandidateUnits, Certificate, Decision, guardrails_hold,
+};
 use crate::claims::{Bet, Claim, Game, bound_of};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
@@ -13,6 +16,7 @@ use crate::estimate;
 use crate::inputs::Inputs;
 use crate::log::LogSource;
 use crate::measure::Subject;
+use crate::objective::ObjectiveLog;
 use crate::policy::PolicyParams;
 use crate::refit;
 use crate::spec::{BoundKind, Candidate, JobKind, JobSpec, Looks};
@@ -30,30 +34,41 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     for candidate in &spec.candidates {
         checked.push((candidate.label(), subject_of(candidate, inputs)?.1));
     }
-    let ground = Ground::new(spec, inputs, &checked, control)?;
+    let objective = ObjectiveLog::new(spec, inputs.log)?;
+    let of_objective = Inputs { log: objective.source(), ..*inputs };
+    let ground = Ground::new(spec, &of_objective, &checked, control)?;
+    let rows = certified_outcomes(spec, &ground.span, inputs)?;
+    let guardrails = Guardrails::new(spec, rows.as_ref())?;
     let log = &ground.certified;
     let mut account = Account::open(spec, ground.baseline(), control)?;
     let mut results: Vec<CandidateResult> = Vec::new();
-    let mut best: Option<((bool, bool, f64), PolicyClaims, usize)> = None;
+    let mut best: Option<((bool, bool, bool, f64), PolicyClaims, usize)> = None;
     for (i, candidate) in spec.candidates.iter().enumerate() {
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
-        let claims = claim_candidate(&ground, candidate, subject, &mut account, &control)?;
+        let mut claims = claim_candidate(&ground, candidate, subject, &mut account, &control)?;
+        guard_candidate(&ground, &guardrails, (&candidate.label(), subject), &mut account, &mut claims, &control)?;
         let failed = ground.failed(Some(&candidate.label()));
         let sound = failed.iter().all(|check| spec.accept.contains(&check.name));
-        let decision = decide(spec, &claims.guarantee, &failed);
+        let decision = decide(spec, &claims.guarantee, &claims.guardrails, &failed);
+        let (risk, improvement) = (claims.guarantee.risk, claims.guarantee.improvement);
+        let estimated_risk = estimate::cips(log, subject, 0.0, &control)?;
         results.push(CandidateResult {
             candidate: candidate.label(),
             policy_digest: policy.map(PolicyParams::digest).transpose()?,
             decision,
-            guaranteed_risk: claims.guarantee.risk,
-            guaranteed_improvement: claims.guarantee.improvement,
-            estimated_risk: estimate::cips(log, subject, 0.0, &control)?,
+            guaranteed_risk: risk,
+            guaranteed_improvement: improvement,
+            estimated_risk,
+            user_units: Some(CandidateUnits::of(&log.shape().outcome, risk, improvement, estimated_risk)),
+            guardrails: claims.guardrails.clone(),
         });
         // A candidate whose checks failed is the best one only if all others failed too. One that deploys without
-        // any failed check comes before those whose failed checks were accepted.
+        // any failed check comes before those whose failed checks were accepted, and one whose guardrails hold before
+        // those whose do not, however much these improve.
         let clean = failed.is_empty() && decision == Decision::Deploy;
-        let rank = (sound, clean, claims.guarantee.improvement);
+        let guarded = guardrails_hold(&spec.guardrails, &claims.guardrails);
+        let rank = (sound, clean, guarded, improvement);
         if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
             best = Some((rank, claims, i));
         }
@@ -63,6 +78,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     let (label, subject) = &checked[place];
     let subjects = Subjects {
         candidates: results,
+        guardrails: best.guardrails,
         last_quarter: ground.last_quarter(*subject, control)?,
         best: Some(label.clone()),
         ..Subjects::default()
@@ -101,7 +117,7 @@ fn claim_candidate(
     let about = About::Candidate(&label);
     let each = policy_delta(spec) / spec.candidates.len() as f64;
     account.claim(spec, about, GIVEN, each, |quantity, delta| {
-        let claim = Claim { about, subject, quantity, delta };
+        let claim = Claim { about, subject, quantity, delta, guardrail: None };
         match spec.bound {
             BoundKind::LondonSandler | BoundKind::Catoni | BoundKind::Cbb | BoundKind::Ix => {
                 claim.for_posterior(log, &*bound_of(spec, log, quantity, delta)?, 0.0, control)
@@ -112,18 +128,41 @@ fn claim_candidate(
                 claim.for_given(log, "log_smoothing", &bet, control)
             }
             BoundKind::Betting | BoundKind::Auto => {
-                let aimed = spec.bound == BoundKind::Auto && ground.may_aim();
-                let (name, game) = match aimed {
-                    true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: None }),
-                    false if spec.looks == Some(Looks::Once) => ("betting", Game::Mixture),
-                    false => ("betting", Game::Anytime),
-                };
-                let (control_variate, start) = constant_control(ground, subject, aimed);
-                let bet = Bet { game, control: control_variate, start, cost_model: None };
+                let (name, bet) = bet_of(ground, subject);
                 claim.for_given(log, name, &bet, control)
             }
         }
     })
+}
+
+/// How a betting claim about a candidate bets. With another bound, only guardrails bet, and as with `auto`.
+fn bet_of<'a>(ground: &Ground, subject: Subject) -> (&'static str, Bet<'a>) {
+    let spec = ground.spec;
+    let aimed = spec.bound != BoundKind::Betting && ground.may_aim();
+    let (name, game) = match aimed {
+        true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: None }),
+        false if spec.looks == Some(Looks::Once) => ("betting", Game::Mixture),
+        false => ("betting", Game::Anytime),
+    };
+    let (control, start) = constant_control(ground, subject, aimed);
+    (name, Bet { game, control, start, cost_model: None })
+}
+
+/// Enters the claims of the guardrails about a candidate. It does not depend on the certified rows, so the betting
+/// bound holds whatever bound the objective has.
+fn guard_candidate(
+    ground: &Ground,
+    guardrails: &Guardrails,
+    (label, subject): (&str, Subject),
+    account: &mut Account,
+    claims: &mut PolicyClaims,
+    control: &Control,
+) -> Result<()> {
+    let (name, bet) = bet_of(ground, subject);
+    let delta = guardrail_delta(ground.spec, ground.spec.candidates.len());
+    let about = (About::Candidate(label), subject);
+    guardrails
+        .claim(account, claims, about, delta, control, |_, log, claim| claim.for_given(log, name, &bet, control))
 }
 
 /// The control variate of a candidate, where π0(·|x) and π(·|x) are known: a cost model that is refitted if the log has
@@ -141,7 +180,8 @@ fn constant_control(ground: &Ground, subject: Subject, aimed: bool) -> (ControlV
     // In order of arrival, the rows of a context that was logged several times choose factors for each other. Looks at any
     // time have fixed factors.
     let running = aimed || !capabilities.multiple_interactions || ground.spec.looks != Some(Looks::Once);
-    match ground.spec.xi {
+    // ξ of cbb is its own.
+    match ground.spec.xi.filter(|_| ground.spec.bound == BoundKind::Betting) {
         _ if !all || !capabilities.control_variate() => (ControlVariate::None, Start::CONSTANT),
         Some(0.0) => (ControlVariate::None, Start::CONSTANT),
         Some(xi) => (ControlVariate::Constant, Start { theta: -xi, strength: 0.0, fixed: true }),

@@ -5,17 +5,19 @@ mod account;
 mod assemble;
 mod candidates;
 mod ground;
+mod guardrails;
 pub mod shares;
 
 use self::account::{Account, PolicyClaims};
 use self::assemble::{Subjects, assemble};
 use self::ground::Ground;
-use self::shares::{GIVEN, NAMED, Shares, policy_delta};
+use self::guardrails::{Guardrails, certified_outcomes};
+use self::shares::{GIVEN, NAMED, Shares, guardrail_delta, objective_delta, policy_delta};
 use crate::bound::{ControlVariate, Start};
 use crate::certificate::{
     About, AutoEvidence, Certificate, Exploration, LearnedEvidence, LearningRecord, PriorEvidence,
 };
-use crate::claims::{Bet, Claim, Game, PolicyQuantity, bound_of};
+use crate::claims::{Bet, Claim, Game, PolicyQuantity, bound_of, guardrail_bound};
 use crate::control::Control;
 use crate::cost_model::CostModel;
 use crate::error::{EngineError, Result, finite};
@@ -23,7 +25,8 @@ use crate::estimate;
 use crate::inputs::Inputs;
 use crate::learn::bound_learner::Gaussian;
 use crate::log::LogSource;
-use crate::measure::Subject;
+use crate::measure::{Modeled, Subject};
+use crate::objective::ObjectiveLog;
 use crate::policy::PolicyParams;
 use crate::spec::{ExploreWith, JobKind, JobSpec};
 
@@ -45,12 +48,16 @@ pub fn certify_learned(
         return Err(other_evidence());
     }
     let LearnedEvidence { policy, prior } = evidence;
+    let objective = ObjectiveLog::new(spec, inputs.log)?;
+    let of_objective = Inputs { log: objective.source(), ..*inputs };
     // The weights of a policy that was learned on the certified rows need not have the mean 1 on them.
-    let ground = Ground::new(spec, inputs, &[], control)?;
+    let ground = Ground::new(spec, &of_objective, &[], control)?;
     let claiming = &ground.claiming(control)?;
     let mut account = Account::open(claiming, ground.baseline(), control)?;
     let posterior = Posterior { about: About::Learned, policy, prior };
-    let claims = posterior.claim(claiming, &ground.certified, NAMED, &mut account, control)?;
+    let mut claims = posterior.claim(claiming, &ground.certified, NAMED, &mut account, control)?;
+    let rows = certified_outcomes(spec, &ground.span, inputs)?;
+    posterior.guard(claiming, &Guardrails::new(spec, rows.as_ref())?, &mut account, &mut claims, control)?;
     account.set_aside(spec.delta - claiming.delta);
     let guarantee = account.rest_on(&claims);
     let subjects = Subjects {
@@ -58,6 +65,7 @@ pub fn certify_learned(
         prior: Some(prior),
         learning,
         exploration: exploration(&ground, policy, control)?,
+        guardrails: claims.guardrails,
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
@@ -79,11 +87,16 @@ pub fn certify_auto(
         return Err(other_evidence());
     }
     let policy = &evidence.policy;
+    let objective = ObjectiveLog::new(spec, inputs.log)?;
+    let of_objective = Inputs { log: objective.source(), ..*inputs };
     let checked = [(About::Learned.subject(), Subject::Policy(policy))];
-    let ground = Ground::new(spec, inputs, &checked, control)?;
+    let ground = Ground::new(spec, &of_objective, &checked, control)?;
     let claiming = &ground.claiming(control)?;
     let mut account = Account::open(claiming, ground.baseline(), control)?;
-    let claims = claim_auto(claiming, &ground, evidence, &mut account, control)?;
+    let mut claims = claim_auto(claiming, &ground, evidence, &mut account, control)?;
+    let rows = certified_outcomes(spec, &ground.span, inputs)?;
+    let (guardrails, delta) = (Guardrails::new(spec, rows.as_ref())?, guardrail_delta(claiming, 1));
+    guardrails.claim_auto(&ground, evidence, delta, &mut account, &mut claims, control)?;
     account.set_aside(spec.delta - claiming.delta);
     let guarantee = account.rest_on(&claims);
     let subjects = Subjects {
@@ -91,6 +104,7 @@ pub fn certify_auto(
         cost_model: cost_model(evidence),
         learning,
         exploration: exploration(&ground, policy, control)?,
+        guardrails: claims.guardrails,
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
@@ -164,8 +178,26 @@ impl Posterior<'_> {
         let Posterior { about, policy, .. } = *self;
         account.claim(spec, about, shares, policy_delta(spec), |quantity, delta| {
             let bound = bound_of(spec, log, quantity, delta)?;
-            let claim = Claim { about, subject: Subject::Policy(policy), quantity, delta };
+            let claim =
+                Claim { about, subject: Subject::Policy(policy), quantity, delta, guardrail: None };
             claim.for_posterior(log, &*bound, kl, control)
+        })
+    }
+
+    /// The claims of the guardrails. The betting bound holds for all posteriors at once, so the policy may depend on
+    /// the rows.
+    fn guard(
+        &self,
+        spec: &JobSpec,
+        guardrails: &Guardrails,
+        account: &mut Account,
+        claims: &mut PolicyClaims,
+        control: &Control,
+    ) -> Result<()> {
+        let kl = self.kl()?;
+        let (about, delta) = ((self.about, Subject::Policy(self.policy)), guardrail_delta(spec, 1));
+        guardrails.claim(account, claims, about, delta, control, |_, log, claim| {
+            claim.for_posterior(log, &guardrail_bound(spec, log, claim.delta), kl, control)
         })
     }
 
@@ -205,7 +237,7 @@ fn claim_auto(
         Some(_) => (ControlVariate::CostModel, Start::COST_MODEL),
         None => (ControlVariate::None, Start::CONSTANT),
     };
-    account.claim(spec, about, GIVEN, spec.delta, |quantity, delta| {
+    account.claim(spec, about, GIVEN, objective_delta(spec), |quantity, delta| {
         let guess = match quantity {
             PolicyQuantity::Improvement => evidence.split.improvement,
             PolicyQuantity::Risk => evidence.split.risk,
@@ -217,8 +249,10 @@ fn claim_auto(
         // In order of arrival, rows of one context would choose factors for each other.
         let repeated = ground.certified.shape().capabilities.multiple_interactions;
         let start = Start { fixed: repeated && !ground.may_aim(), ..start };
-        let bet = Bet { game, control: variate, start, cost_model: cost_model.as_ref() };
-        let claim = Claim { about, subject: Subject::Policy(&evidence.policy), quantity, delta };
+        let modeled = cost_model.as_ref().map(Modeled::Fixed);
+        let bet = Bet { game, control: variate, start, cost_model: modeled };
+        let subject = Subject::Policy(&evidence.policy);
+        let claim = Claim { about, subject, quantity, delta, guardrail: None };
         claim.for_given(&ground.certified, name, &bet, control)
     })
 }

@@ -15,7 +15,7 @@ use crate::certificate::{Certificate, METHOD};
 use crate::digest::digest_of;
 use crate::error::Result;
 use crate::log::{Outcome, Span};
-use crate::spec::{JobSpec, Looks};
+use crate::spec::{Guardrail, JobSpec, Looks};
 
 /// Everything that determines the event of an anytime certificate.
 #[derive(Serialize)]
@@ -70,12 +70,16 @@ pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
     digest_of(&event).map(Some)
 }
 
-/// The spec without the fields that no event depends on: the required improvement, the checks that may fail,
-/// how Q is searched (the bound holds for all Q), and the family that δ comes from.
+/// The spec without the fields that no event depends on: the required improvement, the limits of the guardrails, the
+/// checks that may fail, how Q is searched (the bound holds for all Q), and the family that δ comes from. The objective
+/// and the outcomes of the guardrails stay: bounds on other outcomes are other events.
 fn of_event(spec: &JobSpec) -> JobSpec {
     JobSpec {
         family: None,
         min_improvement: 0.0,
+        guardrails: (spec.guardrails.iter())
+            .map(|guardrail| Guardrail { max_loss: 0.0, ..guardrail.clone() })
+            .collect(),
         accept: Vec::new(),
         accepted_by: None,
         optimizer: None,

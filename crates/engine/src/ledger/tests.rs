@@ -25,6 +25,8 @@ fn spec(bound: BoundKind) -> JobSpec {
         candidates: vec![Candidate::Logged { name: "b".into() }],
         independent_of_log: Some(true),
         min_improvement: 0.0,
+        objective: None,
+        guardrails: Vec::new(),
         logging: Some(Logging::Adaptive),
         looks: Some(Looks::Anytime),
         seen_rows: None,

@@ -115,6 +115,11 @@ impl Outcome {
     pub fn improvement_to_user(&self, improvement: f64) -> f64 {
         improvement * (self.max - self.min)
     }
+
+    /// Maps an improvement in the caller's units to the paper's, the inverse of [`Self::improvement_to_user`].
+    pub fn improvement_from_user(&self, improvement: f64) -> f64 {
+        improvement / (self.max - self.min)
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,8 @@ pub const XI: Range = Range::new(-1.0, 0.0);
 pub const NEAREST_XI: f64 = -1e-6;
 /// The required improvement, in the paper's units.
 pub const MIN_IMPROVEMENT: Range = Range::new(0.0, 1.0);
+/// The largest loss that a guardrail allows, in the paper's units.
+pub const MAX_LOSS: Range = Range::new(0.0, 1.0);
 /// A known risk.
 pub const RISK: Range = Range { min: -1.0, max: 0.0, unit: ", the paper's units" };
 /// The share of exploration.

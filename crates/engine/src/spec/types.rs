@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::outcomes::{Amount, Guardrail, GuardrailRequest};
 use crate::checks::CheckName;
 use crate::log::Logging;
 
@@ -315,9 +316,14 @@ pub struct SpecRequest {
     pub candidates: Option<Vec<Candidate>>,
     /// The caller's statement that no candidate was learned from these rows.
     pub independent_of_log: Option<bool>,
-    /// The improvement, in the paper's units, that must be exceeded for `deploy`.
-    #[cfg_attr(feature = "schema", schema(minimum = 0, maximum = 1))]
-    pub min_improvement: Option<f64>,
+    /// The improvement that must be exceeded for `deploy`: a number in the paper's units, or a value with its unit.
+    pub min_improvement: Option<Amount>,
+    /// The outcome that must improve, if the dataset's outcomes have names. The default is the first one. Learning
+    /// optimizes it alone.
+    pub objective: Option<String>,
+    /// Outcomes that must not get much worse, at most 8. They are certified, and not learned from.
+    #[cfg_attr(feature = "schema", schema(max_items = 8))]
+    pub guardrails: Option<Vec<GuardrailRequest>>,
     /// Which rows a later look certifies. The default is `once`.
     pub looks: Option<Looks>,
     /// How much the learned policy explores (kind `learn`). The default is 0.02 of the uniform policy; with 0,
@@ -367,6 +373,12 @@ pub struct JobSpec {
     pub independent_of_log: Option<bool>,
     /// The improvement, in the paper's units, that must be exceeded for `deploy`.
     pub min_improvement: f64,
+    /// The outcome that must improve; absent if the dataset's outcome has no name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
+    /// Outcomes that must not get much worse, in the order of the dataset's outcomes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<Guardrail>,
     /// How the dataset was logged; absent in specs of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,
