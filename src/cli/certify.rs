@@ -13,6 +13,7 @@ use guarantor_engine::control::unattended;
 use guarantor_engine::spec::{JobSpec, SpecRequest};
 use serde_json::Value;
 
+use super::goals::GoalArgs;
 use super::log_file::{LogArgs, read_json, store_policy};
 use super::report::ReportPage;
 use super::{Failure, Verdict, print_text, runtime, summary};
@@ -28,6 +29,8 @@ pub struct CertifyArgs {
     /// The job's spec, as for POST /v1/jobs but without dataset_id. Its metadata is ignored.
     #[arg(long, value_name = "SPEC.json")]
     spec: Option<PathBuf>,
+    #[command(flatten)]
+    goals: GoalArgs,
     /// Print the certificate as JSON instead of a summary.
     #[arg(long)]
     json: bool,
@@ -90,6 +93,7 @@ async fn run(args: &CertifyArgs, directory: &Path) -> Result<Finished, Failure> 
         Some(path) => read_json(path)?,
         None => Value::Object(Default::default()),
     };
+    args.goals.add_to(&mut spec)?;
     for named in &args.policy {
         let (name, path) =
             named.split_once('=').ok_or_else(|| format!("--policy {named}: expected NAME=FILE"))?;

@@ -4,6 +4,7 @@ mod backup;
 mod certify;
 mod client;
 mod demo;
+mod goals;
 mod inspect;
 mod keys;
 mod log_file;

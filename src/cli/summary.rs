@@ -1,6 +1,8 @@
 //! A certificate for a person at a terminal.
 
-use guarantor_engine::certificate::{Certificate, CertifiedRows, Exploration};
+use guarantor_engine::certificate::{
+    CandidateResult, Certificate, CertifiedRows, Exploration, GuardrailResult,
+};
 use guarantor_engine::checks::{CheckResult, CheckScope};
 use guarantor_engine::log::Span;
 
@@ -11,9 +13,24 @@ pub fn show(page: &mut ReportPage, certificate: &Certificate) {
     page.line(&certificate.statement);
     let mut line = |label: &str, value: &str| page.hanging(&format!("{label:<22}  "), value);
     line("decision", certificate.decision.name());
-    line("guaranteed improvement", &format!("{:.6}", certificate.guaranteed_improvement));
-    line("guaranteed risk", &format!("{:.6}", certificate.guaranteed_risk));
-    line("baseline risk", &format!("{:.6}", certificate.baseline_risk.estimate));
+    let units = &certificate.user_units;
+    let both = |paper: f64, own: f64| format!("{paper:.6} ({} in its units)", decimal(own));
+    if let Some(objective) = &certificate.objective {
+        line("objective", objective);
+    }
+    let improvement = both(certificate.guaranteed_improvement, units.guaranteed_improvement);
+    line("guaranteed improvement", &improvement);
+    if let Some(required) = units.min_improvement {
+        line("required improvement", &both(certificate.min_improvement, required));
+    }
+    line("guaranteed risk", &both(certificate.guaranteed_risk, units.guaranteed_outcome));
+    line("baseline risk", &both(certificate.baseline_risk.estimate, units.baseline_outcome));
+    for guardrail in &certificate.guardrails {
+        line(&format!("guardrail {}", guardrail.outcome), &guarded(guardrail));
+    }
+    for result in &certificate.candidates {
+        line(&format!("candidate {}", result.candidate), &candidate(result));
+    }
     line("confidence", &certificate.confidence.to_string());
     if let Some(logging) = certificate.dataset.logging {
         line("logging", logging.name());
@@ -61,6 +78,36 @@ fn name(check: &CheckResult) -> String {
         Some(subject) => format!("{} of {subject} ({scope})", check.name.name()),
         None => format!("{} ({scope})", check.name.name()),
     }
+}
+
+/// What is guaranteed about a guardrail.
+fn guarded(guardrail: &GuardrailResult) -> String {
+    let units = &guardrail.user_units;
+    format!(
+        "{}: loss at most {:.6} ({} in its units), limit {} ({}), estimate {:.6} ({})",
+        if guardrail.ok { "holds" } else { "not guaranteed" },
+        guardrail.guaranteed_loss,
+        decimal(units.guaranteed_loss),
+        guardrail.max_loss,
+        decimal(units.max_loss),
+        guardrail.estimated_loss,
+        decimal(units.estimated_loss),
+    )
+}
+
+/// What is guaranteed about a candidate.
+fn candidate(result: &CandidateResult) -> String {
+    let own = match &result.user_units {
+        Some(units) => format!(" ({} in its units)", decimal(units.guaranteed_improvement)),
+        None => String::new(),
+    };
+    let broken: Vec<&str> =
+        result.guardrails.iter().filter(|g| !g.ok).map(|guardrail| guardrail.outcome.as_str()).collect();
+    let broken = match broken.is_empty() {
+        true => String::new(),
+        false => format!("; not guaranteed: {}", broken.join(", ")),
+    };
+    format!("{}: improvement {:.6}{own}{broken}", result.decision.name(), result.guaranteed_improvement)
 }
 
 fn certified_rows(certified: &CertifiedRows, all: u64) -> String {

@@ -127,11 +127,13 @@ pub fn finished(spec: &JobSpec) -> Finished {
         numerical_slack: 0.0,
         baseline_risk: BaselineRisk { kind: BaselineKind::Certified, estimate: -0.375, lower_bound: None },
         user_units: UserUnits {
-            outcome,
             guaranteed_outcome: -0.25,
             guaranteed_improvement: -0.125,
             baseline_outcome: -0.375,
+            ..UserUnits::new(outcome)
         },
+        objective: None,
+        guardrails: Vec::new(),
         candidate: None,
         candidates: Vec::new(),
         bounds: Vec::new(),
@@ -144,6 +146,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
             n_actions: 3,
             action_sets: None,
             dim: 2,
+            outcomes: Vec::new(),
             logging: Some(Logging::Fixed),
             actions_declared: Some(true),
             designed_repetitions: None,

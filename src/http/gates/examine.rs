@@ -13,15 +13,28 @@ use crate::http::jobs::{certificate_url, require_success};
 use crate::http::problem::Problem;
 use crate::store::{DatasetId, GateName, Job, JobId, Owner, PolicyId, Resource, StoreError, Timestamp};
 use guarantor_engine::certificate::{
-    BoundRecord, BoundedQuantity, Certificate, Decision, Document, FIRST_CHECKED_METHOD, LedgerPlace, Reason,
-    SignatureState, check_signature, reasons,
+    BoundRecord, BoundedQuantity, Certificate, Decision, Document, FIRST_CHECKED_METHOD, GuardrailResult,
+    LedgerPlace, Reason, SignatureState, check_signature, guardrails_hold, reasons,
 };
 use guarantor_engine::checks::{CheckName, CheckResult};
-use guarantor_engine::log::Logging;
+use guarantor_engine::log::{Logging, Outcome};
 use guarantor_engine::spec::BaselineKind;
 
 /// The name of the learned policy, as the certificate's bounds name it.
 const LEARNED: &str = "learned";
+
+/// What a gate approves, in the units of the outcome.
+#[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
+pub struct GateUnits {
+    /// The kind and range of the outcome.
+    pub outcome: Outcome,
+    /// Lower bound on the improvement in expected outcome.
+    pub guaranteed_improvement: f64,
+    /// The worst expected outcome: an upper bound on a cost, a lower bound on a reward.
+    pub guaranteed_outcome: f64,
+    /// The improvement that the job's spec requires.
+    pub min_improvement: f64,
+}
 
 /// What a gate approves, with everything that the approval rests on.
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -53,10 +66,21 @@ pub struct GateAnswer {
     /// The digest of its parameters; null if the log carries the candidate.
     #[schema(required)]
     pub policy_digest: Option<String>,
+    /// The outcome that improves; absent if the dataset's outcome has no name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objective: Option<String>,
+    /// The dataset's primary outcome, as the certificate names it.
+    #[serde(skip)]
+    pub primary_outcome: Option<String>,
     pub guaranteed_improvement: f64,
     pub guaranteed_risk: f64,
     /// The improvement that the job's spec requires.
     pub min_improvement: f64,
+    /// The same numbers in the units of the outcome.
+    pub user_units: GateUnits,
+    /// The guardrails of the candidate.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guardrails: Vec<GuardrailResult>,
     /// The probability, at least, that the certificate is true: 1 − δ.
     pub confidence: f64,
     /// Where the risk of the logging policy comes from.
@@ -189,6 +213,7 @@ struct Subject {
     decision: Decision,
     risk: f64,
     improvement: f64,
+    guardrails: Vec<GuardrailResult>,
     /// Whether the certificate's own results are about it.
     is_own: bool,
 }
@@ -209,10 +234,12 @@ impl Examined {
             failed.iter().map(|check| check.name).filter(|name| spec.accept.contains(name)).collect();
         accepted_checks.sort();
         accepted_checks.dedup();
-        let mut reasons = reasons(spec, subject.decision, subject.improvement, &failed);
+        let mut reasons =
+            reasons(spec, subject.decision, subject.improvement, &subject.guardrails, &failed);
         if subject.is_own || reasons.is_empty() {
             reasons = certificate.reasons.clone();
         }
+        let units = certificate.user_units.outcome;
         Ok(Some(GateAnswer {
             ok: subject.decision == Decision::Deploy,
             gate: None,
@@ -225,9 +252,18 @@ impl Examined {
             candidate: subject.name,
             policy_id,
             policy_digest: subject.policy_digest,
+            objective: certificate.objective.clone(),
+            primary_outcome: certificate.dataset.outcomes.first().map(|named| named.name.clone()),
             guaranteed_improvement: subject.improvement,
             guaranteed_risk: subject.risk,
             min_improvement: certificate.min_improvement,
+            user_units: GateUnits {
+                outcome: units,
+                guaranteed_improvement: units.improvement_to_user(subject.improvement),
+                guaranteed_outcome: units.risk_to_user(subject.risk),
+                min_improvement: units.improvement_to_user(certificate.min_improvement),
+            },
+            guardrails: subject.guardrails,
             confidence: certificate.confidence,
             baseline: certificate.baseline_risk.kind,
             look: self.ledger.look,
@@ -271,11 +307,12 @@ impl Examined {
             // certificate keeps although a candidate deploys only if the bound of another one is impossible, and
             // then the log cannot be relied on for any of them.
             decision: match certificate.decision {
-                Decision::Deploy => result.decision,
+                Decision::Deploy => self.guarded(result.decision, &result.guardrails),
                 Decision::Keep => Decision::Keep,
             },
             risk: result.guaranteed_risk,
             improvement: result.guaranteed_improvement,
+            guardrails: result.guardrails.clone(),
             is_own: name == own,
             name,
         })
@@ -288,12 +325,21 @@ impl Examined {
         wanted.is_none_or(fits).then(|| Subject {
             name: LEARNED.into(),
             policy_digest: certificate.policy.as_ref().map(|policy| policy.digest.clone()),
-            decision: certificate.decision,
+            decision: self.guarded(certificate.decision, &certificate.guardrails),
             risk: certificate.guaranteed_risk,
             improvement: certificate.guaranteed_improvement,
+            guardrails: certificate.guardrails.clone(),
             is_own: true,
             policy_id: Some(policy_id),
         })
+    }
+
+    /// The decision, which is `keep` if the guardrails of the spec do not hold, whatever the document says.
+    fn guarded(&self, decision: Decision, results: &[GuardrailResult]) -> Decision {
+        match guardrails_hold(&self.certificate.spec.guardrails, results) {
+            true => decision,
+            false => Decision::Keep,
+        }
     }
 
     /// The id of the stored policy, which must still be the one that was certified.

@@ -6,7 +6,7 @@ use super::examine::GateAnswer;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use crate::store::{
-    Allowance, GateDefinition, GateRequirements, RequiredBaseline, RequiredVersion, Timestamp,
+    Allowance, GateDefinition, GateRequirements, RequiredBaseline, RequiredGuardrail, RequiredVersion, Timestamp,
 };
 use guarantor_engine::log::Logging;
 use guarantor_engine::spec::BaselineKind;
@@ -62,7 +62,9 @@ fn unmet(requirement: &'static str, required: Value, actual: Value, advice: impl
 /// The first requirement that the certificate does not meet.
 pub fn first_unmet(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
     policy_digest(requirements, facts)
+        .or_else(|| objective(requirements, facts))
         .or_else(|| improvement(requirements, facts))
+        .or_else(|| guardrails(requirements, facts))
         .or_else(|| confidence(requirements, facts))
         .or_else(|| family_confidence(requirements, facts))
         .or_else(|| baseline(requirements, facts))
@@ -74,6 +76,7 @@ pub fn first_unmet(requirements: &GateRequirements, facts: &Facts) -> Option<Unm
 /// comes first.
 pub fn first_unmet_of_gate(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {
     not_allowed(definition, facts)
+        .or_else(|| primary_objective(definition, facts))
         .or_else(|| delta(definition, facts))
         .or_else(|| first_unmet(&definition.requirements, facts))
 }
@@ -110,6 +113,46 @@ fn not_allowed(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {
     let name = allowance.name();
     let advice = format!("A standing gate is closed to this unless its `allow` contains \"{name}\".");
     Some(unmet(name, required, actual, advice))
+}
+
+/// A standing gate that names no objective asks about the dataset's primary outcome: a job with another objective
+/// answers another question.
+fn primary_objective(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {
+    if definition.requirements.objective.is_some() {
+        return None;
+    }
+    let (primary, actual) = (&facts.answer.primary_outcome, &facts.answer.objective);
+    (actual != primary).then(|| {
+        let advice = "A standing gate asks about the dataset's primary outcome, unless its `requirements` name \
+                      an `objective`.";
+        unmet("objective", json!(primary), json!(actual), advice)
+    })
+}
+
+fn objective(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+    let required = requirements.objective.as_ref()?;
+    let actual = &facts.answer.objective;
+    (actual.as_ref() != Some(required)).then(|| {
+        let advice = format!("Submit the job with `objective` = {required:?}.");
+        unmet("objective", json!(required), json!(actual), advice)
+    })
+}
+
+fn guardrails(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+    requirements.guardrails.as_ref()?.0.iter().find_map(|required| {
+        let RequiredGuardrail { outcome, max_loss } = required;
+        let found = facts.answer.guardrails.iter().find(|result| result.outcome == *outcome);
+        // A number that compares false fails.
+        if found.is_some_and(|result| result.ok && result.guaranteed_loss <= *max_loss) {
+            return None;
+        }
+        let actual = found.map(|result| json!({"outcome": outcome, "guaranteed_loss": result.guaranteed_loss}));
+        let advice = match found {
+            Some(_) => "More rows help, if the policy does not lose more than this.".to_owned(),
+            None => format!("Submit the job with a guardrail for {outcome:?}."),
+        };
+        Some(unmet("guardrails", json!(required), json!(actual), advice))
+    })
 }
 
 fn delta(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {

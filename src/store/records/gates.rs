@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Age, KeyHash};
+use super::{Age, KeyHash, RequiredGuardrails};
 use crate::store::ids::{DatasetId, GateId, GateTokenId, Timestamp, Workspace, stored_as_text};
 
 /// The name of a standing gate, unique in its workspace. It is part of a URL that people type.
@@ -135,6 +135,18 @@ pub struct GateRequirements {
     #[schema(value_type = Option<String>, pattern = "^[0-9]+[smhd]$")]
     #[param(value_type = Option<String>, pattern = "^[0-9]+[smhd]$")]
     pub max_age: Option<Age>,
+    /// The outcome that the certificate's improvement must be about. A standing gate without it asks about the
+    /// dataset's primary outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 300)]
+    #[param(max_length = 300)]
+    pub objective: Option<String>,
+    /// Guardrails that the certificate must have: its guaranteed loss in each of these outcomes must be at most
+    /// `max_loss`. In a query: `NAME=MAX_LOSS,NAME=MAX_LOSS`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<super::RequiredGuardrail>>)]
+    #[param(value_type = Option<String>)]
+    pub guardrails: Option<RequiredGuardrails>,
     /// `newest`: the certificate must be of the newest version of the dataset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
@@ -156,6 +168,12 @@ impl GateRequirements {
         }
         if self.candidate.as_ref().is_some_and(|name| name.is_empty() || name.len() > 300) {
             return Some(("candidate", "must have 1 to 300 bytes".into()));
+        }
+        if self.objective.as_ref().is_some_and(|name| name.is_empty() || name.len() > 300) {
+            return Some(("objective", "must have 1 to 300 bytes".into()));
+        }
+        if let Some(fault) = self.guardrails.as_ref().and_then(RequiredGuardrails::fault) {
+            return Some(("guardrails", fault));
         }
         if self.policy_digest.as_ref().is_some_and(|digest| !is_digest(digest)) {
             return Some(("policy_digest", "must be `sha256:` and 64 hex digits in lower case".into()));

@@ -4,6 +4,7 @@
 mod age;
 mod datasets;
 mod gates;
+mod guardrails;
 mod jobs;
 mod keys;
 mod leases;
@@ -20,6 +21,7 @@ pub use gates::{
     Allowance, BadGateName, GateDefinition, GateName, GateRequirements, GateToken, NewGate, NewGateToken,
     RequiredBaseline, RequiredVersion, StandingGate,
 };
+pub use guardrails::{RequiredGuardrail, RequiredGuardrails};
 pub use jobs::{
     Job, JobEvent, JobFilter, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
 };

@@ -11,7 +11,7 @@ use crate::checks::CheckResult;
 use crate::cost_model::CostModel;
 use crate::digest::digest_of;
 use crate::error::{EngineError, Result, finite};
-use crate::log::LogSource;
+use crate::log::{LogSource, NamedOutcome};
 use crate::policy::PolicyParams;
 use crate::spec::JobSpec;
 
@@ -65,6 +65,8 @@ pub struct Subjects<'a> {
     pub cost_model: Option<CostModel<'a>>,
     pub learning: Option<LearningRecord>,
     pub exploration: Option<Exploration>,
+    /// The outcomes of the log, if they have names.
+    pub outcomes: Vec<NamedOutcome>,
     /// The results of the guardrails for what is certified.
     pub guardrails: Vec<GuardrailResult>,
     /// The improvement of what is certified over the last quarter of the certified rows.
@@ -124,6 +126,7 @@ pub fn assemble(
             n_actions: shape.n_actions,
             action_sets: shape.capabilities.action_sets,
             dim: shape.dim,
+            outcomes: subjects.outcomes,
             logging: spec.logging,
             actions_declared: Some(shape.capabilities.actions_declared),
             designed_repetitions: Some(shape.capabilities.multiple_interactions),

@@ -79,6 +79,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     let subjects = Subjects {
         candidates: results,
         guardrails: best.guardrails,
+        outcomes: inputs.log.shape().capabilities.outcomes.clone(),
         last_quarter: ground.last_quarter(*subject, control)?,
         best: Some(label.clone()),
         ..Subjects::default()

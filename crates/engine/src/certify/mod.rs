@@ -66,6 +66,7 @@ pub fn certify_learned(
         learning,
         exploration: exploration(&ground, policy, control)?,
         guardrails: claims.guardrails,
+        outcomes: inputs.log.shape().capabilities.outcomes.clone(),
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
@@ -105,6 +106,7 @@ pub fn certify_auto(
         learning,
         exploration: exploration(&ground, policy, control)?,
         guardrails: claims.guardrails,
+        outcomes: inputs.log.shape().capabilities.outcomes.clone(),
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
