@@ -249,6 +249,31 @@ call 403/dataset_gone GET /v1/gates/app
 call 204 DELETE /v1/gates/app
 call 404/not_found GET /v1/gates/app
 
+echo "== objective and guardrails"
+jq -c '.outcomes = {revenue: (10 * .reward), complaint: 0} | del(.reward)' "$WORK/log" >"$WORK/shop"
+OUTCOMES=$(jq -rn '{revenue: {kind: "reward", min: 0, max: 10}, complaint: {kind: "cost"}} | tojson | @uri')
+call 201 POST "/v1/datasets?name=shop&outcomes=$OUTCOMES" "${ROWS[@]}" --data-binary "@$WORK/shop"
+SHOP=$(field .id)
+guarded() { call "$1" POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$SHOP\",$2}"; }
+guarded 422/unknown_outcome '"objective":"churn"'
+guarded 422/guardrail_is_objective '"guardrails":[{"outcome":"revenue","max_loss":0}]'
+guarded 422/guardrail_repeated '"guardrails":[{"outcome":"complaint","max_loss":0},{"outcome":"complaint","max_loss":1}]'
+guarded 422/too_many_guardrails "\"guardrails\":[$(for _ in $(seq 8); do printf '{"outcome":"a","max_loss":0},'; done){\"outcome\":\"a\",\"max_loss\":0}]"
+guarded 422/invalid_value '"min_improvement":{"value":11,"unit":"outcome"}'
+call 422/outcomes_not_named POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$DATASET\",\"objective\":\"revenue\"}"
+guarded 202 '"min_improvement":{"value":0.5,"unit":"outcome"},"guardrails":[{"outcome":"complaint","max_loss":0.9}]'
+GUARDED=$(field .id)
+call 200 GET "/v1/jobs/$GUARDED?wait=60"
+is .result.decision deploy
+call 200 GET "/v1/jobs/$GUARDED/certificate"
+is .objective revenue
+is '.guardrails[0].outcome' complaint
+is .user_units.min_improvement 0.5
+call 200 GET "/v1/jobs/$GUARDED/gate?objective=revenue&guardrails=complaint=0.9"
+call 403/requirement_failed GET "/v1/jobs/$GUARDED/gate?guardrails=churn=0.1"
+is .requirement guardrails
+call 403/requirement_failed GET "/v1/jobs/$GUARDED/gate?objective=complaint"
+
 echo "== the command line agrees with the service"
 echo '{}' >"$WORK/spec.json"
 cp "$WORK/log" "$WORK/log.ndjson"

@@ -2,6 +2,7 @@
 
 mod forged;
 mod gone;
+mod guardrails;
 mod jobs;
 mod standing;
 mod tokens;

@@ -146,7 +146,6 @@ pub fn finished(spec: &JobSpec) -> Finished {
             n_actions: 3,
             action_sets: None,
             dim: 2,
-            outcomes: Vec::new(),
             logging: Some(Logging::Fixed),
             actions_declared: Some(true),
             designed_repetitions: None,

@@ -30,7 +30,7 @@ pub async fn sql(server: &Server, statement: &'static str, values: &[&str]) {
 
 /// Changes the certificate of a job consistently in its file, the job's row and the ledger, and signs it with the
 /// server's key if `sign` is true. Returns the new digest.
-async fn forge(server: &Server, job: &str, sign: bool, change: impl FnOnce(&mut Certificate)) -> String {
+pub async fn forge(server: &Server, job: &str, sign: bool, change: impl FnOnce(&mut Certificate)) -> String {
     let mut document = server.client().get(&format!("/v1/jobs/{job}/certificate")).expect(200);
     let file = certificate_file(server, job);
     let mut certificate: Certificate = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();

@@ -229,9 +229,6 @@ pub struct DatasetRecord {
     /// The features of requests and actions, if every row has its own actions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action_sets: Option<ActionSets>,
-    /// The outcomes, if they have names. The first one is the primary one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub outcomes: Vec<NamedOutcome>,
     /// How the dataset was logged; absent in certificates of methods 1 and 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,

@@ -126,12 +126,11 @@ pub fn assemble(
             n_actions: shape.n_actions,
             action_sets: shape.capabilities.action_sets,
             dim: shape.dim,
-            outcomes: subjects.outcomes,
             logging: spec.logging,
             actions_declared: Some(shape.capabilities.actions_declared),
             designed_repetitions: Some(shape.capabilities.multiple_interactions),
             exact_propensities: Some(shape.capabilities.exact_propensities),
-            outcomes: shape.capabilities.outcomes.clone(),
+            outcomes: subjects.outcomes,
         },
         certified: Some(CertifiedRows {
             span: ground.span.clone(),

@@ -5,6 +5,7 @@ mod arithmetic;
 mod given;
 mod given_games;
 mod golden;
+mod guardrails;
 mod honest;
 mod jobs;
 mod kernels;

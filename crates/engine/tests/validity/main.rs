@@ -10,6 +10,7 @@ mod certify;
 mod given;
 #[path = "../common/given.rs"]
 mod given_union;
+mod guardrails;
 mod harness;
 mod jobs;
 #[path = "../common/light_kl.rs"]
@@ -178,6 +179,7 @@ fn prefix(columns: &Columns, rows: usize) -> MemoryLog {
         x: columns.x[..rows * columns.dim].to_vec(),
         actions: columns.actions[..rows].to_vec(),
         costs: cut(&columns.costs),
+        other_costs: columns.other_costs.iter().map(|costs| cut(costs)).collect(),
         propensities: cut(&columns.propensities),
         full: columns.full.as_ref().map(|f| f[..rows * columns.n_actions].to_vec()),
         ..columns.clone()
