@@ -250,7 +250,7 @@ call 204 DELETE /v1/gates/app
 call 404/not_found GET /v1/gates/app
 
 echo "== objective and guardrails"
-jq -c '.outcomes = {revenue: (10 * .reward), complaint: 0} | del(.reward)' "$WORK/log" >"$WORK/shop"
+jq -c '.outcomes = {revenue: (10 * .reward), complaint: 0} | del(.reward)' <(log_of 9 1500) >"$WORK/shop"
 OUTCOMES=$(jq -rn '{revenue: {kind: "reward", min: 0, max: 10}, complaint: {kind: "cost"}} | tojson | @uri')
 call 201 POST "/v1/datasets?name=shop&outcomes=$OUTCOMES" "${ROWS[@]}" --data-binary "@$WORK/shop"
 SHOP=$(field .id)

@@ -21,7 +21,8 @@ use super::world::pick;
 const NAMES: [&str; 3] = ["revenue", "complaint", "churn"];
 const ACTIONS: usize = 3;
 const CONTEXTS: usize = 4;
-const ROWS: usize = 150;
+/// Enough for cost models, on the learn side too.
+const ROWS: usize = 420;
 
 /// Contexts that are equally likely, and the probability of a cost of −1 in each outcome by context and action.
 struct Shop {
@@ -201,7 +202,7 @@ fn none() -> BTreeMap<String, PolicyParams> {
 #[test]
 fn joint_statements_hold_on_fixed_logs() {
     let shop = Shop::new(1);
-    assert_valid(&simulate(200, 1, |rng| {
+    assert_valid(&simulate(120, 1, |rng| {
         let (columns, baselines) = shop.draw(ROWS, Logging::Fixed, rng, uniform);
         let log = MemoryLog::new(columns).expect("a log");
         let (drawn, policies) = ((&log, &baselines[..]), candidates(rng));
@@ -223,13 +224,13 @@ fn joint_statements_hold_on_fixed_logs() {
 #[test]
 fn joint_statements_hold_on_logs_of_a_retrained_policy() {
     let shop = Shop::new(2);
-    assert_valid(&simulate(200, 2, |rng| {
+    assert_valid(&simulate(120, 2, |rng| {
         let (columns, baselines) = shop.draw(ROWS, Logging::Adaptive, rng, retrained);
         let policies = candidates(rng);
         let once = evaluating(&policies, guarded(learning(BoundKind::Auto, 0)));
         let pooled = SpecRequest { looks: Some(Looks::Anytime), ..once.clone() };
         // Three looks that share one event, after appends that depend on what they showed.
-        let looks = [50, 100, ROWS].map(|rows| {
+        let looks = [60, 200, ROWS].map(|rows| {
             let log = prefix(&columns, rows);
             of_candidates("", &shop, &pooled, (&log, &baselines[..rows]), &policies).truth
         });
