@@ -10,6 +10,7 @@ use std::time::Duration;
 use config::{Environment, File, FileFormat, Value, ValueKind};
 use serde::{Deserialize, Deserializer};
 
+use crate::notify::{AllowList, NotifySettings};
 use crate::queue::JobMemory;
 use crate::store::Workspace;
 
@@ -121,6 +122,14 @@ pub struct Config {
     pub header_seconds: u64,
     /// The longest `?wait=`.
     pub max_wait_seconds: u64,
+    /// The addresses, separated by commas, that webhooks may have.
+    pub webhook_allow: String,
+    /// The host names of such addresses, separated by commas, that may resolve to private addresses.
+    pub webhook_private_hosts: String,
+    /// The PEM file with the certificate authorities that receivers of webhooks may have; empty means the system's.
+    pub webhook_ca_file: PathBuf,
+    /// The URL under which others reach this server, for links in notifications; empty if that is not known.
+    pub public_url: String,
     /// After how many days finished jobs are deleted; 0 means never.
     pub retention_days: u64,
     /// How long running jobs, and then open requests, may take to finish during shutdown.
@@ -233,6 +242,7 @@ impl Config {
                 "allowed_hosts has {name:?}; it must be host names without scheme and port, separated by commas"
             ));
         }
+        self.notify_settings()?;
         if self.data_dir.as_os_str().is_empty() {
             return reject("data_dir is empty; set it to the directory for the data of the service".into());
         }
@@ -261,6 +271,27 @@ impl Config {
     /// Whether `allowed_hosts` has this name.
     pub fn allows_host(&self, name: &str) -> bool {
         self.hosts().any(|allowed| allowed.eq_ignore_ascii_case(name))
+    }
+
+    /// Which addresses webhooks may have, and how they are reached.
+    ///
+    /// # Errors
+    /// If a list or the public URL cannot be used.
+    pub fn notify_settings(&self) -> Result<NotifySettings, ConfigError> {
+        let allow =
+            AllowList::parse(&self.webhook_allow, &self.webhook_private_hosts).map_err(ConfigError)?;
+        let is_web = |url: &str| url.starts_with("https://") || url.starts_with("http://");
+        if !self.public_url.is_empty() && !is_web(&self.public_url) {
+            return reject(format!(
+                "public_url is {:?}; it must begin with https:// or http://",
+                self.public_url
+            ));
+        }
+        Ok(NotifySettings {
+            allow,
+            ca_file: self.webhook_ca_file.clone(),
+            public_url: self.public_url.clone(),
+        })
     }
 
     /// How long a claim on a job lasts.
@@ -361,7 +392,10 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_named() {
-        let cases: [(&str, &str, &[&str]); 15] = [
+        let cases: [(&str, &str, &[&str]); 18] = [
+            ("GUARANTOR_WEBHOOK_ALLOW", "hooks.example.com", &["webhook_allow", "hooks.example.com"]),
+            ("GUARANTOR_WEBHOOK_PRIVATE_HOSTS", "a.example", &["webhook_private_hosts", "a.example"]),
+            ("GUARANTOR_PUBLIC_URL", "guarantor.example", &["public_url", "https://"]),
             ("GUARANTOR_HEALTH_LISTEN", "8081", &["health_listen", "8081"]),
             ("GUARANTOR_ALLOWED_HOSTS", "a.example,http://b", &["allowed_hosts", "http://b"]),
             ("GUARANTOR_MAX_STREAMS_PER_KEY", "0", &["max_streams_per_key is 0"]),

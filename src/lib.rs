@@ -8,12 +8,14 @@
 //! |---|---|---|
 //! | `store` | metadata and jobs in SQL, blobs in an object store, uploads | engine, ingest, its own SQL; no HTTP |
 //! | `queue` | claim, lease, heartbeat, run, fence, finish | store, engine |
-//! | `http` | router, one file per resource, errors, auth, events, OpenAPI | store, queue, ingest and engine types; no SQL, no mathematics |
+//! | `notify` | delivers events to webhooks: allow-list, signatures, retries | store; no SQL, nothing of `http` |
+//! | `http` | router, one file per resource, errors, auth, events, OpenAPI | store, queue, notify, ingest and engine types; no SQL, no mathematics |
 //! | `main.rs`, `cli` | the command line | everything |
 //!
 //! `docs/architecture.md` follows one request through all of them.
 
 pub mod config;
 pub mod http;
+pub mod notify;
 pub mod queue;
 pub mod store;

@@ -27,4 +27,6 @@ def map_path_parameters(ctx, path_parameters):
         generated = str(path_parameters.get(name, ""))
         if known and name in path_parameters and sum(generated.encode()) % 4:
             path_parameters[name] = known[0]
+    if "delivery_id" in path_parameters and sum(str(path_parameters["delivery_id"]).encode()) % 4:
+        path_parameters["delivery_id"] = IDS["delivery_id"]
     return path_parameters

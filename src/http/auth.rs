@@ -129,6 +129,8 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
         // Standing gates and their tokens: whoever could change them could open them.
         "/v1/gates/{name}" => (Role::Gate, Role::Admin),
         _ if route == "/v1/gates" || route.starts_with("/v1/gates/") => (Role::Read, Role::Admin),
+        // Their addresses and deliveries may be secrets of the receivers.
+        _ if route == "/v1/webhooks" || route.starts_with("/v1/webhooks/") => (Role::Admin, Role::Admin),
         // It stores nothing.
         "/v1/certificates/verify" => (Role::Read, Role::Read),
         "/metrics"
@@ -266,6 +268,10 @@ mod tests {
             (Method::POST, "/v1/datasets", Some(Submit)),
             (Method::DELETE, "/v1/datasets/{id}", Some(Submit)),
             (Method::POST, "/v1/policies/{id}/actions", Some(Submit)),
+            (Method::GET, "/v1/webhooks", Some(Admin)),
+            (Method::POST, "/v1/webhooks", Some(Admin)),
+            (Method::GET, "/v1/webhooks/{id}/deliveries", Some(Admin)),
+            (Method::GET, "/v1/webhooksome", None),
             (Method::GET, "/v1/gatesome", None),
             (Method::GET, "/v1/new", None),
             (Method::GET, "unmatched", None),

@@ -53,6 +53,7 @@ codes! {
     SignatureInvalid 403 "signature_invalid" "The certificate has no valid signature";
     DatasetGone 403 "dataset_gone" "The dataset of the certificate was deleted";
     PolicyGone 403 "policy_gone" "The policy of the certificate was deleted";
+    WebhooksOff 403 "webhooks_off" "This server allows no webhooks";
     NotFound 404 "not_found" "The resource does not exist";
     NoSuchRoute 404 "no_such_route" "The path does not exist";
     MethodNotAllowed 405 "method_not_allowed" "The method is not allowed for this path";
@@ -61,6 +62,7 @@ codes! {
     InUse 409 "in_use" "The resource is in use";
     NameTaken 409 "name_taken" "The name is taken";
     LimitReached 409 "limit_reached" "There are too many of these resources";
+    WebhookDisabled 409 "webhook_disabled" "The webhook is disabled";
     NoMatchingJob 409 "no_matching_job" "No job that the gate selects has ended";
     JobUnfinished 409 "job_unfinished" "The job has not finished";
     JobFinished 409 "job_finished" "The job has already finished";
@@ -70,6 +72,7 @@ codes! {
     WrongHost 421 "wrong_host" "The server does not answer under this name";
     UnknownField 422 "unknown_field" "Unknown field";
     InvalidValue 422 "invalid_value" "Invalid value";
+    AddressNotAllowed 422 "address_not_allowed" "The operator does not allow this address";
     InvalidRows 422 "invalid_rows" "The log has invalid rows; nothing was stored";
     RepeatedRows 422 "repeated_rows" "Rows repeat earlier ones; nothing was stored";
     InvalidFile 422 "invalid_file" "The file does not match its content type; nothing was stored";

@@ -66,6 +66,23 @@ pub async fn read_body(body: Body, limit: usize) -> Result<Bytes, Problem> {
     })
 }
 
+/// A JSON body that may be absent.
+///
+/// # Errors
+/// As for [`JsonBody`].
+pub async fn optional_json<T: DeserializeOwned>(
+    app: &App,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Option<T>, Problem> {
+    let bytes = read_body(body, app.config.max_json_bytes).await?;
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    check_json_headers(headers)?;
+    parse_json(&bytes)
+}
+
 /// A body of more than `limit` bytes.
 pub fn too_large(limit: u64) -> Problem {
     Problem::new(

@@ -135,6 +135,10 @@ pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     gauge!("guarantor_requests_in_progress").set(app.requests.in_use() as f64);
     gauge!("guarantor_appends_running").set(app.turns.running() as f64);
     gauge!("guarantor_appends_waiting").set(app.turns.waiting() as f64);
+    let outbox = app.store.repository().outbox_depth().await?;
+    gauge!("guarantor_webhook_deliveries_pending").set(outbox.pending as f64);
+    gauge!("guarantor_webhook_oldest_seconds").set(outbox.oldest_seconds);
+    gauge!("guarantor_webhooks_failing").set(outbox.failing as f64);
     if let Some(free) = app.store.free_bytes() {
         gauge!("guarantor_data_free_bytes").set(free as f64);
     }

@@ -44,6 +44,7 @@ mod server;
 mod tally;
 mod tls;
 mod turns;
+mod webhooks;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -55,6 +56,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::{Semaphore, watch};
 
 use crate::config::Config;
+use crate::notify::Notifier;
 use crate::queue::{JobMemory, Queue};
 use crate::store::{KeyId, Store, Workspace};
 use codes::Code;
@@ -83,6 +85,8 @@ pub struct Shared {
     job_memory: JobMemory,
     store: Store,
     queue: Queue,
+    /// Delivers events to webhooks.
+    notifier: Notifier,
     auth: auth::Auth,
     metrics: PrometheusHandle,
     answers: jobs::Answers,

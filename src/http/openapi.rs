@@ -16,7 +16,7 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::codes::Code;
 use super::problem::{FieldError, ProblemBody};
-use super::{App, certificates, datasets, decisions, gates, health, jobs, metrics, policies};
+use super::{App, certificates, datasets, decisions, gates, health, jobs, metrics, policies, webhooks};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -28,6 +28,7 @@ use super::{App, certificates, datasets, decisions, gates, health, jobs, metrics
          (name = "Policies", description = "Uploaded and learned policies, and their decisions"),
          (name = "Jobs", description = "Learn or evaluate policies, and decide about deployment"),
          (name = "Gates", description = "Ask whether a policy may be rolled out"),
+         (name = "Webhooks", description = "Who is told when a job has ended"),
          (name = "Certificates", description = "What is guaranteed, and how to verify it"),
          (name = "Operations", description = "Health and metrics for operators"))
 )]
@@ -43,6 +44,7 @@ pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
         .merge(decisions::routes())
         .merge(jobs::routes())
         .merge(gates::routes())
+        .merge(webhooks::routes())
         .merge(certificates::routes());
     let (open, open_api) = open.split_for_parts();
     let (guarded, guarded_api) = guarded.split_for_parts();
@@ -110,7 +112,7 @@ fn complete(api: &mut OpenApi) {
 }
 
 /// Paths whose POST or PUT stores something, and can run out of storage space.
-const CREATING: [&str; 7] = [
+const CREATING: [&str; 10] = [
     "/v1/datasets",
     "/v1/datasets/{id}/rows",
     "/v1/policies",
@@ -118,6 +120,9 @@ const CREATING: [&str; 7] = [
     "/v1/gates",
     "/v1/gates/{name}",
     "/v1/gates/{name}/tokens",
+    "/v1/webhooks",
+    "/v1/webhooks/{id}",
+    "/v1/webhooks/{id}/secret",
 ];
 
 fn complete_operation(path: &str, operation: &mut Operation) {

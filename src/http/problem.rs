@@ -200,6 +200,11 @@ impl From<StoreError> for Problem {
                 Code::InUse,
                 format!("The {resource} is in use by {by}; try again when that has finished."),
             ),
+            StoreError::LimitReached { resource: Resource::Delivery, limit } => {
+                let detail =
+                    format!("{limit} deliveries of the webhook wait already, the maximum; try again later.");
+                Problem::new(Code::LimitReached, detail)
+            }
             StoreError::LimitReached { resource, limit } => {
                 let detail = format!("There are {limit} {resource}s already, the maximum; delete one first.");
                 Problem::new(Code::LimitReached, detail)

@@ -20,6 +20,7 @@ use super::problem::Problem;
 use super::tally::{Rule, Tally};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls};
 use crate::config::{Config, ConfigError};
+use crate::notify::{Delivering, Notifier, SystemClock};
 use crate::queue::{EngineRunner, JobMemory, Queue, QueueSettings, Workers};
 use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
 
@@ -42,6 +43,9 @@ const ROUNDS: usize = 4;
 fn computations() -> usize {
     std::thread::available_parallelism().map_or(2, |n| n.get()).clamp(2, 8)
 }
+
+/// How long deliveries in progress may take to end during shutdown. They are repeated after the next start otherwise.
+const DELIVERY_GRACE: Duration = Duration::from_secs(5);
 
 /// Why a server did not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +72,7 @@ pub struct Server {
     health: Option<TcpListener>,
     tls: Option<TlsAcceptor>,
     workers: Workers,
+    delivering: Delivering,
     drain: watch::Sender<bool>,
     /// Held until the server has stopped.
     _lock: DirectoryLock,
@@ -93,6 +98,8 @@ impl Server {
             None => None,
         };
         let queue = Queue::new(store.clone(), queue_settings(&config));
+        let notifier = Notifier::new(store.clone(), config.notify_settings()?, Arc::new(SystemClock));
+        let notifier = notifier.map_err(ConfigError)?;
         let memory = config.job_memory();
         let JobMemory { max_bytes, threads } = memory;
         tracing::info!(max_job_memory_bytes = max_bytes, threads, "the most memory that a job may take");
@@ -111,14 +118,16 @@ impl Server {
             job_memory: memory,
             config,
             queue: queue.clone(),
+            notifier: notifier.clone(),
             answers: jobs::Answers::default(),
             policies: Default::default(),
             draining,
             store: store.clone(),
         }));
         app.count_ended_jobs();
+        let delivering = notifier.start(queue.ended());
         let workers = queue.start(Arc::new(EngineRunner::new(store).within(memory)))?;
-        Ok(Server { app, listener, health, tls, workers, drain, _lock: lock })
+        Ok(Server { app, listener, health, tls, workers, delivering, drain, _lock: lock })
     }
 
     #[cfg(test)]
@@ -144,7 +153,7 @@ impl Server {
     }
 
     /// Serves until `stop` resolves. Then, in this order: /readyz answers 503 and no job starts;
-    /// running jobs get `shutdown_seconds` to end and are queued again otherwise; the listener closes;
+    /// running jobs get `shutdown_seconds` to end and are queued again otherwise; deliveries to webhooks end; the listener closes;
     /// open requests get `shutdown_seconds` to end.
     ///
     /// # Errors
@@ -175,6 +184,7 @@ impl Server {
         self.drain.send_replace(true);
         sweeper.abort();
         self.workers.shutdown(grace).await;
+        self.delivering.shutdown(grace.min(DELIVERY_GRACE)).await;
         close.send_replace(true);
         if tokio::time::timeout(grace, serving).await.is_err() {
             tracing::warn!("shutdown timed out; closing connections with open requests");

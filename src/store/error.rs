@@ -23,6 +23,10 @@ pub enum Resource {
     Gate,
     /// A token of a standing gate.
     GateToken,
+    /// A webhook.
+    Webhook,
+    /// A delivery of a webhook.
+    Delivery,
     /// A stored file.
     Blob,
 }
@@ -37,6 +41,8 @@ impl fmt::Display for Resource {
             Resource::Key => "key",
             Resource::Gate => "gate",
             Resource::GateToken => "token",
+            Resource::Webhook => "webhook",
+            Resource::Delivery => "delivery",
             Resource::Blob => "blob",
         })
     }

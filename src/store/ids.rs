@@ -106,6 +106,14 @@ id_type!(
     GateTokenId
 );
 id_type!(
+    /// The id of a webhook.
+    WebhookId
+);
+id_type!(
+    /// The id of a delivery: one event for one webhook.
+    DeliveryId
+);
+id_type!(
     /// Proof that a worker holds a job: every write of the worker names it.
     LeaseToken
 );

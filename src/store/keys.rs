@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Store;
 use super::error::{Result, StoreError};
 use super::ids::{KeyId, Workspace};
-use super::records::{ApiKey, KeyHash, NewKey, Role};
+use super::records::{ApiKey, KeyHash, NewKey, Role, WebhookSecret};
 use super::signing::read_secret;
 
 const PREFIX: &str = "gk_";
@@ -44,12 +44,24 @@ pub fn new_gate_token() -> Result<String> {
     new_secret(TOKEN_PREFIX)
 }
 
+/// A new secret that signs the deliveries of a webhook.
+///
+/// # Errors
+/// `Refused` if there are no random bytes.
+pub fn new_webhook_secret() -> Result<WebhookSecret> {
+    Ok(WebhookSecret::of(&random_bytes()?))
+}
+
 fn new_secret(prefix: &str) -> Result<String> {
+    Ok(format!("{prefix}{}", hex::encode(random_bytes()?)))
+}
+
+fn random_bytes() -> Result<[u8; DIGITS / 2]> {
     let mut random = [0u8; DIGITS / 2];
     getrandom::fill(&mut random).map_err(|error| {
         StoreError::Refused(format!("the operating system provided no random bytes: {error}"))
     })?;
-    Ok(format!("{prefix}{}", hex::encode(random)))
+    Ok(random)
 }
 
 /// The API key in a file, without the white space around it.

@@ -40,22 +40,29 @@ pub use blobs::{BlobWriter, Blobs};
 pub use error::{Damage, Resource, Result, StoreError};
 pub use failure::{FailureCode, JobFailure};
 pub use ids::{
-    BadWorkspace, DatasetId, GateId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, Workspace,
+    BadWorkspace, DatasetId, DeliveryId, GateId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Timestamp,
+    WebhookId, Workspace,
 };
-pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token};
+pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token, new_webhook_secret};
 pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use private::create_private_files;
 pub use records::*;
 pub use repository::{
-    Datasets, Gates, Idempotency, Jobs, Keys, Leases, Ledger, Policies, Repository, Upkeep,
+    Datasets, Gates, Idempotency, Jobs, Keys, Leases, Ledger, Outbox, Policies, Repository, Upkeep, Webhooks,
 };
 pub use signing::{make_signing_key, new_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
 pub use uploads::{
     Append, BodyError, FileFailed, Upload, UploadError, add_candidates, append, upload, upload_files,
 };
+
+/// How long deliveries that have ended can be looked at. One that waits for longer than this has failed: its webhook
+/// was disabled, or no server ran.
+const KEPT_DELIVERIES: Duration = Duration::from_secs(7 * 86_400);
+/// How many deliveries of a webhook that have ended can be looked at.
+const MOST_ENDED_DELIVERIES: u64 = 10_000;
 
 /// Rows and files. Cheap to clone; all clones are one store.
 #[derive(Clone)]
@@ -221,6 +228,25 @@ impl Store {
         self.freeing(|| self.repository.revoke_gate_token(workspace, gate, id)).await
     }
 
+    /// Changes a webhook. This can stop it, so it works on a full disk too.
+    pub async fn change_webhook(
+        &self,
+        workspace: &Workspace,
+        id: WebhookId,
+        definition: &WebhookDefinition,
+        enabled: bool,
+        by: &str,
+    ) -> Result<Webhook> {
+        self.freeing(|| self.repository.change_webhook(workspace, id, definition, enabled, by)).await
+    }
+
+    /// Deletes a webhook and its deliveries, also on a full disk.
+    pub async fn delete_webhook(&self, workspace: &Workspace, id: WebhookId) -> Result<()> {
+        self.freeing(|| self.repository.delete_webhook(workspace, id)).await?;
+        self.keep_reserve().await;
+        Ok(())
+    }
+
     /// Deletes a dataset and its files.
     pub async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<()> {
         let blobs = self.freeing(|| self.repository.delete_dataset(workspace, id)).await?;
@@ -295,6 +321,7 @@ impl Store {
             self.blobs.delete(&blobs).await;
         }
         self.repository.sweep_requests().await?;
+        self.freeing(|| self.repository.sweep_deliveries(KEPT_DELIVERIES, MOST_ENDED_DELIVERIES)).await?;
         let keys = self.blobs.keys().await?;
         let orphans = self.repository.unnamed_blobs(&keys).await?;
         self.blobs.delete(&self.known_for(orphan_age, orphans)).await;

@@ -12,7 +12,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::error::Result;
-use super::ids::{DatasetId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Workspace};
+use super::ids::{
+    DatasetId, DeliveryId, GateTokenId, JobId, KeyId, LeaseToken, PolicyId, Timestamp, WebhookId, Workspace,
+};
 use super::page::{Page, PageRequest};
 use super::records::*;
 use guarantor_engine::certificate::PublicKey;
@@ -20,11 +22,14 @@ use guarantor_ingest::RowSketch;
 
 /// A database with everything that the store keeps as rows.
 pub trait Repository:
-    Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Idempotency + Upkeep
+    Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Webhooks + Outbox + Idempotency + Upkeep
 {
 }
 
-impl<T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Idempotency + Upkeep> Repository for T {}
+impl<T> Repository for T where
+    T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Webhooks + Outbox + Idempotency + Upkeep
+{
+}
 
 /// API keys.
 #[async_trait]
@@ -216,6 +221,72 @@ pub trait Gates: Send + Sync {
     async fn revoke_gate_token(&self, workspace: &Workspace, gate: &GateName, id: GateTokenId) -> Result<()>;
     /// The gate of the token with this hash, and the token's id.
     async fn gate_by_token(&self, hash: &KeyHash) -> Result<Option<(StandingGate, GateTokenId)>>;
+}
+
+/// Webhooks, as clients see them.
+#[async_trait]
+pub trait Webhooks: Send + Sync {
+    /// Stores a webhook. `LimitReached` if the workspace has `most` webhooks.
+    async fn create_webhook(&self, new: NewWebhook, most: u64) -> Result<Webhook>;
+    /// A webhook.
+    async fn webhook(&self, workspace: &Workspace, id: WebhookId) -> Result<Webhook>;
+    /// A page of the workspace's webhooks.
+    async fn webhooks(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Webhook>>;
+    /// Replaces the definition of a webhook. Deliveries that wait go to the new address. The secret stays, and so does
+    /// what is known about failures, unless the address changes.
+    async fn change_webhook(
+        &self,
+        workspace: &Workspace,
+        id: WebhookId,
+        definition: &WebhookDefinition,
+        enabled: bool,
+        by: &str,
+    ) -> Result<Webhook>;
+    /// Gives a webhook another secret. The one before signs too for `grace`; the one before that does not anymore.
+    async fn rotate_webhook_secret(
+        &self,
+        workspace: &Workspace,
+        id: WebhookId,
+        secret: &WebhookSecret,
+        grace: Duration,
+        by: &str,
+    ) -> Result<Webhook>;
+    /// Deletes a webhook and its deliveries. An attempt in progress is not stopped; its end is not recorded.
+    async fn delete_webhook(&self, workspace: &Workspace, id: WebhookId) -> Result<()>;
+    /// Queues a test event. `LimitReached` if too many deliveries wait.
+    async fn ping_webhook(&self, workspace: &Workspace, id: WebhookId) -> Result<Delivery>;
+    /// A page of a webhook's deliveries.
+    async fn deliveries(
+        &self,
+        workspace: &Workspace,
+        webhook: WebhookId,
+        page: &PageRequest,
+    ) -> Result<Page<Delivery>>;
+    /// Queues a delivery again, however it has ended, as if its event had just happened. The event keeps its id.
+    async fn redeliver(
+        &self,
+        workspace: &Workspace,
+        webhook: WebhookId,
+        delivery: DeliveryId,
+    ) -> Result<Delivery>;
+}
+
+/// What the task that delivers events reads and writes. The transaction that ends a job queues a delivery for each
+/// enabled webhook of its workspace that wants the event. The caller passes the time, so that tests can choose it.
+#[async_trait]
+pub trait Outbox: Send + Sync {
+    /// The deliveries of enabled webhooks whose time has come, at most `per_webhook` of each, the longest due first. A
+    /// webhook that cannot be read is disabled, and a delivery that cannot be read has failed.
+    async fn due_deliveries(&self, now: Timestamp, per_webhook: u32) -> Result<Vec<DueDelivery>>;
+    /// When the next delivery of an enabled webhook is due.
+    async fn next_delivery(&self) -> Result<Option<Timestamp>>;
+    /// Writes the end of an attempt. Nothing happens if the delivery does not wait anymore, or is gone.
+    async fn record_attempt(&self, id: DeliveryId, attempted: &Attempted) -> Result<()>;
+    /// Deletes deliveries that ended longer than `age` ago, and of each webhook all but the newest `most` that have
+    /// ended. Those that have waited for longer than `age` fail. Returns how many changed.
+    async fn sweep_deliveries(&self, age: Duration, most: u64) -> Result<u64>;
+    /// What waits.
+    async fn outbox_depth(&self) -> Result<OutboxDepth>;
 }
 
 /// Requests with idempotency keys.

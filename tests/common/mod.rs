@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports)] // no test binary uses all of it
 
 mod client;
+pub mod receiver;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -30,3 +30,4 @@ mod round_two;
 mod security;
 mod sharing;
 mod simulate;
+mod webhooks;

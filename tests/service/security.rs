@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
+use common::receiver::Receiver;
 use common::{BINARY, Client, Server, id_of, log_of, two_rows};
 use serde_json::{Value, json};
 
@@ -25,16 +26,18 @@ fn operations(client: &Client) -> Vec<(String, String, Vec<String>)> {
     all
 }
 
-/// A dataset, a policy, a finished job, and a gate with a token of one workspace.
+/// A dataset, a policy, a finished job, a gate with a token, and a webhook with a delivery of one workspace.
 struct Owned {
     dataset: String,
     policy: String,
     job: String,
     token_id: String,
+    webhook: String,
+    delivery: String,
 }
 
 impl Owned {
-    fn create(client: &Client) -> Owned {
+    fn create(client: &Client, receiver: &Receiver) -> Owned {
         let dataset = client.dataset(500);
         let policy =
             client.post("/v1/policies", &json!({"kind": "uniform", "n_actions": 3, "dim": 2})).expect(201);
@@ -42,7 +45,9 @@ impl Owned {
         assert_eq!(client.finish(&job)["status"], "succeeded");
         client.post("/v1/gates", &json!({"name": "gate", "dataset_id": dataset})).expect(201);
         let token_id = id_of(&client.post("/v1/gates/gate/tokens", &json!({})).expect(201));
-        Owned { dataset, policy: id_of(&policy), job, token_id }
+        let webhook = id_of(&client.post("/v1/webhooks", &json!({"url": receiver.url()})).expect(201));
+        let sent = client.send("POST", &format!("/v1/webhooks/{webhook}/test"), &[], None).expect(202);
+        Owned { dataset, policy: id_of(&policy), job, token_id, webhook, delivery: id_of(&sent) }
     }
 
     /// The path with the id of its resource.
@@ -52,9 +57,11 @@ impl Owned {
             "policies" => &self.policy,
             "jobs" => &self.job,
             "gates" => &self.token_id,
+            "webhooks" => &self.webhook,
             other => panic!("{path}: add {other} to this test"),
         };
         let path = path.replacen("{id}", id, 1).replacen("{name}", "gate", 1);
+        let path = path.replacen("{delivery_id}", &self.delivery, 1);
         assert!(!path.contains('{'), "{path}: this test fills in one id and one name only");
         path
     }
@@ -78,12 +85,14 @@ fn send(client: &Client, method: &str, path: &str, kinds: &[String], json_body: 
 
 #[test]
 fn no_route_shows_another_workspace() {
-    let mut server = Server::start();
+    let receiver = Receiver::start();
+    let allow = format!("http://{}/", receiver.address);
+    let mut server = Server::start_with(&[("GUARANTOR_WEBHOOK_ALLOW", &allow)]);
     let (a, b) = (server.create_key("team-a"), server.create_key("team-b"));
     server.kill();
     server.restart();
     let (a, b) = (server.client().with_key(&a), server.client().with_key(&b));
-    let owned = Owned::create(&a);
+    let owned = Owned::create(&a, &receiver);
     let certificate = a.get(&format!("/v1/jobs/{}/certificate", owned.job)).expect(200);
     let contexts = json!({"contexts": [[0.0, 1.0]]});
     let mut deletes = Vec::new();
@@ -93,7 +102,8 @@ fn no_route_shows_another_workspace() {
             let filled = owned.fill(&path);
             let contexts = match line.as_str() {
                 "PUT /v1/gates/{name}" => &json!({"selector": {"app": "x"}}),
-                "POST /v1/gates/{name}/tokens" => &json!({}),
+                "POST /v1/gates/{name}/tokens" | "POST /v1/webhooks/{id}/secret" => &json!({}),
+                "PUT /v1/webhooks/{id}" => &json!({"url": receiver.url()}),
                 _ => &contexts,
             };
             let foreign = send(&b, &method, &filled, &kinds, contexts);
@@ -106,7 +116,8 @@ fn no_route_shows_another_workspace() {
             continue;
         }
         let (status, code) = match line.as_str() {
-            "GET /v1/datasets" | "GET /v1/jobs" | "GET /v1/policies" | "GET /v1/gates" => {
+            "GET /v1/datasets" | "GET /v1/jobs" | "GET /v1/policies" | "GET /v1/gates"
+            | "GET /v1/webhooks" => {
                 assert_eq!(b.get(&path).expect(200)["data"], json!([]), "{line}");
                 assert_ne!(a.get(&path).expect(200)["data"], json!([]), "{line}");
                 let filter = format!("{path}?dataset_id={}", owned.dataset);
@@ -115,7 +126,7 @@ fn no_route_shows_another_workspace() {
                 }
                 continue;
             }
-            "POST /v1/jobs" | "POST /v1/gates" => (422, "unknown_dataset"),
+            "POST /v1/jobs" | "POST /v1/gates" | "POST /v1/webhooks" => (422, "unknown_dataset"),
             "POST /v1/datasets" => (422, "unknown_policy"),
             "POST /v1/certificates/verify" => (422, "unknown_job"),
             // These name no resource.
@@ -128,6 +139,9 @@ fn no_route_shows_another_workspace() {
         let answer = match line.as_str() {
             "POST /v1/jobs" => b.post(&path, &json!({"dataset_id": owned.dataset})),
             "POST /v1/gates" => b.post(&path, &json!({"name": "gate", "dataset_id": owned.dataset})),
+            "POST /v1/webhooks" => {
+                b.post(&path, &json!({"url": receiver.url(), "dataset_id": owned.dataset}))
+            }
             "POST /v1/datasets" => b.upload(&format!("?logging_policy_id={}", owned.policy), two_rows()),
             _ => b.post(&path, &certificate),
         };

@@ -15,6 +15,8 @@ mod ledger;
 mod others;
 #[path = "policies.rs"]
 mod policies;
+#[path = "webhooks.rs"]
+mod webhooks;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -110,6 +112,17 @@ macro_rules! every_test {
                 other_workspaces_do_not_see_looks,
                 a_look_is_signed_as_it_will_be_shown,
                 signing_keys_are_remembered,
+            },
+            webhooks::{
+                a_webhook_is_read_back_and_changed,
+                other_workspaces_do_not_see_webhooks,
+                webhooks_and_deliveries_are_listed_newest_first,
+                a_secret_is_rotated,
+                every_end_of_a_job_is_an_event,
+                webhooks_are_told_what_they_asked_for,
+                attempts_are_recorded,
+                a_disabled_webhook_waits_and_a_busy_one_leaves_room,
+                old_deliveries_are_swept,
             },
             others::{
                 keys_are_found_until_revoked,

@@ -8,4 +8,5 @@ mod conformance;
 mod engine_runner;
 mod faults;
 mod files;
+mod notify;
 mod queue;

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::python::environment;
-use common::Server;
+use common::{Server, id_of};
 use serde_json::json;
 
 /// A last resort: the tool limits itself to 60 seconds of generated requests.
 const SECONDS: &str = "150";
+
+/// An address for webhooks that nobody listens on.
+const ALLOW: (&str, &str) = ("GUARANTOR_WEBHOOK_ALLOW", "http://127.0.0.1:9/");
 
 /// The tool, installed on first use.
 fn install() -> Option<PathBuf> {
@@ -25,8 +28,11 @@ fn generated_requests_find_nothing_undocumented() {
         eprintln!("\n*** SKIPPED: schemathesis cannot be installed from PyPI; the API was NOT fuzzed. ***\n");
         return;
     };
-    let mut server =
-        Server::start_with(&[("GUARANTOR_MAX_WAIT_SECONDS", "1"), ("GUARANTOR_MAX_QUEUED_JOBS", "5000")]);
+    let mut server = Server::start_with(&[
+        ("GUARANTOR_MAX_WAIT_SECONDS", "1"),
+        ("GUARANTOR_MAX_QUEUED_JOBS", "5000"),
+        ALLOW,
+    ]);
     let key = server.create_key("default");
     server.kill();
     server.restart();
@@ -38,8 +44,11 @@ fn generated_requests_find_nothing_undocumented() {
         .post("/v1/gates", &json!({"name": "g", "dataset_id": dataset, "allow": ["fixed_logging"]}))
         .expect(201);
     let token = client.post("/v1/gates/g/tokens", &json!({})).expect(201)["token"].clone();
+    let webhook = id_of(&client.post("/v1/webhooks", &json!({"url": "http://127.0.0.1:9/"})).expect(201));
+    let delivery = client.send("POST", &format!("/v1/webhooks/{webhook}/test"), &[], None).expect(202);
+    let delivery = id_of(&delivery);
     let ids = json!({"/v1/datasets": dataset, "/v1/jobs": job, "/v1/policies": policy, "/v1/gates": "g",
-        "/v1/gate/": token});
+        "/v1/gate/": token, "/v1/webhooks": webhook, "delivery_id": delivery});
     let hooks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schemathesis_hooks.py");
     let output = Command::new("timeout")
         .arg(SECONDS)

@@ -20,11 +20,12 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::auth::Caller;
+use super::codes::Code;
 use super::etag::{json, tagged};
 use super::extract::{Id, Nothing, Params};
 use super::page::{ListParams, ListView, listed};
 use super::problem::Problem;
-use crate::store::{Dataset, DatasetId, PolicyId, Timestamp};
+use crate::store::{Dataset, DatasetId, PolicyId, StoreError, Timestamp, Workspace};
 use guarantor_engine::log::{Capabilities, Logging, NamedOutcome, Outcome, Repetitions};
 use guarantor_ingest::Health;
 
@@ -179,4 +180,20 @@ async fn delete(
 ) -> Result<StatusCode, Problem> {
     app.store.delete_dataset(&workspace, id).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// The dataset that a body names.
+///
+/// # Errors
+/// `unknown_dataset` if there is none.
+pub async fn find_dataset(app: &App, workspace: &Workspace, id: &str) -> Result<Dataset, Problem> {
+    let unknown = || {
+        let message = format!("no dataset has the id {id:?}; upload one with POST /v1/datasets");
+        Problem::field(Code::UnknownDataset, "dataset_id", message)
+    };
+    let id: DatasetId = id.parse().map_err(|_| unknown())?;
+    match app.store.repository().dataset(workspace, id).await {
+        Err(StoreError::NotFound(..)) => Err(unknown()),
+        dataset => Ok(dataset?),
+    }
 }

@@ -7,8 +7,9 @@ use serde_json::{Map, Value};
 
 use crate::http::App;
 use crate::http::codes::Code;
+use crate::http::datasets::find_dataset;
 use crate::http::problem::Problem;
-use crate::store::{Allowance, DatasetId, GateDefinition, GateName, GateRequirements, StoreError, Workspace};
+use crate::store::{Allowance, GateDefinition, GateName, GateRequirements, Workspace};
 use guarantor_engine::certificate::StrictJson;
 
 /// The greatest δ that a standing gate accepts unless it is told otherwise.
@@ -91,7 +92,7 @@ impl GateRequest {
         }
         requirements.min_family_confidence.get_or_insert(1.0 - delta);
         let dataset_id = match self.dataset_id {
-            Some(id) => Some(find_dataset(app, workspace, &id).await?),
+            Some(id) => Some(find_dataset(app, workspace, &id).await?.id),
             None => None,
         };
         Ok(GateDefinition {
@@ -119,16 +120,4 @@ fn selector(sent: Option<StrictJson>) -> Result<Map<String, Value>, Problem> {
         return Err(invalid("selector", message));
     }
     Ok(selector)
-}
-
-async fn find_dataset(app: &App, workspace: &Workspace, id: &str) -> Result<DatasetId, Problem> {
-    let unknown = || {
-        let message = format!("no dataset has the id {id:?}; upload one with POST /v1/datasets");
-        Problem::field(Code::UnknownDataset, "dataset_id", message)
-    };
-    let id: DatasetId = id.parse().map_err(|_| unknown())?;
-    match app.store.repository().dataset(workspace, id).await {
-        Err(StoreError::NotFound(..)) => Err(unknown()),
-        dataset => Ok(dataset?.id),
-    }
 }

@@ -12,7 +12,7 @@ use super::MOST_TOKENS;
 use crate::http::App;
 use crate::http::auth::{Caller, CallerName};
 use crate::http::codes::Code;
-use crate::http::extract::{Id, Nothing, Params, check_json_headers, parse_json, read_body};
+use crate::http::extract::{Id, Nothing, Params, optional_json};
 use crate::http::page::ListView;
 use crate::http::problem::Problem;
 use crate::store::{GateName, GateToken, GateTokenId, KeyHash, NewGateToken, Timestamp, new_gate_token};
@@ -83,15 +83,8 @@ pub async fn create(
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, [(HeaderName, HeaderValue); 2], Json<NewTokenView>), Problem> {
-    let bytes = read_body(body, app.config.max_json_bytes).await?;
-    let request = match bytes.is_empty() {
-        true => None,
-        false => {
-            check_json_headers(&headers)?;
-            parse_json::<Option<TokenRequest>>(&bytes)?
-        }
-    };
-    let name = request.unwrap_or_default().name.unwrap_or_default();
+    let request: TokenRequest = optional_json(&app, &headers, body).await?.unwrap_or_default();
+    let name = request.name.unwrap_or_default();
     if name.len() > LONGEST_NAME {
         let message = format!("has {} bytes; the maximum is {LONGEST_NAME}", name.len());
         return Err(Problem::field(Code::InvalidValue, "name", message));

@@ -9,11 +9,12 @@ use super::view::JobView;
 use crate::http::App;
 use crate::http::auth::{Caller, CallerName};
 use crate::http::codes::Code;
+use crate::http::datasets::find_dataset;
 use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
 use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::Problem;
 use crate::queue::{require_fit, resolve};
-use crate::store::{Dataset, DatasetId, Job, JobId, NewJob, Resource, StoreError, Workspace};
+use crate::store::{Job, JobId, NewJob, Resource, StoreError};
 use guarantor_engine::spec::SpecRequest;
 
 /// How often a spec is resolved again because the dataset has changed since.
@@ -92,16 +93,4 @@ fn queued(job: Job) -> Result<Created, Problem> {
         dataset_id = %job.dataset_id, submitted_by = job.submitted_by, "job queued");
     let location = [(header::LOCATION, format!("/v1/jobs/{}", job.id))];
     Created::json(StatusCode::ACCEPTED, &location, &JobView::from(job))
-}
-
-async fn find_dataset(app: &App, workspace: &Workspace, id: &str) -> Result<Dataset, Problem> {
-    let unknown = || {
-        let message = format!("no dataset has the id {id:?}; upload one with POST /v1/datasets");
-        Problem::field(Code::UnknownDataset, "dataset_id", message)
-    };
-    let id: DatasetId = id.parse().map_err(|_| unknown())?;
-    match app.store.repository().dataset(workspace, id).await {
-        Err(StoreError::NotFound(..)) => Err(unknown()),
-        dataset => Ok(dataset?),
-    }
 }

@@ -11,6 +11,7 @@ mod leases;
 mod ledger;
 mod policies;
 mod requests;
+mod webhooks;
 
 use guarantor_engine::footprint::SetSizes;
 use serde::{Deserialize, Serialize};
@@ -30,6 +31,10 @@ pub use leases::{ClaimedJob, Finish, LeaseTerms, Success};
 pub use ledger::{LedgerEntry, LedgerSummary};
 pub use policies::{NewPolicy, StoredPolicy};
 pub use requests::{Begun, IdempotentRequest, StoredAnswer};
+pub use webhooks::{
+    AfterAttempt, Attempted, BadSecret, Delivery, DeliveryStatus, DueDelivery, EventKind, NewWebhook,
+    OutboxDepth, Webhook, WebhookDefinition, WebhookSecret, damaged_event_data, end_event_data, end_event_id,
+};
 
 /// A stored file and its length. A blob is written before the row that names it; a blob that no row names
 /// is swept.

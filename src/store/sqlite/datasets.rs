@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use sqlx::{Row, SqliteConnection};
 
 use super::row_sets::{decode, own_sketches};
-use super::rows::{is_taken, readable_page, to_json};
+use super::rows::{is_taken, read_page, to_json};
 use super::same_rows::{Recognized, SketchedVersion};
 use super::{Sqlite, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
-use crate::store::page::{Cursor, Page, PageRequest};
+use crate::store::page::{Page, PageRequest};
 use crate::store::records::{BlobRef, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
 use crate::store::repository::Datasets;
 use guarantor_ingest::RowSketch;
@@ -291,18 +291,11 @@ impl Datasets for Sqlite {
     }
 
     async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>> {
-        let cursor = Cursor::of(page)?;
-        let rows = sqlx::query(select_dataset!(
+        let sql = select_dataset!(
             "WHERE d.workspace = $1 AND v.version = d.version AND (d.created_at, d.id) < ($2, $3) \
              ORDER BY d.created_at DESC, d.id DESC LIMIT $4"
-        ))
-        .bind(workspace.as_str())
-        .bind(cursor.created_at.0)
-        .bind(&cursor.id)
-        .bind(i64::from(page.limit) + 1)
-        .fetch_all(&self.readers)
-        .await?;
-        readable_page(&rows, page.limit)
+        );
+        read_page(&self.readers, sql, workspace.as_str(), page).await
     }
 
     async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<String>> {

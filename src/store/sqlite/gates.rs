@@ -5,7 +5,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{FromRow, Row};
 
-use super::rows::{is_taken, readable_page, to_json};
+use super::rows::{check_room, is_taken, read_page, to_json};
 use super::{Sqlite, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
@@ -32,10 +32,6 @@ impl Write {
             .await?;
         gate.ok_or_else(|| no_gate(name))
     }
-}
-
-fn check_room(resource: Resource, present: u64, limit: u64) -> Result<()> {
-    if present >= limit { Err(StoreError::LimitReached { resource, limit }) } else { Ok(()) }
 }
 
 #[async_trait]
@@ -85,18 +81,9 @@ impl Gates for Sqlite {
     }
 
     async fn gates(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StandingGate>> {
-        let cursor = Cursor::of(page)?;
-        let rows = sqlx::query(
-            "SELECT * FROM gates WHERE workspace = $1 AND (created_at, id) < ($2, $3) \
-             ORDER BY created_at DESC, id DESC LIMIT $4",
-        )
-        .bind(workspace.as_str())
-        .bind(cursor.created_at.0)
-        .bind(&cursor.id)
-        .bind(i64::from(page.limit) + 1)
-        .fetch_all(&self.readers)
-        .await?;
-        readable_page(&rows, page.limit)
+        let sql = "SELECT * FROM gates WHERE workspace = $1 AND (created_at, id) < ($2, $3) \
+             ORDER BY created_at DESC, id DESC LIMIT $4";
+        read_page(&self.readers, sql, workspace.as_str(), page).await
     }
 
     async fn change_gate(

@@ -203,6 +203,7 @@ impl Jobs for Sqlite {
         let kind = if finished_at.is_some() { "cancelled" } else { "cancel_requested" };
         if after.status.is_finished() {
             write.enter_shown(&after).await?;
+            write.announce_end(&after).await?;
         }
         write.append_event(id, kind, &json!({})).await?;
         write.commit().await?;

@@ -80,6 +80,7 @@ impl Write {
         let after = after.ok_or(StoreError::LeaseLost(id))?;
         if after.status.is_finished() {
             self.enter_shown(&after).await?;
+            self.announce_end(&after).await?;
         }
         let (kind, data) = match parting {
             Parting::Requeued { reason, .. } => ("requeued", json!({ "reason": reason })),
@@ -119,6 +120,7 @@ impl Write {
             "guaranteed_improvement": success.result.guaranteed_improvement,
         });
         self.append_event(id, "succeeded", &data).await?;
+        self.announce_end(&after).await?;
         Ok(after)
     }
 
@@ -167,6 +169,7 @@ impl Write {
             }
             entered => entered?,
         }
+        self.announce_damaged(id, &failure).await?;
         match id.parse() {
             Ok(id) => self.append_event(id, "failed", &json!(failure)).await,
             Err(_) => Ok(()),

@@ -16,6 +16,7 @@ mod jobs;
 mod keys;
 mod leases;
 mod ledger;
+mod outbox;
 mod policies;
 mod recent;
 mod requests;
@@ -25,6 +26,7 @@ mod same_rows;
 mod schema;
 mod snapshot;
 mod upkeep;
+mod webhooks;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use sqlx::Row;
 
-use super::rows::{is_taken, readable_page, to_json};
+use super::rows::{is_taken, read_page, to_json};
 use super::{Sqlite, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, PolicyId, Workspace};
-use crate::store::page::{Cursor, Page, PageRequest};
+use crate::store::page::{Page, PageRequest};
 use crate::store::records::{Job, NewPolicy, StoredPolicy};
 use crate::store::repository::Policies;
 
@@ -162,18 +162,11 @@ impl Policies for Sqlite {
     }
 
     async fn policies(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<StoredPolicy>> {
-        let cursor = Cursor::of(page)?;
-        let rows = sqlx::query(select_policy!(
+        let sql = select_policy!(
             "WHERE p.workspace = $1 AND (p.created_at, p.id) < ($2, $3) \
              ORDER BY p.created_at DESC, p.id DESC LIMIT $4"
-        ))
-        .bind(workspace.as_str())
-        .bind(cursor.created_at.0)
-        .bind(&cursor.id)
-        .bind(i64::from(page.limit) + 1)
-        .fetch_all(&self.readers)
-        .await?;
-        readable_page(&rows, page.limit)
+        );
+        read_page(&self.readers, sql, workspace.as_str(), page).await
     }
 
     async fn delete_policy(&self, workspace: &Workspace, id: PolicyId) -> Result<Vec<String>> {

@@ -3,11 +3,11 @@
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IntoDeserializer};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Database, Decode, FromRow, Row, Type};
+use sqlx::{Database, Decode, FromRow, Row, SqlitePool, Type};
 use uuid::fmt::Hyphenated;
 
-use crate::store::error::{Result, StoreError};
-use crate::store::page::{Cursor, Page};
+use crate::store::error::{Resource, Result, StoreError};
+use crate::store::page::{Cursor, Page, PageRequest};
 
 /// An enumeration of the engine, stored under its name in JSON.
 pub struct Named<T>(pub T);
@@ -54,6 +54,11 @@ pub fn is_taken(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|e| e.is_unique_violation())
 }
 
+/// Checks that there may be another of a kind of resource.
+pub fn check_room(resource: Resource, present: u64, limit: u64) -> Result<()> {
+    if present >= limit { Err(StoreError::LimitReached { resource, limit }) } else { Ok(()) }
+}
+
 /// A page of a list, from at most `limit + 1` rows. A damaged row is logged and left out, so that it does not
 /// hide the others.
 pub fn readable_page<T>(rows: &[SqliteRow], limit: u32) -> Result<Page<T>>
@@ -75,6 +80,28 @@ where
     let more = rows.len() > shown.len();
     let next = if more { shown.iter().rev().find_map(cursor_of) } else { None };
     Ok(Page { data, next: next.map(|cursor| cursor.encode()) })
+}
+
+/// Reads a page of the list of what `owner` has: `$1` of the SQL is the owner, `$2` and `$3` are the position after which
+/// the page starts, and `$4` is how many rows to read.
+pub async fn read_page<T>(
+    readers: &SqlitePool,
+    sql: &'static str,
+    owner: &str,
+    page: &PageRequest,
+) -> Result<Page<T>>
+where
+    T: for<'r> FromRow<'r, SqliteRow>,
+{
+    let cursor = Cursor::of(page)?;
+    let rows = sqlx::query(sql)
+        .bind(owner)
+        .bind(cursor.created_at.0)
+        .bind(&cursor.id)
+        .bind(i64::from(page.limit) + 1)
+        .fetch_all(readers)
+        .await?;
+    readable_page(&rows, page.limit)
 }
 
 /// The position of a row in its list, unless that is damaged too.

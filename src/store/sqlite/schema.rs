@@ -14,6 +14,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0004_honest.sql"),
     include_str!("schema/0005_roles.sql"),
     include_str!("schema/0006_gates.sql"),
+    include_str!("schema/0007_webhooks.sql"),
 ];
 
 /// Brings the schema up to date.
