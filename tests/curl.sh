@@ -437,6 +437,42 @@ call 200 GET /v1/datasets -H "Origin: $BASE" -H 'Sec-Fetch-Site: same-origin'
 call 200 GET /livez -H 'Host: evil.example'
 stop TERM
 
+echo "== webhooks"
+start
+call 403/webhooks_off POST /v1/webhooks "${JSON[@]}" -d '{"url":"https://hooks.example.com/"}'
+stop TERM
+# Nobody listens on the port, so deliveries fail and wait for the next attempt.
+start GUARANTOR_WEBHOOK_ALLOW=http://127.0.0.1:9/hook
+call 422/address_not_allowed POST /v1/webhooks "${JSON[@]}" -d '{"url":"http://127.0.0.1:9/"}'
+call 422/invalid_value POST /v1/webhooks "${JSON[@]}" -d '{"url":"http://127.0.0.1:9/hook/../x"}'
+call 201 POST /v1/webhooks "${JSON[@]}" -d '{"url":"http://127.0.0.1:9/hook","events":["job.succeeded"],"decision":"deploy"}'
+WEBHOOK=$(field .id)
+field .secret | grep -q '^whsec_' || fail "no secret"
+[ "$(header location)" = "/v1/webhooks/$WEBHOOK" ] || fail "location"
+call 200 GET /v1/webhooks
+is '.data | length' 1
+call 200 GET "/v1/webhooks/$WEBHOOK"
+is '.secret // "hidden"' hidden
+call 202 POST "/v1/webhooks/$WEBHOOK/test"
+is .type ping
+DELIVERY=$(field .id)
+until [ "$(curl -sS "$BASE/v1/webhooks/$WEBHOOK/deliveries" | jq -r '.data[0].attempts')" != 0 ]; do sleep 0.1; done
+call 200 GET "/v1/webhooks/$WEBHOOK/deliveries"
+is '.data[0].status' pending
+call 200 GET "/v1/webhooks/$WEBHOOK"
+is .status failing
+call 202 POST "/v1/webhooks/$WEBHOOK/deliveries/$DELIVERY/redeliver"
+is .id "$DELIVERY"
+call 404/not_found POST "/v1/webhooks/$WEBHOOK/deliveries/$NOBODY/redeliver"
+call 200 POST "/v1/webhooks/$WEBHOOK/secret"
+field .secret | grep -q '^whsec_' || fail "no secret"
+call 200 PUT "/v1/webhooks/$WEBHOOK" "${JSON[@]}" -d '{"url":"http://127.0.0.1:9/hook","enabled":false}'
+is .status disabled
+call 409/webhook_disabled POST "/v1/webhooks/$WEBHOOK/test"
+call 204 DELETE "/v1/webhooks/$WEBHOOK"
+call 404/not_found GET "/v1/webhooks/$WEBHOOK"
+stop TERM
+
 echo "== time limits"
 start GUARANTOR_REQUEST_SECONDS=1 GUARANTOR_MAX_WAIT_SECONDS=0
 # Ten bytes are announced, two are sent.

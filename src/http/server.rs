@@ -153,8 +153,8 @@ impl Server {
     }
 
     /// Serves until `stop` resolves. Then, in this order: /readyz answers 503 and no job starts;
-    /// running jobs get `shutdown_seconds` to end and are queued again otherwise; deliveries to webhooks end; the listener closes;
-    /// open requests get `shutdown_seconds` to end.
+    /// running jobs get `shutdown_seconds` to end and are queued again otherwise; deliveries to webhooks get a
+    /// few seconds; the listener closes; open requests get `shutdown_seconds` to end.
     ///
     /// # Errors
     /// If the server stops by itself.

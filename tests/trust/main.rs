@@ -16,3 +16,4 @@ mod load;
 mod observability;
 mod recovery;
 mod upgrade;
+mod webhooks;

@@ -10,7 +10,8 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{Connection, Row, SqliteConnection};
 
 use super::workload::{KnownDataset, Op, Worker};
-use crate::common::{Client, files};
+use crate::common::receiver::Receiver;
+use crate::common::{Client, eventually, files};
 
 /// Jobs are stuck if none of them has changed its status, attempt or progress for this long.
 const STUCK: Duration = Duration::from_secs(180);
@@ -86,6 +87,44 @@ impl Inspector {
         }
         let orphans = self.check_files(&rows, kills);
         assert!(orphans.is_empty(), "an idle server has files that no row names: {orphans:?}");
+    }
+
+    /// Waits until every event is delivered. The receiver must have got exactly one event id for every job that has ended,
+    /// with the end that the store has. Returns the number of events, and how many were sent more than once.
+    pub fn check_events(&self, client: &Client, receiver: &Receiver) -> (usize, usize) {
+        let pending = || {
+            let metrics = client.get("/metrics").text;
+            let line = metrics.lines().find(|line| line.starts_with("guarantor_webhook_deliveries_pending "));
+            line.and_then(|line| line.split(' ').nth(1)).unwrap().to_owned()
+        };
+        // Retries of attempts that failed near the end would be due within minutes only.
+        eventually(
+            || {
+                self.runtime.block_on(hurry(&self.directory));
+                pending()
+            },
+            &"0".to_owned(),
+        );
+        let rows = self.runtime.block_on(read_rows(&self.directory));
+        let mut told: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut sent: BTreeMap<String, (usize, String)> = BTreeMap::new();
+        for request in receiver.received() {
+            let event = request.json();
+            let job = event["data"]["job_id"].as_str().unwrap().to_owned();
+            assert_eq!(event["id"], request.event_id());
+            assert_eq!(event["data"]["status"], rows.jobs[&job].status, "{event}");
+            told.entry(job).or_default().insert(request.event_id().to_owned());
+            let (times, body) =
+                sent.entry(request.event_id().to_owned()).or_insert((0, request.body.clone()));
+            assert_eq!(*body, request.body, "an event has changed between two attempts");
+            *times += 1;
+        }
+        for id in rows.jobs.keys() {
+            let ids = told.get(id).map_or(0, BTreeSet::len);
+            assert_eq!(ids, 1, "events of job {id}: {:?}", told.get(id));
+        }
+        assert_eq!(told.len(), rows.jobs.len());
+        (sent.len(), sent.values().filter(|(times, _)| *times > 1).count())
     }
 
     /// Waits until every job has ended, however long that takes, as long as there is progress.
@@ -170,7 +209,8 @@ async fn read_rows(directory: &Path) -> Rows {
     let jobs = "SELECT j.*, (SELECT COUNT(*) FROM job_events e WHERE e.job_id = j.id AND e.kind IN \
                 ('succeeded', 'failed', 'cancelled')) AS ends, (SELECT kind FROM job_events e WHERE \
                 e.job_id = j.id ORDER BY e.id DESC LIMIT 1) AS last, (SELECT COUNT(*) FROM ledger l WHERE \
-                l.job_id = j.id) AS looks FROM jobs j";
+                l.job_id = j.id) AS looks, (SELECT COUNT(*) FROM deliveries d WHERE d.subject = 'jobs/' || j.id) \
+                AS deliveries FROM jobs j";
     let text = |row: &SqliteRow, name: &str| row.get::<String, _>(name);
     let rows = Rows {
         datasets: (sqlx::query(datasets).fetch_all(&mut db).await.unwrap().iter())
@@ -205,6 +245,15 @@ async fn read_rows(directory: &Path) -> Rows {
     rows
 }
 
+/// Makes every delivery that waits due, so that the test does not wait for the times of the schedule.
+async fn hurry(directory: &Path) {
+    let options = SqliteConnectOptions::new().filename(directory.join("guarantor.sqlite"));
+    let mut db = SqliteConnection::connect_with(&options).await.unwrap();
+    let due = "UPDATE deliveries SET next_at = created_at WHERE next_at > created_at";
+    sqlx::query(due).execute(&mut db).await.unwrap();
+    db.close().await.unwrap();
+}
+
 /// What the store knows about the jobs that have not ended.
 async fn unfinished(directory: &Path) -> Vec<String> {
     let options = SqliteConnectOptions::new().filename(directory.join("guarantor.sqlite")).read_only(true);
@@ -229,6 +278,7 @@ fn job_row(row: &SqliteRow) -> JobRow {
     let shown = status == "cancelled" && row.get::<i64, _>("shown") == 1;
     let looks = i64::from(status == "succeeded" || shown);
     assert_eq!(row.get::<i64, _>("looks"), looks, "ledger entries of {snapshot}");
+    assert_eq!(row.get::<i64, _>("deliveries"), ends, "deliveries of {snapshot}");
     assert!(!is_end(&status) || last == status, "the last event of {snapshot} is {last}");
     JobRow { status, attempt, snapshot, certificate: row.get::<Option<String>, _>("certificate").is_some() }
 }

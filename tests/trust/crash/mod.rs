@@ -5,6 +5,9 @@
 //! kill and before the next start, `inspect` reads the whole data directory and compares it with what each
 //! client was told. After every start, no file may be left that no row names.
 //!
+//! A webhook is told about every job that ends. Its receiver answers some requests with an error and some not at all. At
+//! the end it must have got the event of every job, each under one id.
+//!
 //! `GUARANTOR_CRASHES` sets the number of kills (default 50), `GUARANTOR_CRASH_SEED` the seed (default 1).
 //! `make crash` is the long run. Its figures are in docs/trust.md.
 
@@ -16,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::Server;
+use common::receiver::{Receiver, Reply};
 use inspect::Inspector;
 use workload::{Random, Secrets, Worker};
 
@@ -31,13 +35,25 @@ fn kills_neither_lose_duplicate_nor_half_store_anything() {
     let seed = number("GUARANTOR_CRASH_SEED", 1);
     println!("seed {seed}, {kills} kills");
     // max_attempts is for jobs that kill their process. Here the process is killed all the time.
-    let settings = [("GUARANTOR_MAX_ATTEMPTS", "100000"), ("GUARANTOR_WORKERS", "2")];
+    let receiver = Receiver::answering(|number, _| match number % 7 {
+        3 => Reply::Status(503, ""),
+        5 => Reply::Close,
+        _ => Reply::Status(204, ""),
+    });
+    let allow = receiver.url();
+    let settings = [
+        ("GUARANTOR_MAX_ATTEMPTS", "100000"),
+        ("GUARANTOR_WORKERS", "2"),
+        ("GUARANTOR_WEBHOOK_ALLOW", allow.as_str()),
+    ];
     let mut server = Server::start_with(&settings);
     let key = |role| server.create_key_with_role("default", role);
     let secrets = Secrets { admin: key("admin"), read: key("read") };
     // From its start the next process knows that there are keys.
     server.kill();
     server.restart();
+    let client = server.client().with_key(&secrets.admin);
+    client.post("/v1/webhooks", &serde_json::json!({"url": receiver.url()})).expect(201);
     let mut inspector = Inspector::new(server.data.path());
     let mut workers: Vec<Worker> = (0..CLIENTS).map(|i| Worker::new(seed, i, secrets.clone())).collect();
     let mut random = Random::new(seed);
@@ -62,11 +78,12 @@ fn kills_neither_lose_duplicate_nor_half_store_anything() {
         worker.settle(&client);
     }
     inspector.finish(&client, &workers, kills);
+    let (events, repeated) = inspector.check_events(&client, &receiver);
     let done: Vec<String> =
         workload::totals(&workers).iter().map(|(what, n)| format!("{n} {what}")).collect();
     println!(
         "{kills} kills and {interrupted} during a start in {:.0} s: answered {}; unanswered and repeated {}; \
-         files swept {}; jobs started again {}",
+         files swept {}; jobs started again {}; events {events}, of which {repeated} were sent more than once",
         began.elapsed().as_secs_f64(),
         done.join(", "),
         workers.iter().map(|worker| worker.repeated).sum::<u64>(),
