@@ -22,6 +22,12 @@ const MOST_OF_WEBHOOK: u32 = 2;
 /// The shortest pause between two rounds that nothing else separates.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// The database's times are rounded to milliseconds, so what has just been queued may seem to be due in a moment.
+const ROUNDING: i64 = 1000;
+
+/// The most characters of an error that are stored. Some quote the receiver's certificate.
+const LONGEST_ERROR: usize = 300;
+
 /// The attempts in progress, and those that have ended but are not written yet.
 pub struct Rounds<'a> {
     notifier: &'a Notifier,
@@ -49,7 +55,8 @@ impl<'a> Rounds<'a> {
     pub async fn begin(&mut self) -> Result<()> {
         self.write_ends().await?;
         let shared = &self.notifier.shared;
-        let due = shared.store.repository().due_deliveries(shared.clock.now(), MOST_OF_WEBHOOK).await?;
+        let now = Timestamp(shared.clock.now().0 + ROUNDING);
+        let due = shared.store.repository().due_deliveries(now, MOST_OF_WEBHOOK).await?;
         for due in due {
             if self.running.len() >= MOST {
                 break;
@@ -159,7 +166,7 @@ fn ended(due: &DueDelivery, at: Timestamp, answer: Result<(u16, Option<Duration>
             (Some(status), asked, format!("the receiver answered {status}; redirects are not followed"))
         }
         Ok((status, asked)) => (Some(status), asked, format!("the receiver answered {status}")),
-        Err(error) => (None, None, error),
+        Err(error) => (None, None, error.chars().take(LONGEST_ERROR).collect()),
     };
     let next = next_try(&due.delivery, at, asked);
     let after = next.map_or(AfterAttempt::Failed, AfterAttempt::Again);

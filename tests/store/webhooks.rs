@@ -310,7 +310,7 @@ pub async fn old_deliveries_are_swept(repository: &dyn Repository) {
     let mut sent = Vec::new();
     for i in 0..5 {
         let delivery = repository.ping_webhook(&ws, hook.id).await.unwrap();
-        let at = Timestamp(delivery.created_at.0 + i);
+        let at = Timestamp(delivery.created_at.0 - 10 + i);
         let received = Attempted { at, status: Some(200), error: None, after: AfterAttempt::Delivered };
         repository.record_attempt(delivery.id, &received).await.unwrap();
         sent.push(delivery.id);

@@ -3,6 +3,7 @@
 
 mod age;
 mod datasets;
+mod deliveries;
 mod gates;
 mod guardrails;
 mod jobs;
@@ -18,6 +19,10 @@ use serde::{Deserialize, Serialize};
 
 pub use age::Age;
 pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
+pub use deliveries::{
+    AfterAttempt, Attempted, Delivery, DeliveryStatus, DueDelivery, OutboxDepth, damaged_event_data,
+    end_event_data, end_event_id,
+};
 pub use gates::{
     Allowance, BadGateName, GateDefinition, GateName, GateRequirements, GateToken, NewGate, NewGateToken,
     RequiredBaseline, RequiredVersion, StandingGate,
@@ -31,10 +36,7 @@ pub use leases::{ClaimedJob, Finish, LeaseTerms, Success};
 pub use ledger::{LedgerEntry, LedgerSummary};
 pub use policies::{NewPolicy, StoredPolicy};
 pub use requests::{Begun, IdempotentRequest, StoredAnswer};
-pub use webhooks::{
-    AfterAttempt, Attempted, BadSecret, Delivery, DeliveryStatus, DueDelivery, EventKind, NewWebhook,
-    OutboxDepth, Webhook, WebhookDefinition, WebhookSecret, damaged_event_data, end_event_data, end_event_id,
-};
+pub use webhooks::{BadSecret, EventKind, NewWebhook, Webhook, WebhookDefinition, WebhookSecret};
 
 /// A stored file and its length. A blob is written before the row that names it; a blob that no row names
 /// is swept.

@@ -145,6 +145,36 @@ impl Write {
         Ok(waiting)
     }
 
+    /// Deletes the deliveries of a webhook that ended long ago or are too many, and fails those that wait for too long.
+    async fn sweep_webhook(&mut self, webhook: &str, age: i64, most: u64) -> Result<u64> {
+        let (now, before) = (self.now.0, self.now.0 - age);
+        let beyond: Option<(i64,)> = sqlx::query_as(
+            "SELECT ended_at FROM deliveries WHERE webhook_id = $1 AND ended_at >= 0 \
+             ORDER BY ended_at DESC LIMIT 1 OFFSET $2",
+        )
+        .bind(webhook)
+        .bind(i64::try_from(most).unwrap_or(i64::MAX))
+        .fetch_optional(self.connection())
+        .await?;
+        let last = beyond.map_or(before, |(ended_at,)| before.max(ended_at));
+        let deleted = sqlx::query("DELETE FROM deliveries WHERE webhook_id = $1 AND ended_at <= $2")
+            .bind(webhook)
+            .bind(last)
+            .execute(self.connection())
+            .await?;
+        let failed = sqlx::query(
+            "UPDATE deliveries SET status = 'failed', next_at = NULL, ended_at = $3, \
+             last_error = 'waited too long: the webhook was disabled, or the server did not run' \
+             WHERE webhook_id = $1 AND next_at >= 0 AND since <= $2",
+        )
+        .bind(webhook)
+        .bind(before)
+        .bind(now)
+        .execute(self.connection())
+        .await?;
+        Ok(deleted.rows_affected() + failed.rows_affected())
+    }
+
     /// Writes a delivery that is due at once. The same event is not written twice.
     pub async fn queue_delivery(&mut self, id: DeliveryId, webhook: &str, event: &NewEvent) -> Result<()> {
         let now = self.now.0;
@@ -276,32 +306,16 @@ impl Outbox for Sqlite {
     }
 
     async fn sweep_deliveries(&self, age: Duration, most: u64) -> Result<u64> {
-        let mut write = self.write().await?;
-        let now = write.now.0;
-        let before = now - micros(age);
-        let deleted = sqlx::query("DELETE FROM deliveries WHERE ended_at <= $1")
-            .bind(before)
-            .execute(write.connection())
-            .await?;
-        let surplus = sqlx::query(
-            "DELETE FROM deliveries WHERE id IN (SELECT d.id FROM webhooks w JOIN deliveries d ON d.webhook_id = w.id \
-             WHERE d.ended_at < (SELECT e.ended_at FROM deliveries e WHERE e.webhook_id = w.id \
-             AND e.ended_at IS NOT NULL ORDER BY e.ended_at DESC LIMIT 1 OFFSET $1))",
-        )
-        .bind(i64::try_from(most.saturating_sub(1)).unwrap_or(i64::MAX))
-        .execute(write.connection())
-        .await?;
-        let failed = sqlx::query(
-            "UPDATE deliveries SET status = 'failed', next_at = NULL, ended_at = $2, \
-             last_error = 'waited too long: the webhook was disabled, or the server did not run' \
-             WHERE next_at >= 0 AND since <= $1",
-        )
-        .bind(before)
-        .bind(now)
-        .execute(write.connection())
-        .await?;
-        write.commit().await?;
-        Ok(deleted.rows_affected() + surplus.rows_affected() + failed.rows_affected())
+        let webhooks: Vec<(String,)> =
+            sqlx::query_as("SELECT id FROM webhooks").fetch_all(&self.readers).await?;
+        let mut swept = 0;
+        // Each in a transaction of its own, so that a sweep does not block other writers for long.
+        for (webhook,) in webhooks {
+            let mut write = self.write().await?;
+            swept += write.sweep_webhook(&webhook, micros(age), most).await?;
+            write.commit().await?;
+        }
+        Ok(swept)
     }
 
     async fn outbox_depth(&self) -> Result<OutboxDepth> {

@@ -50,4 +50,4 @@ CREATE UNIQUE INDEX deliveries_once ON deliveries (webhook_id, event_id);
 CREATE INDEX deliveries_listed ON deliveries (webhook_id, created_at, id);
 CREATE INDEX deliveries_due ON deliveries (webhook_id, next_at);
 CREATE INDEX deliveries_waiting ON deliveries (next_at);
-CREATE INDEX deliveries_ended ON deliveries (ended_at);
+CREATE INDEX deliveries_ended ON deliveries (webhook_id, ended_at);
