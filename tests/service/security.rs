@@ -26,6 +26,11 @@ fn operations(client: &Client) -> Vec<(String, String, Vec<String>)> {
     all
 }
 
+/// A server that may deliver to this receiver.
+fn server_for(receiver: &Receiver) -> Server {
+    Server::start_with(&[("GUARANTOR_WEBHOOK_ALLOW", &format!("http://{}/", receiver.address))])
+}
+
 /// A dataset, a policy, a finished job, a gate with a token, and a webhook with a delivery of one workspace.
 struct Owned {
     dataset: String,
@@ -86,8 +91,7 @@ fn send(client: &Client, method: &str, path: &str, kinds: &[String], json_body: 
 #[test]
 fn no_route_shows_another_workspace() {
     let receiver = Receiver::start();
-    let allow = format!("http://{}/", receiver.address);
-    let mut server = Server::start_with(&[("GUARANTOR_WEBHOOK_ALLOW", &allow)]);
+    let mut server = server_for(&receiver);
     let (a, b) = (server.create_key("team-a"), server.create_key("team-b"));
     server.kill();
     server.restart();
@@ -187,6 +191,7 @@ fn ids_cannot_traverse_paths() {
     for (method, path, kinds) in operations(&client) {
         for id in wrong.iter().filter(|_| path.contains('{')) {
             let asked = path.replace("{id}", id).replace("{name}", id).replace("{token}", id);
+            let asked = asked.replace("{delivery_id}", id);
             let answer = send(&client, &method, &asked, &kinds, &json!({"contexts": [[0.0]]}));
             assert_eq!(answer.status, 404, "{method} {asked}: {}", answer.text);
         }
@@ -205,9 +210,10 @@ fn ids_cannot_traverse_paths() {
 
 #[test]
 fn deeply_nested_json_is_rejected_everywhere() {
-    let server = Server::start();
+    let receiver = Receiver::start();
+    let server = server_for(&receiver);
     let client = server.client();
-    let owned = Owned::create(&client);
+    let owned = Owned::create(&client, &receiver);
     let (lists, objects) = ("[".repeat(100_000), "{\"metadata\":".repeat(100_000));
     let mut asked = 0;
     for (method, path, kinds) in operations(&client) {

@@ -230,12 +230,12 @@ async fn a_receiver_that_does_not_answer_holds_up_nobody_else() {
     notifier.wake();
     let arrived = tokio::task::block_in_place(|| quick.wait_for(6));
     assert_eq!(arrived.len(), 6);
-    // Two of the slow one's deliveries are in progress, and none has ended.
+    // None of the slow one's deliveries has ended.
     tokio::task::block_in_place(|| slow.wait_for(2));
     let page = PageRequest::first(9);
     let waiting = store.repository().deliveries(&slow_hook.workspace, slow_hook.id, &page).await.unwrap();
-    assert!(waiting.data.iter().all(|delivery| delivery.attempts == 0));
-    assert!(slow.received().len() == 2 && waiting.data.len() == 6);
+    assert_eq!(waiting.data.len(), 6);
+    assert!(waiting.data.iter().all(|delivery| delivery.status == DeliveryStatus::Pending));
     // It can be deleted while its deliveries run.
     store.delete_webhook(&slow_hook.workspace, slow_hook.id).await.unwrap();
     assert!(state_of(&store, &quick_hook).await.failing_since.is_none());
@@ -333,13 +333,13 @@ async fn damaged_rows_hold_up_neither_jobs_nor_deliveries() {
 
 /// A certificate of an authority of its own for 127.0.0.1: the authority's PEM file, and the server's settings.
 fn authority(directory: &Path) -> (PathBuf, ServerConfig) {
-    let mut params = CertificateParams::new([]).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let (key, server_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
     let file = directory.join("ca.pem");
     std::fs::write(&file, params.self_signed(&key).unwrap().pem()).unwrap();
     let issuer = Issuer::new(params, key);
-    let own = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
+    let own = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
     let certificate = own.signed_by(&server_key, &issuer).unwrap();
     let secret = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(server_key.serialize_der()));
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
