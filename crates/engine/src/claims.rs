@@ -2,8 +2,8 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Aimed, Betting, Bound, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler, Mixture, Order,
-    Rules, Sample, Start, pilot_of,
+    Aimed, Betting, Bound, Budget, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler, Mixture, Order,
+    Plan, Rules, Sample, Start, pilot_of,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
@@ -114,6 +114,9 @@ pub enum Game {
     Anytime,
     /// One constant, from the variance of z on rows that are not certified.
     One(Guess),
+    /// Bets with a budget for the variance, in order of arrival, whatever the logging policy learned. The plan and the
+    /// constant for the case that the budget is exceeded come from rows that are not certified.
+    Budget(Guess, Plan),
 }
 
 /// The factors of the control variate in looks at any time.
@@ -129,7 +132,7 @@ impl Start {
 }
 
 /// λ = √(2 ln(1/δ)/(n·Var z)), which minimizes the second-order expansion of the bound.
-fn constant(guess: &Guess, contexts: f64, delta: f64) -> f64 {
+pub fn constant(guess: &Guess, contexts: f64, delta: f64) -> f64 {
     let lambda = (2.0 * ln(1.0 / delta) / (contexts * guess.variance)).sqrt();
     if lambda.is_finite() { lambda.clamp(1e-6, 0.5) } else { 0.5 }
 }
@@ -196,7 +199,7 @@ impl Claim<'_> {
                 let pilot = if guess.is_some() { 0 } else { pilot_of(sample.contexts) };
                 Some(Order::new(seed, sample.contexts, pilot))
             }
-            Game::Mixture | Game::Anytime | Game::One(_) => None,
+            Game::Mixture | Game::Anytime | Game::One(_) | Game::Budget(..) => None,
         };
         // A cost model that no one has fitted is fitted on the blocks before.
         let refitted = match (&order, rules.control, bet.cost_model) {
@@ -227,13 +230,32 @@ impl Claim<'_> {
             terms.pilot = guess.is_none().then_some(aim.pilot.round() as u64);
             terms.step = Some(aim.step);
             aim.value
+        } else if let Game::Budget(guess, plan) = bet.game {
+            let table = collected.table;
+            let squares = table.squared_weights();
+            let budget = Budget::new(plan, squares, |delta| constant(&guess, contexts, delta), delta);
+            let kept = budget.bound(&table, contexts, bet.start)?;
+            let sums = table.moments(0..table.len());
+            terms.estimate = Some(finite("an estimate", (sums.u + kept.theta * sums.v) / contexts)?);
+            terms.theta = (rules.control != ControlVariate::None).then_some(kept.theta);
+            terms.lambda = Some(budget.lambda());
+            terms.log_sum = Some(kept.log_sum);
+            terms.center = Some(plan.center);
+            terms.budget = Some(finite("a budget", budget.budget())?);
+            terms.spent = Some(finite("a spent budget", kept.spent)?);
+            terms.knee = Some(finite("a knee", budget.knee())?);
+            terms.slope_above = Some(plan.low);
+            terms.slope_below = Some(plan.high);
+            kept.value
         } else {
             let mixture = match bet.game {
                 Game::One(guess) => Mixture::one(constant(&guess, contexts, delta), delta),
                 Game::Anytime if rules.control != ControlVariate::None && !bet.start.fixed => {
                     Mixture::in_any_order(rules.kappa, &ANYTIME_THETAS, delta)
                 }
-                Game::Mixture | Game::Anytime | Game::Aimed { .. } => Mixture::of_grid(rules.kappa, delta),
+                Game::Mixture | Game::Anytime | Game::Aimed { .. } | Game::Budget(..) => {
+                    Mixture::of_grid(rules.kappa, delta)
+                }
             };
             let table = collected.table;
             let found = mixture.bound(&table, contexts, bet.start)?;

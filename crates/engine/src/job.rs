@@ -9,7 +9,8 @@ use super::certificate::{
 };
 use super::certify::shares::{GIVEN, NAMED, Shares, objective_delta, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned};
-use super::claims::{PolicyQuantity, bound_of};
+use super::bound::Plan;
+use super::claims::{PolicyQuantity, bound_of, constant};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecCode, SpecError};
 use super::guardrail;
@@ -248,9 +249,18 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
         true => TerminationReason::TimeBudget,
         false => TerminationReason::Converged,
     };
-    let PartOne { policy, calibration, improvement, risk, choices, trainings } = learned;
+    let PartOne { policy, calibration, improvement, risk, plays, choices, trainings } = learned;
     let split = Some(span_of(spec, inputs));
     let record = LearningRecord { termination, iterations: trainings, split, choices };
-    let split = SplitEvidence { calibration, improvement, risk, guardrails: Vec::new() };
+    // Logs of one fixed policy get aimed bets.
+    let budget = match spec.is_fixed() {
+        true => None,
+        false => {
+            let contexts = Certified::new(&span_of(spec, inputs), inputs)?.shape().contexts;
+            let delta = GIVEN.improvement * objective_delta(spec);
+            Plan::choose(&plays, 1, contexts, constant(&improvement, contexts as f64, delta), delta)
+        }
+    };
+    let split = SplitEvidence { calibration, improvement, risk, budget, guardrails: Vec::new() };
     Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
 }

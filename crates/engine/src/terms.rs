@@ -61,6 +61,24 @@ pub struct Terms {
     /// The distance of the thresholds that aimed bets tested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<f64>,
+    /// m, from which the squares that count against a budget for the variance are taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub center: Option<f64>,
+    /// B, the budget for the variance, fixed before the first certified row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<f64>,
+    /// V_n, what was spent of the budget. If it is more than the budget, only the constant bet λ counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<f64>,
+    /// a, the knee of the payoff of bets with a budget.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub knee: Option<f64>,
+    /// p, the slope of that payoff above the knee.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope_above: Option<f64>,
+    /// ρ, the slope of that payoff below the knee.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slope_below: Option<f64>,
     /// A bound on the floating-point and integration error of the value.
     pub numerical_slack: f64,
 }

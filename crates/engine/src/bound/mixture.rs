@@ -5,6 +5,8 @@
 //! It is never worse than the union bound over the same λ, holds at every n at once, and covers the average of
 //! E[z_i | the past]. The left side increases in D, so the smallest rejected D is found by bisection.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::aimed::Start;
@@ -89,18 +91,12 @@ impl Mixture {
     /// # Errors
     /// If a sum is not finite.
     pub fn bound(&self, table: &Table, contexts: f64, start: Start) -> Result<Found> {
-        let mut last = start.theta;
         let mut sums = vec![0.0; self.members.len()];
-        let (mut past, mut first, mut end) = (Moments::default(), 0, FIRST_REFRESH);
-        while first < table.len() {
-            let range = first..end.min(table.len());
-            let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
+        let last = in_order_of_arrival(table, start, |range, theta| {
             self.members.par_iter().zip(&mut sums).for_each(|(member, sum)| {
                 *sum += table.bets(range.clone(), member.theta.unwrap_or(theta), member.lambda).logs;
             });
-            past.add(&table.moments(range));
-            (first, end, last) = (end, 2 * end, theta);
-        }
+        });
         let found = self.invert(&sums, contexts, table.kappa())?;
         Ok(Found { theta: found.theta.or(Some(last)), ..found })
     }
@@ -138,4 +134,19 @@ impl Mixture {
         let Member { lambda, theta, .. } = self.members[most];
         Ok(Found { value: high, lambda, log_sum: sums[most], theta })
     }
+}
+
+/// Shows plays in order of arrival, with the factor of the control variate that the plays before them choose, unless it
+/// is fixed. Returns the last factor.
+pub fn in_order_of_arrival(table: &Table, start: Start, mut play: impl FnMut(Range<usize>, f64)) -> f64 {
+    let mut last = start.theta;
+    let (mut past, mut first, mut end) = (Moments::default(), 0, FIRST_REFRESH);
+    while first < table.len() {
+        let range = first..end.min(table.len());
+        let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
+        play(range.clone(), theta);
+        past.add(&table.moments(range));
+        (first, end, last) = (end, 2 * end, theta);
+    }
+    last
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::bound::Guess;
+use crate::bound::{Guess, Plan};
 use crate::cost_model::ScoreCalibration;
 use crate::policy::PolicyParams;
 use crate::refit::LinearModel;
@@ -70,6 +70,9 @@ pub struct SplitEvidence {
     pub improvement: Guess,
     /// The mean and variance of z for the risk.
     pub risk: Guess,
+    /// The plan of bets with a budget for the variance of z, on logs of policies that learn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Plan>,
     /// What the bounds of the guardrails start from, in the order of the spec.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guardrails: Vec<GuardrailEvidence>,
@@ -140,8 +143,9 @@ mod tests {
 
     fn split() -> SplitEvidence {
         let guess = Guess { mean: -0.1, variance: 0.5 };
+        let budget = Plan { center: -0.1, low: -0.01, high: 0.06, budget: 0.6, expected: 0.5 };
         let guardrails = vec![GuardrailEvidence { outcome: "churn".into(), cost_model: None, loss: guess }];
-        SplitEvidence { calibration: None, improvement: guess, risk: guess, guardrails }
+        SplitEvidence { calibration: None, improvement: guess, risk: guess, budget: Some(budget), guardrails }
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::log::LogSource;
 use crate::measure::{Modeled, Subject};
 use crate::objective::ObjectiveLog;
 use crate::policy::PolicyParams;
-use crate::spec::{ExploreWith, JobKind, JobSpec};
+use crate::spec::{ExploreWith, JobKind, JobSpec, Looks};
 
 pub use candidates::certify_candidates;
 pub use ground::{Checked, check_rows};
@@ -246,7 +246,12 @@ fn claim_auto(
         };
         let (name, game) = match ground.may_aim() {
             true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: Some(guess) }),
-            false => ("betting", Game::One(guess)),
+            false => match (quantity, evidence.split.budget) {
+                (PolicyQuantity::Improvement, Some(plan)) if spec.looks == Some(Looks::Once) => {
+                    ("budgeted_betting", Game::Budget(guess, plan))
+                }
+                _ => ("betting", Game::One(guess)),
+            },
         };
         // In order of arrival, rows of one context would choose factors for each other.
         let repeated = ground.certified.shape().capabilities.multiple_interactions;

@@ -5,7 +5,7 @@ use super::rows::{HeldOut, Rows};
 use crate::bound::{ControlVariate, Guess, Played, Rules, Seen, shrunk};
 use crate::cost_model::{ScoreCalibration, ScoreLink};
 use crate::error::Result;
-use crate::split::{HeldOutPoint, TRIAL, calibrate, greedy};
+use crate::split::{HeldOutPoint, TRIAL, calibrate, greedy, moments};
 
 /// A model on the held-out rows.
 pub struct Assessed {
@@ -66,12 +66,12 @@ impl Assessed {
         Ok(z)
     }
 
-    /// What the bets on the certify side start from: the mean and variance of z.
+    /// What the bets on the risk start from: the mean and variance of z.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn guess(&self, rows: &Rows, kappa: u8, control: ControlVariate) -> Result<Guess> {
-        Ok(moments(&self.plays(&rows.held_out, kappa, control)?))
+    pub fn risk(&self, rows: &Rows, control: ControlVariate) -> Result<Guess> {
+        Ok(moments(&self.plays(&rows.held_out, 0, control)?))
     }
 
     /// The mean gap between the two best scores of a set.
@@ -86,13 +86,6 @@ impl Assessed {
         }
         total / out.len().max(1) as f64
     }
-}
-
-/// The mean and variance of numbers.
-pub fn moments(values: &[f64]) -> Guess {
-    let n = values.len().max(1) as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    Guess { mean, variance: values.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n }
 }
 
 /// The estimated improvement of a greedy policy is noisy. On logs with few rows, two standard errors chose better

@@ -30,7 +30,7 @@ use crate::control::Control;
 use crate::error::Result;
 use crate::log::{ActionSets, Chunk, LogSource, SetsView, Side, Span, SparseVector};
 use crate::policy::{ActionScorer, PairWeights, PolicyParams};
-use crate::split::{NEAR_GREEDY, PartOne};
+use crate::split::{NEAR_GREEDY, PartOne, moments};
 
 /// With fewer rows there is no hidden layer.
 const LEAST_DEEP: usize = 2000;
@@ -163,12 +163,13 @@ impl Learner<'_> {
         let chosen = choose(families.iter().map(|family| &family.assessed));
         let choices = self.choices(&families, chosen);
         let (policy, family) = (self.policy(&families[chosen], &steps)?, &families[chosen]);
-        let guess = |kappa| family.assessed.guess(&self.rows, kappa, self.variate);
+        let plays = family.assessed.z.clone();
         Ok(PartOne {
             policy,
             calibration: (self.variate == ControlVariate::CostModel).then_some(family.assessed.calibration),
-            improvement: guess(1)?,
-            risk: guess(0)?,
+            improvement: moments(&plays),
+            risk: family.assessed.risk(&self.rows, self.variate)?,
+            plays,
             choices,
             trainings,
         })
@@ -243,7 +244,7 @@ impl Learner<'_> {
 
     fn choices(&self, families: &[Family], chosen: usize) -> Vec<String> {
         let described = |family: &Family| {
-            let value = -assess::moments(&family.assessed.z).mean;
+            let value = -moments(&family.assessed.z).mean;
             format!("{} (loss {:.4}, improvement {value:.4})", family.name(), family.assessed.loss)
         };
         let others: Vec<String> =

@@ -48,6 +48,8 @@ pub struct PartOne {
     pub improvement: Guess,
     /// The mean and variance of z for the risk (κ = 0).
     pub risk: Guess,
+    /// z for the improvement, of the greedy policy on contexts that its scores were not trained on.
+    pub plays: Vec<f64>,
     /// What was chosen and why, one sentence each.
     pub choices: Vec<String>,
     /// The number of networks that were trained.
@@ -175,7 +177,7 @@ impl Learner<'_> {
         let (scorer, choice) = self.combine(&fitted);
         let full = log.shape().capabilities.control_variate();
         let (scorer, share) = if full { self.lean(scorer, &fits, target)? } else { (scorer, 0.0) };
-        let (improvement, risk, note) = self.guesses(log, &scorer)?;
+        let (plays, risk, note) = self.plays(log, &scorer)?;
         let policy = self.policy(&scorer);
         let calibration = full.then(|| scorer.score_calibration());
         let mut choices = vec![choice];
@@ -183,7 +185,8 @@ impl Learner<'_> {
             choices.push(format!("{share} of log π0(·|x) added to the scores, for a narrower certificate"));
         }
         choices.push(note);
-        Ok(PartOne { policy, calibration, improvement, risk, choices, trainings })
+        let (improvement, risk) = (moments(&plays), moments(&risk));
+        Ok(PartOne { policy, calibration, improvement, risk, plays, choices, trainings })
     }
 
     fn recipe(&self, family: LossFamily, width: usize, epochs: usize, decay: f32) -> Recipe {
@@ -288,18 +291,18 @@ impl Learner<'_> {
         norms.iter().sum::<f64>() / norms.len().max(1) as f64
     }
 
-    /// What the certify side's bets start from: the mean and variance of z of the greedy policy on contexts that its
-    /// scores were not trained on.
-    fn guesses(&self, log: &dyn LogSource, scorer: &Scorer) -> Result<(Guess, Guess, String)> {
+    /// What the certify side's bets start from: z of the greedy policy on contexts that its scores were not trained on,
+    /// for the improvement and for the risk.
+    fn plays(&self, log: &dyn LogSource, scorer: &Scorer) -> Result<(Vec<f64>, Vec<f64>, String)> {
         let (control, note) = match log.shape().capabilities.control_variate() {
             true => (ControlVariate::CostModel, "cost model as control variate, fixed on the learn side"),
             false => (ControlVariate::None, "without π0(·|x): logged propensities only, no control variate"),
         };
-        let guess = |kappa: u8| self.guess(&Rules { kappa, control, tau: 0.0 }, scorer);
-        Ok((guess(1)?, guess(0)?, note.into()))
+        let plays = |kappa: u8| self.plays_of(&Rules { kappa, control, tau: 0.0 }, scorer);
+        Ok((plays(1)?, plays(0)?, note.into()))
     }
 
-    fn guess(&self, rules: &Rules, scorer: &Scorer) -> Result<Guess> {
+    fn plays_of(&self, rules: &Rules, scorer: &Scorer) -> Result<Vec<f64>> {
         let (mut plays, mut pi, mut costs) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
         let mut z = Vec::new();
         for (i, &member) in self.folds.held_out.iter().enumerate() {
@@ -314,10 +317,15 @@ impl Learner<'_> {
             let theta = shrunk(1.0, top, TRIAL, f64::from(rules.kappa));
             z.extend(plays.iter().map(|play| play.z(theta)));
         }
-        let n = z.len().max(1) as f64;
-        let mean = z.iter().sum::<f64>() / n;
-        Ok(Guess { mean, variance: z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n })
+        Ok(z)
     }
+}
+
+/// The mean and variance of numbers.
+pub(crate) fn moments(values: &[f64]) -> Guess {
+    let n = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    Guess { mean, variance: values.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n }
 }
 
 /// The action with the best score, the last one of several.

@@ -8,6 +8,7 @@
 mod adaptive;
 mod agreement;
 mod bets;
+mod budget;
 mod controls;
 mod drift;
 mod fixed;
