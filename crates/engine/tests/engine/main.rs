@@ -1,6 +1,7 @@
 //! The engine against reference values, as properties, and through its one entry point.
 
 mod arithmetic;
+mod budget;
 #[path = "../common/given.rs"]
 mod given;
 mod given_games;
