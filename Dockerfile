@@ -11,6 +11,7 @@ COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY benches benches
 COPY src src
+COPY ui ui
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/src/target \
     cargo build --release --locked -p guarantor \

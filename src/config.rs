@@ -68,6 +68,8 @@ pub struct Config {
     pub bootstrap_workspace: String,
     /// Whether any address is served without API keys.
     pub insecure_no_auth: bool,
+    /// Whether the dashboard is served at `/`.
+    pub dashboard: bool,
     /// Whether `/metrics` requires an API key.
     pub metrics_need_key: bool,
     /// The format of the log.

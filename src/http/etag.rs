@@ -35,7 +35,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<Bytes, Problem> {
 }
 
 /// Whether the client's `If-None-Match` names `tag` (weak comparison, as RFC 9110 requires for GET).
-fn matches(headers: &HeaderMap, tag: &str) -> bool {
+pub fn matches(headers: &HeaderMap, tag: &str) -> bool {
     let opaque = |t: &str| t.trim().trim_start_matches("W/") == tag;
     let values = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|v| v.to_str().ok());
     values.flat_map(|v| v.split(',')).any(|t| t.trim() == "*" || opaque(t))

@@ -44,6 +44,7 @@ mod server;
 mod tally;
 mod tls;
 mod turns;
+mod ui;
 mod webhooks;
 
 use std::ops::Deref;

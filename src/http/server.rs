@@ -18,7 +18,7 @@ use super::envelope::{Access, enclose};
 use super::layers::public_path;
 use super::problem::Problem;
 use super::tally::{Rule, Tally};
-use super::{App, Shared, auth, jobs, metrics, openapi, tls};
+use super::{App, Shared, auth, jobs, metrics, openapi, tls, ui};
 use crate::config::{Config, ConfigError};
 use crate::notify::{Delivering, Notifier, SystemClock};
 use crate::queue::{EngineRunner, JobMemory, Queue, QueueSettings, Workers};
@@ -223,6 +223,10 @@ async fn sweep(app: App) {
 
 fn router(app: App) -> Router {
     let (open, guarded, api) = openapi::assemble(app.config.metrics_need_key);
+    let open = match app.config.dashboard {
+        true => open.merge(ui::routes()),
+        false => open,
+    };
     let open = open.merge(openapi::pages(api)).fallback(no_such_route);
     let open = enclose(open.method_not_allowed_fallback(method_not_allowed), &app, Access::Open);
     let guarded = enclose(guarded.method_not_allowed_fallback(method_not_allowed), &app, Access::Guarded);

@@ -268,7 +268,10 @@ fn paths_and_headers(f: &Fixture) -> Vec<Case> {
     let spec = json!({"dataset_id": f.dataset}).to_string();
     let long = "k".repeat(256);
     vec![
-        case("GET", "/", 404, "no_such_route"),
+        case("GET", "/ui", 404, "no_such_route"),
+        case("GET", "/ui/x/app.js", 404, "no_such_route"),
+        case("POST", "/", 405, "method_not_allowed"),
+        case("GET", "/index.html", 404, "no_such_route"),
         case("GET", "/v1", 404, "no_such_route"),
         case("GET", "/v1/nothing", 404, "no_such_route"),
         case("GET", "/v1/jobs/", 404, "no_such_route"),

@@ -92,7 +92,7 @@ impl Predicate for LargeJson {
 }
 
 /// Whether a request accepts gzip.
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let (mut gzip, mut any) = (None, None);
     for member in values.flat_map(|value| value.split(',')) {
