@@ -193,6 +193,8 @@ if "$BIN" verify "$WORK/forged" --public-key "$(jq -r .public_key "$WORK/key")" 
 call 200 GET "/v1/datasets/$DATASET/ledger"
 is .looks 1
 is '.data[0].job_id' "$JOB"
+call 200 GET "/v1/datasets/$DATASET/versions"
+is '.data[-1].version' 1
 FAMILY="{\"dataset_id\":\"$DATASET\",\"candidates\":[{\"kind\":\"policy\",\"policy_id\":\"$POLICY\"}],\"independent_of_log\":true,\"family\":{\"delta\":0.05,\"looks\":1}}"
 call 202 POST /v1/jobs "${JSON[@]}" -d "$FAMILY"
 is .spec.delta 0.05

@@ -76,6 +76,13 @@ pub trait Datasets: Send + Sync {
     async fn dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Dataset>;
     /// A dataset at one of its versions.
     async fn dataset_version(&self, workspace: &Workspace, id: DatasetId, version: u64) -> Result<Dataset>;
+    /// A page of the versions of a dataset, the newest first.
+    async fn dataset_versions(
+        &self,
+        workspace: &Workspace,
+        id: DatasetId,
+        page: &PageRequest,
+    ) -> Result<Page<DatasetVersion>>;
     /// A page of the workspace's datasets, each at its newest version.
     async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>>;
     /// Deletes a dataset. `InUse` while an unfinished job reads it. Returns the keys of the blobs that no row

@@ -1,9 +1,136 @@
-// Uploads a log.
+// Uploads a log: a file, the guessed options, progress, and row errors with what to fix.
 
-import { html } from '../lib/html.js';
-import { Empty, Page } from '../lib/components.js';
+import { html, useEffect, useRef, useState } from '../lib/html.js';
+import { Alert, Button, Field, Page, ProblemAlert, ProgressBar, Section } from '../lib/components.js';
+import { Dropzone } from '../lib/dropzone.js';
+import { RowFaults } from '../lib/row_faults.js';
+import { OutcomeFields, outcomeQuery } from '../lib/outcome_fields.js';
+import { ENCODINGS, FORMATS, guess } from '../lib/guess.js';
+import { onceKey, upload } from '../lib/api.js';
+import { href, navigate } from '../lib/router.js';
+import { take } from '../lib/pending.js';
+import * as format from '../lib/format.js';
 
-/** Uploads a log. */
-export function Upload() {
-  return html`<${Page} title="Upload a log"><${Empty} title="Not built yet" /></${Page}>`;
+/** The page that uploads a log, or with `?to=ID` appends to a dataset. */
+export function Upload({ query }) {
+  const [chosen, setChosen] = useState(null);
+  const [failed, setFailed] = useState(null);
+  const choose = async (file) => {
+    setFailed(null);
+    try {
+      const found = await guess(file);
+      setChosen({ file, found });
+    } catch (error) {
+      setFailed(`The file cannot be read: ${error.message}`);
+    }
+  };
+  useEffect(() => {
+    const file = take();
+    if (file) choose(file);
+  }, []);
+  const append = query.to;
+  const crumbs = append ? [['Datasets', '/datasets'], ['Dataset', `/datasets/${append}`]] : [['Datasets', '/datasets']];
+  const lead = append
+    ? 'The new rows become the next version of the dataset. Everything but the format is taken from the dataset.'
+    : 'One row per decision. The file is checked row by row; if a row is wrong, nothing is stored.';
+  return html`<${Page} title=${append ? 'Append rows' : 'Upload a log'} crumbs=${crumbs} lead=${lead}>
+    ${failed && html`<${Alert} tone="bad" live title=${failed} />`}
+    ${chosen
+      ? html`<${Form} key=${`${chosen.file.name}-${chosen.file.lastModified}-${chosen.file.size}`} file=${chosen.file} found=${chosen.found} append=${append} onOther=${() => setChosen(null)} />`
+      : html`<${Dropzone} title="Drop a log here" onFile=${choose}><p>NDJSON, CSV, Parquet, Arrow stream, DSJSON or the Open Bandit Dataset; also compressed with gzip or Zstandard.</p></${Dropzone}>`}
+    ${!chosen && html`<${Section} title="What a row has"><${RowHelp} /></${Section}>`}
+  </${Page}>`;
+}
+
+const RowHelp = () => html`<div class="columns"><dl class="facts facts-wide">
+    <div><dt><code>x</code></dt><dd>The context, as a list of numbers. A policy can be learned only if it is there.</dd></div>
+    <div><dt><code>action</code></dt><dd>The action that was taken, counted from 0.</dd></div>
+    <div><dt><code>propensity</code> or <code>propensities</code></dt><dd>The probability that the deployed policy gave to this action, or to all actions. It must be the one that the action was drawn with.</dd></div>
+    <div><dt><code>reward</code> or <code>cost</code></dt><dd>What came of it.</dd></div>
+  </dl>
+  <figure class="code"><figcaption><span>One row of NDJSON</span></figcaption><pre tabindex="0" aria-label="One row of NDJSON"><code>${'{"x": [0.4, -1.2], "action": 2,\n "propensities": [0.1, 0.2, 0.7],\n "reward": 1}'}</code></pre></figure></div>`;
+
+const start = (found) => ({
+  name: found.name, format: found.format, encoding: found.encoding, logging: 'adaptive', repetitions: 'decisions', exact: false, actions: '', dims: '', policy: '',
+  outcome: found.outcome, min: '', max: '',
+  outcomes: found.outcomes.map(({ name, seen }) => ({ name, kind: 'reward', min: '0', max: seen && seen.most > 1 ? String(seen.most) : '1', cap: '' })),
+});
+
+/** The query of the upload that the form describes. */
+function request(form, append) {
+  const kind = FORMATS.find((each) => each.id === form.format);
+  const headers = { 'content-type': kind.type, ...(form.encoding ? { 'content-encoding': form.encoding } : {}) };
+  const named = kind.named ? form.format : '';
+  if (append) return { path: href(`/v1/datasets/${append}/rows`, { format: named }), headers };
+  const options = {
+    name: form.name, format: named, n_actions: form.actions, hash_dims: form.dims, logging_policy_id: form.policy,
+    logging: form.logging === 'adaptive' ? '' : form.logging, repetitions: form.repetitions === 'decisions' ? '' : form.repetitions,
+    exact_propensities: form.exact ? 'true' : '', ...outcomeQuery(form),
+  };
+  return { path: href('/v1/datasets', options), headers };
+}
+
+function Form({ file, found, append, onOther }) {
+  const [form, setForm] = useState(() => start(found));
+  const [state, setState] = useState({});
+  const control = useRef(null);
+  const set = (changes) => setForm((old) => ({ ...old, ...changes }));
+  useEffect(() => () => control.current?.abort(), []);
+  const submit = async (event) => {
+    event.preventDefault();
+    const { path, headers } = request(form, append);
+    control.current = new AbortController();
+    setState({ sent: 0, total: file.size });
+    try {
+      const dataset = await upload(path, file, {
+        headers: { ...headers, 'idempotency-key': onceKey() }, signal: control.current.signal, onProgress: (sent, total) => setState({ sent, total }),
+      });
+      navigate(href(`/datasets/${dataset.id}`, { uploaded: 1 }));
+    } catch (problem) {
+      setState(problem.code === 'aborted' ? { canceled: true } : { problem });
+    }
+  };
+  const busy = state.sent !== undefined;
+  const problem = state.problem;
+  return html`<form class="stack" onSubmit=${submit} aria-label="Upload">
+    <${Section} title=${file.name} actions=${!busy && html`<${Button} onClick=${onOther}>Choose another file</${Button}>`}
+      note=${`${format.bytes(file.size)}. ${found.why}${found.rows ? ` The first ${format.plural(found.rows, 'row')} ${found.rows === 1 ? 'has' : 'have'} the fields ${found.fields.join(', ')}.` : ''}`}>
+      ${found.problem && html`<${Alert} tone="warn" title=${found.problem} />`}
+      <fieldset disabled=${busy} class="stack"><legend class="offscreen">Options</legend>
+        <div class="form-grid">
+          ${!append && html`<${Field} label="Name" optional error=${problem?.field?.('name')}>${(a) => html`<input ...${a} value=${form.name} maxlength="200" onInput=${(e) => set({ name: e.target.value })} />`}</${Field}>`}
+          <${Field} label="Format">${(a) => html`<select ...${a} value=${form.format} onChange=${(e) => set({ format: e.target.value })}>${FORMATS.map((each) => html`<option value=${each.id} selected=${form.format === each.id}>${each.title}</option>`)}</select>`}</${Field}>
+          <${Field} label="Compression">${(a) => html`<select ...${a} value=${form.encoding} onChange=${(e) => set({ encoding: e.target.value })}>${ENCODINGS.map((each) => html`<option value=${each.id} selected=${form.encoding === each.id}>${each.title}</option>`)}</select>`}</${Field}>
+        </div>
+        ${!append && html`<${OutcomeFields} form=${form} set=${set} found=${found} problem=${problem} />`}
+        ${!append && html`<${Attestations} form=${form} set=${set} problem=${problem} />`}
+      </fieldset>
+    </${Section}>
+    ${busy && html`<${Sending} state=${state} onCancel=${() => control.current.abort()} />`}
+    ${state.canceled && html`<${Alert} tone="info" live title="The upload was canceled. Nothing was stored." />`}
+    ${problem && (problem.errors.some((error) => error.row != null) ? html`<${RowFaults} problem=${problem} file=${file} encoding=${form.encoding} />` : html`<${ProblemAlert} problem=${problem} />`)}
+    ${!busy && html`<div class="actions"><button type="submit" class="button button-primary">${append ? 'Append the rows' : 'Upload'}</button></div>`}
+  </form>`;
+}
+
+const Attestations = ({ form, set, problem }) => html`
+  <fieldset class="stack"><legend>What you know about the log</legend>
+    <label class="check"><input type="checkbox" checked=${form.logging === 'fixed'} onChange=${(e) => set({ logging: e.target.checked ? 'fixed' : 'adaptive' })} />
+      <span><strong>One policy logged every row,</strong> and traffic came from one distribution. <span class="muted">You attest it on every certificate; sharper bounds can then be used. If the policy changed or was retrained, leave it open.</span></span></label>
+    <label class="check"><input type="checkbox" checked=${form.repetitions === 'designed'} onChange=${(e) => set({ repetitions: e.target.checked ? 'designed' : 'decisions' })} />
+      <span><strong>Contexts were logged several times by design.</strong> <span class="muted">Their number was chosen without looking at actions and outcomes. Contexts then count equally.</span></span></label>
+    <label class="check"><input type="checkbox" checked=${form.exact} onChange=${(e) => set({ exact: e.target.checked })} />
+      <span><strong>Propensities with few digits are exact.</strong> <span class="muted">Otherwise 0.333 is taken for a rounded number, and bounds allow for the rounding.</span></span></label>
+    <div class="form-grid">
+      <${Field} label="Number of actions" optional hint="If it is not in the rows: some actions may never have been logged." error=${problem?.field?.('n_actions')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.actions} onInput=${(e) => set({ actions: e.target.value })} />`}</${Field}>
+      <${Field} label="Dimensions of hashed features" optional hint="For features with names. 0 ignores them." error=${problem?.field?.('hash_dims')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.dims} onInput=${(e) => set({ dims: e.target.value })} />`}</${Field}>
+      <${Field} label="Logging policy" optional hint="The id of the stored policy that logged the rows." error=${problem?.field?.('logging_policy_id')}>${(a) => html`<input ...${a} value=${form.policy} onInput=${(e) => set({ policy: e.target.value })} />`}</${Field}>
+    </div>
+  </fieldset>`;
+
+function Sending({ state, onCancel }) {
+  const done = state.total > 0 && state.sent >= state.total;
+  const text = done ? 'All bytes are sent. The server checks the rows…' : `${format.bytes(state.sent)} of ${format.bytes(state.total)} sent`;
+  return html`<${Section} title=${done ? 'Checking' : 'Uploading'} actions=${html`<${Button} onClick=${onCancel}>Cancel</${Button}>`}>
+    <div class="stack"><${ProgressBar} value=${done ? undefined : state.sent / (state.total || 1)} label="Upload" /><p role="status">${text}</p></div></${Section}>`;
 }

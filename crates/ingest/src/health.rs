@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::batch::{LogLayout, LogRows};
 use crate::outcome_health::OutcomeSummary;
+use crate::distribution::{ExpectedCount, SmallPropensity, WeightClass, Weights, expected_counts};
 use crate::row::Notes;
 use crate::warning::{LogTraits, Warning, warnings};
 
@@ -69,6 +70,16 @@ pub struct Health {
     /// A summary of each outcome, the primary one first; empty for reports of releases before 0.6.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outcomes: Vec<OutcomeSummary>,
+    /// The histogram of 1/π0(a|x); empty in reports of earlier releases.
+    #[serde(default)]
+    pub weights: Vec<WeightClass>,
+    /// The smallest propensities of logged actions, at most 10.
+    #[serde(default)]
+    pub smallest_propensities: Vec<SmallPropensity>,
+    /// How often actions were logged, against their propensities: the 50 that are furthest from them; empty if π0(·|x)
+    /// is not known.
+    #[serde(default)]
+    pub expected_counts: Vec<ExpectedCount>,
 }
 
 /// The sizes of action sets.
@@ -137,6 +148,7 @@ pub struct HealthBuilder {
     /// Σπ0(a) and Σπ0(a)(1 − π0(a)) for each action.
     expected: Vec<(f64, f64)>,
     sizes: Option<Sizes>,
+    weights: Weights,
 }
 
 impl HealthBuilder {
@@ -156,6 +168,7 @@ impl HealthBuilder {
             let weight = 1.0 / propensity;
             self.weight += weight;
             self.weight_squared += weight * weight;
+            self.weights.add(propensity);
         }
     }
 
@@ -227,6 +240,9 @@ impl HealthBuilder {
             inverse_propensity_mean: self.inverse_propensity_mean(n_actions, ok(CheckName::Propensities)),
             worst_action_count: self.worst_action_count(ok(CheckName::ActionCounts)),
             action_sets: self.sizes.as_ref().map(|sizes| sizes.finish(n)),
+            weights: self.weights.classes(),
+            smallest_propensities: self.weights.smallest(),
+            expected_counts: expected_counts(&self.counts, &self.expected),
             action_counts: self.counts,
             warnings: Vec::new(),
             checks,
@@ -308,9 +324,10 @@ mod tests {
             assert!(health.inverse_propensity_mean.observed > 1e100);
             let written = serde_json::to_value(&health).unwrap();
             assert_eq!(serde_json::from_value::<Health>(written.clone()).unwrap(), health);
-            // A report of an earlier release has no checks.
+            // A report of an earlier release has no checks, and nothing for pictures.
             let mut old = written;
-            ["checks", "drift"].iter().for_each(|name| drop(old.as_object_mut().unwrap().remove(*name)));
+            let new = ["checks", "drift", "weights", "smallest_propensities", "expected_counts"];
+            new.iter().for_each(|name| drop(old.as_object_mut().unwrap().remove(*name)));
             let read = serde_json::from_value::<Health>(old).unwrap();
             assert_eq!((read.checks.len(), read.drift), (0, None));
         }

@@ -7,6 +7,7 @@ mod digest;
 mod form;
 mod ledger;
 mod options;
+mod versions;
 
 use std::collections::BTreeSet;
 
@@ -39,6 +40,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(create::append))
         .routes(routes!(create::add_candidates))
         .routes(routes!(ledger::ledger))
+        .routes(routes!(versions::versions))
 }
 
 /// A dataset at its newest version.

@@ -110,6 +110,23 @@ impl SeenRows {
     }
 }
 
+/// A version of a dataset in the list of its versions.
+#[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
+pub struct DatasetVersion {
+    /// 1 after the upload, one more after each append and each addition of candidates.
+    pub version: u64,
+    /// When it was stored.
+    pub created_at: Timestamp,
+    /// The number of its rows.
+    #[sqlx(rename = "row_count")]
+    pub rows: u64,
+    /// The number of its contexts.
+    #[sqlx(rename = "context_count")]
+    pub contexts: u64,
+    /// The digest of its rows.
+    pub digest: String,
+}
+
 /// A dataset at one of its versions.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct Dataset {

@@ -18,7 +18,7 @@ use guarantor_engine::footprint::SetSizes;
 use serde::{Deserialize, Serialize};
 
 pub use age::Age;
-pub use datasets::{AddedRows, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
+pub use datasets::{AddedRows, Dataset, DatasetContent, DatasetVersion, NewDataset, NewVersion, SeenRows};
 pub use deliveries::{
     AfterAttempt, Attempted, Delivery, DeliveryStatus, DueDelivery, OutboxDepth, damaged_event_data,
     end_event_data, end_event_id,

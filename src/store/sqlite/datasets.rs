@@ -8,12 +8,13 @@ use sqlx::{Row, SqliteConnection};
 use super::row_sets::{decode, own_sketches};
 use super::rows::{is_taken, read_page, to_json};
 use super::same_rows::{Recognized, SketchedVersion};
+use super::versions::versions;
 use super::{Sqlite, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
 use crate::store::page::{Page, PageRequest};
-use crate::store::records::{BlobRef, Dataset, DatasetContent, NewDataset, NewVersion, SeenRows};
+use crate::store::records::{BlobRef, Dataset, DatasetContent, DatasetVersion, NewDataset, NewVersion, SeenRows};
 use crate::store::repository::Datasets;
 use guarantor_ingest::RowSketch;
 
@@ -288,6 +289,15 @@ impl Datasets for Sqlite {
                 .map_err(|error| StoreError::from(error).of(Owner::Dataset(id)))?;
         let missing = || StoreError::not_found(Resource::DatasetVersion, format!("{id} version {version}"));
         dataset.ok_or_else(missing)
+    }
+
+    async fn dataset_versions(
+        &self,
+        workspace: &Workspace,
+        id: DatasetId,
+        page: &PageRequest,
+    ) -> Result<Page<DatasetVersion>> {
+        versions(&mut *self.readers.acquire().await?, workspace, id, page).await
     }
 
     async fn datasets(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Dataset>> {

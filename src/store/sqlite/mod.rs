@@ -26,6 +26,7 @@ mod same_rows;
 mod schema;
 mod snapshot;
 mod upkeep;
+mod versions;
 mod webhooks;
 
 use std::path::Path;

@@ -1,0 +1,56 @@
+// The versions of a dataset, and what is stated and known about it.
+
+import { html } from '../lib/html.js';
+import { CodeBlock, CopyButton, Facts, Load, Pager, Section, Table, Time, usePages } from '../lib/components.js';
+import * as format from '../lib/format.js';
+
+const VERSION_COLUMNS = [
+  { id: 'version', label: 'Version', render: (each) => `Version ${each.version}` },
+  { id: 'time', label: 'When', render: (each) => html`<${Time} at=${each.created_at} />` },
+  { id: 'rows', label: 'Rows', align: 'right', render: (each) => format.count(each.rows) },
+  { id: 'added', label: 'Added', align: 'right', render: (each) => (each.added === 0 ? 'candidates' : each.added === null ? '' : format.count(each.added)) },
+  { id: 'digest', label: 'Digest of the rows', render: (each) => html`<span class="inline-copy"><code>${format.short(each.digest)}</code><${CopyButton} compact text=${each.digest} label="Copy the digest" /></span>` },
+];
+
+/** The versions, newest first. */
+export function Versions({ dataset }) {
+  const page = usePages(`/v1/datasets/${dataset.id}/versions`, { limit: 50 });
+  const withAdded = (list) => list.map((each, i) => ({ ...each, added: list[i + 1] ? each.rows - list[i + 1].rows : each.version === 1 ? each.rows : null }));
+  return html`<${Section} title="Versions" note="Appending rows or candidates makes a new version. A certificate names the version that it was computed from.">
+    <${Load} resource=${page}>${(data) => html`<${Table} caption="Versions, newest first" columns=${VERSION_COLUMNS} rows=${withAdded(data.data)} rowKey=${(each) => each.version} param="none" /><${Pager} page=${data} />`}</${Load}></${Section}>`;
+}
+
+const yes = (value) => (value ? 'yes' : 'no');
+
+function precision({ decimals, significant, single } = {}) {
+  if (decimals != null) return `rounded to ${format.plural(decimals, 'decimal')}`;
+  if (significant != null) return `rounded to ${format.plural(significant, 'significant digit')}`;
+  return single ? 'single precision' : 'full';
+}
+
+/** What is stated and known. */
+export function About({ dataset }) {
+  const { capabilities: can, outcome } = dataset;
+  const named = can.outcomes || [];
+  return html`
+    <${Section} title="The log"><${Facts} items=${[
+      ['Uploaded', html`<${Time} at=${dataset.created_at} />`],
+      ['Outcome', named.length ? named.map((each) => `${each.name} (${each.kind}, ${format.number(each.min)} to ${format.number(each.max)})`).join('; ') : `${outcome.kind}, ${format.number(outcome.min)} to ${format.number(outcome.max)}`],
+      ['Contexts', format.count(dataset.contexts)],
+      ['Features', format.count(dataset.dim)],
+      ['Logged by', dataset.logging === 'fixed' ? 'one fixed policy, as its uploader states' : 'any policy, which may have changed'],
+      ['Rows with the same context', dataset.repetitions === 'designed' ? 'repeated by design' : 'decisions of their own'],
+      ['Logging policy', dataset.logging_policy_id && html`<a href=${`/policies/${dataset.logging_policy_id}`}>${format.short(dataset.logging_policy_id)}</a>`],
+      ['Size', format.bytes(dataset.bytes)],
+    ]} /></${Section}>
+    <${Section} title="What it supports" note="Jobs are checked against this before they run."><${Facts} items=${[
+      ['Learning a policy', can.features ? 'yes, rows have features' : 'no, rows have no features'],
+      ['Propensities of all actions', yes(can.full_propensities || can.uniform)],
+      ['Written precision', precision(can.precision)],
+      ['Timestamps', yes(can.timestamps)],
+      ['Own actions per row', yes(can.action_sets)],
+      ['Candidates in the log', can.candidates.length ? can.candidates.join(', ') : 'none'],
+    ]} /></${Section}>
+    <${Section} title="Digest" note="The same rows have the same digest, whatever format they were uploaded in."><${CodeBlock} label="SHA-256" text=${dataset.digest} wrap /></${Section}>
+    <${Section} title="The same as a script"><${CodeBlock} label="curl" text=${`curl ${window.location.origin}/v1/datasets/${dataset.id}`} wrap /></${Section}>`;
+}
