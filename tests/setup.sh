@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need besides Rust, from Debian packages: curl and jq for tests/curl.sh, python3 with
-# venv for schemathesis, kubernetes-validate and Playwright, chromium with a font for the dashboard, the FashionMNIST images for the figures of crates/lab, and, for root,
-# who alone can use them, buildah and debootstrap for tests/image.sh.
+# venv for schemathesis, kubernetes-validate and Playwright, chromium with a font for the dashboard, the FashionMNIST
+# images for the figures of crates/lab, and, for root, who alone can use them, buildah and debootstrap for
+# tests/image.sh.
 set -euo pipefail
 missing=()
 command -v curl >/dev/null || missing+=(curl)

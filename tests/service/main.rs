@@ -12,6 +12,7 @@ mod checks;
 mod command_line;
 mod compression;
 mod connections;
+mod dashboard;
 mod digests;
 mod docs;
 mod fresh;
