@@ -140,6 +140,7 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
         | "/v1/datasets/{id}/candidates"
         | "/v1/datasets/{id}/ledger"
         | "/v1/datasets/{id}/rows"
+        | "/v1/datasets/{id}/versions"
         | "/v1/jobs"
         | "/v1/jobs/{id}"
         | "/v1/jobs/{id}/cancel"

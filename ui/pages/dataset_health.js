@@ -14,7 +14,7 @@ export function Health({ dataset }) {
     <${Checks} checks=${health.checks || []} />
     <div class="columns">
       <${Weights} dataset=${dataset} />
-      <${Counts} dataset=${dataset} />
+      <div class="stack"><${Counts} dataset=${dataset} /><${Smallest} health=${health} /></div>
     </div>
     <${OverTime} dataset=${dataset} />`;
 }
@@ -36,15 +36,21 @@ function Weights({ dataset }) {
   const { health } = dataset;
   const fit = health.inverse_propensity_mean;
   const classes = (health.weights || []).map(({ from, to, rows }) => ({ from, to, count: rows }));
-  const small = health.smallest_propensities || [];
   return html`<${Section} title="Weights" note="A row counts with the weight one over its propensity. A few rows with huge weights make every estimate uncertain.">
     ${classes.length === 0 ? html`<${Old} />` : html`<div class="stack"><${Histogram} classes=${classes} label="weight of a row"
       summary=${`Histogram of the weights of ${format.count(dataset.rows)} rows: from ${format.number(classes[0].from, 3)} to ${format.number(health.max_weight, 3)}, on average ${format.number(fit.observed, 3)}.`}
       marks=${[{ value: fit.observed, label: `mean ${format.number(fit.observed, 3)}` }]} />
       <p>The mean weight is ${format.number(fit.observed)}; ${format.number(fit.expected)} is expected${fit.z != null && `, which is ${format.number(Math.abs(fit.z), 2)} standard errors away`}.
-        ${' '}The log is worth ${format.count(health.effective_sample_size)} rows of a uniform one.${health.near_deterministic_share > 0 ? ` In ${format.percent(health.near_deterministic_share)} of the rows one action was nearly certain.` : ''}</p>
-      ${small.length > 0 && html`<div><h3>Smallest propensities</h3><${Numbers} caption="Smallest propensities" head=${['propensity', 'weight', 'rows']} rows=${small.map(({ propensity, rows }) => [format.number(propensity), format.number(1 / propensity, 3), format.count(rows)])} /></div>`}</div>`}
+        ${' '}The log is worth ${format.count(health.effective_sample_size)} rows of a uniform one.${health.near_deterministic_share > 0 ? ` In ${format.percent(health.near_deterministic_share)} of the rows one action was nearly certain.` : ''}</p></div>`}
   </${Section}>`;
+}
+
+function Smallest({ health }) {
+  const small = health.smallest_propensities || [];
+  if (small.length === 0) return null;
+  const rows = small.map(({ propensity, rows: count }) => [format.number(propensity), format.number(1 / propensity, 3), format.count(count)]);
+  return html`<${Section} title="Smallest propensities" note="Of the actions that were taken. The smaller, the more such a row weighs.">
+    <${Numbers} caption="Smallest propensities" head=${['propensity', 'weight', 'rows']} rows=${rows} /></${Section}>`;
 }
 
 function Counts({ dataset }) {

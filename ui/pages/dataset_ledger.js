@@ -26,7 +26,7 @@ function Shown({ dataset, ledger }) {
   if (ledger.looks === 0) {
     return html`<${Section}><${Empty} title="Nothing was certified from these rows" icon="check">Every certificate is a look at the rows, and costs its δ. The ledger adds them up, so that you know how far all of them can be trusted together.</${Empty}></${Section}>`;
   }
-  const parts = [...ledger.data].reverse().map((look) => ({ value: look.cost, label: `Look ${look.look}: ${format.number(look.cost, 3)}` }));
+  const parts = [...ledger.data].reverse().filter((look) => look.cost > 0).map((look) => ({ value: look.cost, label: `Look ${look.look}: ${format.number(look.cost, 3)}` }));
   const text = `${format.number(ledger.spent, 3)} of 1 is spent in ${format.plural(ledger.looks, 'look')}`;
   return html`
     ${dataset.ledger.note && html`<${Alert} tone="info" title="These rows are in other datasets too.">${dataset.ledger.note}</${Alert}>`}

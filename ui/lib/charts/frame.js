@@ -94,10 +94,10 @@ export function extent(values, share = 0.06) {
   return [low - pad, high + pad];
 }
 
-/** A horizontal axis at height `y` with grid lines up to `top`. */
-export const AxisX = ({ x, y, top, at, label, text = number, width }) => html`<g class="axis">
+/** A horizontal axis at height `y` with grid lines up to `top`. Its label is below the plot, which begins at `left`. */
+export const AxisX = ({ x, y, top, at, label = '', text = number, left, width }) => html`<g class="axis">
   ${at.map((value) => html`<g key=${value}><line class="grid" x1=${x(value)} x2=${x(value)} y1=${top} y2=${y} /><text x=${x(value)} y=${y + 16} text-anchor="middle">${text(value)}</text></g>`)}
-  ${label && html`<text class="axis-label" x=${width / 2} y=${y + 34} text-anchor="middle">${label}</text>`}
+  ${label && html`<text class="axis-label" x=${label.length * 6.5 > width - left ? width : (width + left) / 2} y=${y + 34} text-anchor=${label.length * 6.5 > width - left ? 'end' : 'middle'}>${label}</text>`}
 </g>`;
 
 /** The text as it fits `pixels`, cut with an ellipsis if necessary. */

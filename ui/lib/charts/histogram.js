@@ -19,11 +19,14 @@ export function Histogram({ title, summary, classes, label, marks = [], height =
     const y = linear([0, size(most)], [bottom, TOP + 10]);
     const powers = Array.from({ length: Math.floor(Math.log10(most)) + 1 }, (_, i) => 10 ** i);
     const levels = log ? powers : ticks([0, most], 4);
-    const every = Math.max(1, Math.ceil(classes.length / ((width - LEFT) / 56)));
+    // Only whole numbers are written below the bars, and not more than there is room for.
+    const whole = classes.map((each, i) => i).filter((i) => Math.abs(classes[i].from - Math.round(classes[i].from)) < 1e-9);
+    const every = Math.max(1, Math.ceil(whole.length / ((width - LEFT) / 56)));
+    const named = new Set(whole.filter((_, i) => i % every === 0));
     return html`<g class="axis">${levels.map((value) => html`<g key=${value}><line class="grid" x1=${LEFT} x2=${width} y1=${y(size(value))} y2=${y(size(value))} /><text x=${LEFT - 8} y=${y(size(value)) + 4} text-anchor="end">${count(value)}</text></g>`)}</g>
       <g class="tone-1">${classes.map((each, i) => html`<rect key=${each.from} class="column" x=${LEFT + i * step + 1} width=${Math.max(1, step - 2)} y=${y(size(each.count))} height=${Math.max(0, bottom - y(size(each.count)))}><title>${range(each)}: ${count(each.count)} ${unit}</title></rect>`)}</g>
       <g class="axis"><line class="base" x1=${LEFT} x2=${width} y1=${bottom} y2=${bottom} />
-      ${classes.map((each, i) => i % every === 0 && html`<text key=${each.from} x=${LEFT + i * step} y=${bottom + 16} text-anchor=${i === 0 ? 'start' : 'middle'}>${number(each.from, 3)}</text>`)}
+      ${classes.map((each, i) => named.has(i) && html`<text key=${each.from} x=${LEFT + i * step} y=${bottom + 16} text-anchor=${i === 0 ? 'start' : 'middle'}>${number(each.from, 3)}</text>`)}
       <text class="axis-label" x=${(LEFT + width) / 2} y=${bottom + 36} text-anchor="middle">${label}</text></g>
       ${marks.map((mark) => place(mark, classes, LEFT, step, TOP, bottom, width))}`;
   };

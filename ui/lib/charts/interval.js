@@ -20,7 +20,7 @@ export function IntervalPlot({ title, summary, rows, marks = [], label, text = (
     const x = linear(range, [left, width - 16]);
     const bottom = top + rows.length * ROW;
     return html`
-      <${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 90)} label=${label} text=${text} width=${width + left} />
+      <${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 90)} label=${label} text=${text} left=${left} width=${width} />
       ${rows.map((row, i) => html`<${IntervalRow} key=${row.label} row=${row} x=${x} y=${top + i * ROW + ROW / 2} left=${left} right=${width - 16} />`)}
       ${marks.map((mark, i) => html`<g class=${`mark mark-${mark.tone || 'neutral'}`}><line x1=${x(mark.value)} x2=${x(mark.value)} y1=${12 + i * 18} y2=${bottom} />
         <text x=${x(mark.value) + (x(mark.value) > width * 0.6 ? -6 : 6)} y=${14 + i * 18} text-anchor=${x(mark.value) > width * 0.6 ? 'end' : 'start'}>${mark.label} ${text(mark.value)}</text></g>`)}`;

@@ -26,8 +26,8 @@ function options({ series, xLabel, xTime, xText, yText, yRange, width, height, s
     cursor: { drag: { x: false, y: false } },
     scales: { x: { time: Boolean(xTime) }, y: yRange ? { range: yRange } : {} },
     axes: [
-      { ...axis, label: xLabel, labelSize: 20, size: 36, ...(xText ? { values: (_, at) => at.map(xText) } : {}) },
-      { ...axis, size: 62, values: (_, at) => at.map(yText) },
+      { ...axis, label: xLabel, labelSize: 20, size: 36, ...(xText ? { values: (_, at) => at.map((value) => xText(value)) } : {}) },
+      { ...axis, size: 62, values: (_, at) => at.map((value) => yText(value)) },
     ],
     series: [
       { label: xLabel || 'at', ...(xText ? { value: (_, at) => (at == null ? '–' : xText(at)) } : {}) },

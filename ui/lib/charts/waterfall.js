@@ -25,7 +25,7 @@ export function Waterfall({ title, summary, start, steps, end, required, label, 
   const draw = (width) => {
     const left = Math.min(230, Math.max(96, width * 0.3));
     const x = linear(range, [left, width - 70]);
-    return html`<${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 100)} text=${(at) => signed(at, 3)} label=${label} width=${width + left} />
+    return html`<${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 100)} text=${(at) => signed(at, 3)} label=${label} left=${left} width=${width} />
       <line class="zero" x1=${x(0)} x2=${x(0)} y1=${top} y2=${bottom} />
       ${Number.isFinite(required) && html`<g class="mark mark-neutral"><line x1=${x(required)} x2=${x(required)} y1="12" y2=${bottom} /><text x=${x(required) + 6} y="14">required ${text(required)}</text></g>`}
       ${bars.map((bar, i) => html`<${Bar} key=${bar.label} bar=${bar} next=${bars[i + 1]} x=${x} y=${top + i * ROW} left=${left} />`)}`;
