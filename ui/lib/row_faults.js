@@ -8,11 +8,11 @@ const READABLE = 8 * 1024 * 1024;
 const LONGEST = 160;
 
 /** The lines of the file that have these numbers, from its first megabytes. */
-async function linesOf(file, rows, offset) {
+async function linesOf(file, rows) {
   const text = await file.slice(0, READABLE).text();
   const lines = text.split('\n');
   const whole = file.size <= READABLE ? lines.length : lines.length - 1;
-  return new Map(rows.filter((row) => row + offset <= whole).map((row) => [row, lines[row + offset - 1]?.trim()]));
+  return new Map(rows.filter((row) => row <= whole).map((row) => [row, lines[row - 1]?.trim()]));
 }
 
 const ADVICE = {
@@ -29,19 +29,17 @@ const ADVICE = {
 export function RowFaults({ problem, file, encoding }) {
   const [lines, setLines] = useState(new Map());
   const faults = problem.errors.filter((error) => error.row != null);
-  // A CSV file has a header, so its row 1 is on line 2.
-  const offset = /csv/i.test(file.name) ? 1 : 0;
+  // In text formats the number of a row is that of its line, also in CSV, whose header is line 1.
   const text = !encoding && !/\.(parquet|arrows?)$/i.test(file.name);
   useEffect(() => {
-    if (text) linesOf(file, faults.map((fault) => fault.row), offset).then(setLines, () => {});
+    if (text) linesOf(file, faults.map((fault) => fault.row)).then(setLines, () => {});
   }, [problem]);
   const columns = [
-    { id: 'row', label: 'Row', align: 'right', render: (fault) => format.count(fault.row) },
-    text && { id: 'line', label: 'Line of the file', align: 'right', render: (fault) => format.count(fault.row + offset) },
-    { id: 'field', label: 'Field', render: (fault) => (fault.field ? html`<code>${fault.field}</code>` : '–') },
+    { id: 'row', label: text ? 'Line' : 'Row', render: (fault) => format.count(fault.row) },
+    { id: 'field', label: 'Field', render: (fault) => (fault.field ? html`<code class="nowrap">${fault.field}</code>` : '–') },
     { id: 'message', label: 'What is wrong', wide: true, render: (fault) => html`<div><p>${fault.message}</p>${lines.get(fault.row) && html`<p class="small"><code>${lines.get(fault.row).slice(0, LONGEST)}${lines.get(fault.row).length > LONGEST ? '…' : ''}</code></p>`}</div>` },
     { id: 'fix', label: 'What to do', wide: true, render: (fault) => ADVICE[fault.field] || 'Correct the row, or leave it out if it was not logged properly, for a reason that does not depend on its outcome.' },
-  ].filter(Boolean);
+  ];
   return html`<${Section} tone="bad" title="Some rows are wrong. Nothing was stored." note=${problem.detail}>
     <div role="alert" class="offscreen">Some rows are wrong. ${problem.detail}</div>
     <${Table} caption="Wrong rows" columns=${columns} rows=${faults} rowKey=${(fault) => `${fault.row}-${fault.field}-${fault.message}`} param="none" />
