@@ -67,14 +67,21 @@ class Server:
             text = answer.read()
             return json.loads(text) if text else None
 
-    def dataset(self, rows=2000, name="A log", query="outcome=reward&logging=fixed"):
+    def dataset(self, rows=2000, name="Visits", query="outcome=reward&logging=fixed"):
         headers = {"content-type": "application/x-ndjson"}
         return self.call("POST", f"/v1/datasets?name={name.replace(' ', '%20')}&{query}", log(rows), headers)
 
     def job(self, dataset, **spec):
         """A job on a dataset, finished."""
         job = self.call("POST", "/v1/jobs", {"dataset_id": dataset["id"], **spec})
-        return self.call("GET", f"/v1/jobs/{job['id']}?wait=60")
+        return self.finished(job["id"])
+
+    def finished(self, job):
+        """The job once it has ended, however long that takes on a busy machine."""
+        while True:
+            found = self.call("GET", f"/v1/jobs/{job}?wait=60")
+            if found["status"] not in ("queued", "running"):
+                return found
 
 
 def clean():

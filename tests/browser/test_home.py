@@ -12,11 +12,11 @@ class Home(BrowserTest):
         page.get_by_role("button", name="Load the demo").click()
         page.wait_for_url("**/jobs/*")
         job = page.url.rsplit("/", 1)[1]
-        done = server.call("GET", f"/v1/jobs/{job}?wait=60")
+        done = server.finished(job)
         self.assertEqual((done["status"], done["result"]["decision"]), ("succeeded", "deploy"))
         self.open("/", page)
         expect(page.get_by_role("table", name="The newest jobs").get_by_text("Deploy")).to_be_visible()
-        expect(page.get_by_text("in 1 look; all hold together with 95%")).to_be_visible()
+        expect(page.get_by_text("in 1 look; all hold together with a probability of 95%")).to_be_visible()
         self.check_page(page, "home")
 
     def test_pages_that_do_not_exist_say_so(self):

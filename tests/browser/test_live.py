@@ -44,12 +44,12 @@ class Live(BrowserTest):
     def test_keyboard_and_colors(self):
         self.serve().dataset(300)
         page = self.open("/datasets")
-        expect(page.get_by_role("link", name="A log")).to_be_visible()
+        expect(page.get_by_role("link", name="Visits")).to_be_visible()
         page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
         page.get_by_label("Dark colors").check()
         expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-        page.get_by_role("link", name="A log").focus()
+        page.get_by_role("link", name="Visits").focus()
         page.keyboard.press("Enter")
         # The focus goes to the title of the new page.
         expect(page.get_by_role("heading", level=1)).to_be_focused()

@@ -101,7 +101,7 @@ function SpentBar({ id }) {
   const { data, problem } = useResource(`/v1/datasets/${id}/ledger?limit=100`, { every: FRESH * 3 });
   if (problem) return html`<span class="muted">not readable</span>`;
   if (!data) return html`<span class="muted">…</span>`;
-  const text = data.looks === 0 ? 'no looks yet' : `${format.number(data.spent, 3)} in ${format.plural(data.looks, 'look')}; all hold together with ${format.confidence(data.family_wise_confidence)}`;
+  const text = data.looks === 0 ? 'no looks yet' : `${format.number(data.spent, 3)} in ${format.plural(data.looks, 'look')}; all hold together with a probability of ${format.confidence(data.family_wise_confidence)}`;
   const parts = [...data.data].reverse().filter((look) => look.cost > 0).map((look) => ({ value: look.cost, label: `Look ${look.look}: ${format.number(look.cost, 3)}` }));
   return html`<div class="spent">${data.looks > 0 && html`<${BudgetBar} parts=${parts} total=${1} label=${text} />`}<span class="small">${text}</span></div>`;
 }
