@@ -34,8 +34,7 @@ export function CopyButton({ text, label = 'Copy', compact = false }) {
   }, [state]);
   const onClick = () => copy(text).then(() => setState('Copied'), () => setState('Not copied; select the text'));
   return html`<button type="button" class="copy no-print" onClick=${onClick} aria-label=${compact ? label : undefined} title=${label}>
-    <${Icon} name=${state === 'Copied' ? 'check' : 'copy'} size=${15} />${!compact && html`<span>${state || label}</span>`}
-    <span class="offscreen" role="status">${state}</span></button>`;
+    <${Icon} name=${state === 'Copied' ? 'check' : 'copy'} size=${15} />${!compact && html`<span>${state || label}</span>`}</button><span class="offscreen" role="status">${state}</span>`;
 }
 
 /** A block of code with a copy button. `label` names it, such as `curl`. */
