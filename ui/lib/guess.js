@@ -55,6 +55,14 @@ function formatOf(name, bytes, text) {
   return header.includes(',') ? ['csv', 'The first line looks like a CSV header.'] : ['ndjson', 'Nothing gives the format away.'];
 }
 
+/** The names of columns stand in plain text at the end of a Parquet file, and at the beginning of an Arrow stream. */
+async function columnNames(file, format) {
+  if (format !== 'parquet' && format !== 'arrow_stream') return [];
+  const part = format === 'parquet' ? file.slice(Math.max(0, file.size - PEEK)) : file.slice(0, PEEK);
+  const text = new TextDecoder('latin1').decode(await part.arrayBuffer());
+  return ['reward', 'cost'].filter((name) => new RegExp(`(^|[^a-z_])${name}([^a-z_]|$)`).test(text));
+}
+
 const kindOf = (names) => (names.has('reward') ? 'reward' : names.has('cost') ? 'cost' : null);
 
 /** The first rows of NDJSON as objects; the last line may be cut and is left out. */
@@ -113,7 +121,8 @@ export async function guess(file) {
   const [format, why] = formatOf(name, readable ? bytes : [], text);
   const rows = format === 'csv' ? csvRows(text) : format === 'ndjson' ? jsonRows(text) : [];
   const fields = new Set(rows.flatMap((row) => Object.keys(row)));
-  const outcome = kindOf(fields) || (format === 'obd' ? 'reward' : 'cost');
+  const columns = await columnNames(file, format);
+  const outcome = kindOf(new Set([...fields, ...columns])) || (format === 'obd' ? 'reward' : 'cost');
   const problem = file.size === 0 ? 'The file is empty.' : starts(bytes, 0x41, 0x52, 0x52, 0x4f, 0x57, 0x31) ? 'This is an Arrow file. Write it as an Arrow stream, or as Parquet.' : null;
   const outcomes = namedOutcomes(rows).map((each) => ({ name: each, seen: span(valuesOf(rows, each)) }));
   return { name: name.replace(/\.[^.]+$/, ''), format, encoding, why, outcome, seen: span(valuesOf(rows, outcome)), outcomes, fields: [...fields], rows: rows.length, problem };

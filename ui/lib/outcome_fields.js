@@ -8,7 +8,7 @@ const DEFAULTS = { reward: [0, 1], cost: [-1, 0] };
 
 /** The options of the API for what the form says about outcomes. */
 export function outcomeQuery(form) {
-  if (form.outcomes.length === 0) return { outcome: form.outcome === 'cost' ? '' : form.outcome, outcome_min: form.min, outcome_max: form.max };
+  if (form.outcomes.length === 0) return { outcome: form.outcome, outcome_min: form.min, outcome_max: form.max };
   const number = (text) => (String(text).trim() === '' ? undefined : Number(text));
   const entries = form.outcomes.map(({ name, kind, min, max, cap }) => [name, { kind, min: number(min), max: number(max), cap: number(cap) }]);
   return { outcomes: JSON.stringify(Object.fromEntries(entries)) };
