@@ -2,7 +2,7 @@
 //! schema version and are never changed: the database as SQL, the files, and what the server returned about
 //! them. The server of the second was killed while a job was running that had shown its bound. `v3` is the database
 //! of the second after the step to schema 3, with two more jobs that were queued then. `v6` is a directory of release 0.3,
-//! whose certificates are of method 3.
+//! whose certificates are of method 3, and `release_0_5` one of release 0.5, of the same schema version, with certificates of method 4.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -36,9 +36,15 @@ async fn database(directory: &Path) -> SqliteConnection {
 
 /// Builds the data directory of schema `version` in `directory`. Returns what was known about it then.
 fn old_directory(version: i64, directory: &Path) -> Value {
-    let own = Path::new(FIXTURES).join(format!("v{version}"));
+    let name = format!("v{version}");
     // The files of `v3` are those of `v2`.
-    let fixture = Path::new(FIXTURES).join(if version == 3 { "v2".into() } else { format!("v{version}") });
+    let files = if version == 3 { "v2" } else { &name };
+    restored(version, (&name, files), directory)
+}
+
+/// Builds the data directory of schema `version` from the database of one fixture and the files of one.
+fn restored(version: i64, (database_of, files_of): (&str, &str), directory: &Path) -> Value {
+    let (own, fixture) = (Path::new(FIXTURES).join(database_of), Path::new(FIXTURES).join(files_of));
     copy(&fixture.join("blobs"), &directory.join("blobs"));
     let key = directory.join("signing-key.json");
     if std::fs::copy(fixture.join("signing-key.json"), &key).is_ok() {
@@ -248,30 +254,48 @@ fn a_directory_of_a_newer_release_is_rejected() {
     assert!(said.contains("schema version 99") && said.contains("newer release"), "{said}");
 }
 
-/// Certificates of method 3 were checked like new ones: they stay as they were signed and open their gates. Only their
-/// numbers cannot be recomputed.
-#[test]
-fn certificates_of_release_0_3_keep_their_gates() {
+/// Certificates of these methods were checked like new ones: they stay as they were signed and open their gates. Only
+/// their numbers cannot be recomputed.
+fn assert_gates_stay_open(fixture: &str, method: u32, release: &str) -> (tempfile::TempDir, Server, Value) {
     let directory = tempfile::tempdir().unwrap();
-    let facts = old_directory(6, directory.path());
+    let facts = restored(6, (fixture, fixture), directory.path());
     let job = facts["job"].as_str().unwrap();
     let server = Server::start_on(directory.path(), &[]);
     let client = server.client();
     let certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
     assert_eq!(certificate, facts["certificate"]);
-    assert_eq!(certificate["method"], 3);
+    assert_eq!(certificate["method"], method);
     let gate = client.get(&format!("/v1/jobs/{job}/gate")).expect(200);
     assert_eq!(gate["ok"], true, "{gate}");
     let checked = client.post("/v1/certificates/verify", &certificate).expect(200);
-    assert_only_the_method_is_unsupported(&checked, "release 0.3");
+    assert_only_the_method_is_unsupported(&checked, release);
     let mut forged = certificate.clone();
     forged["guaranteed_improvement"] = json!(0.5);
     let checked = client.post("/v1/certificates/verify", &forged).expect(200);
     assert!(checked["checks"].as_array().unwrap().iter().any(|c| c["name"] == "digest" && c["ok"] == false));
-    // Another job on the same rows is another look, with the bounds of today.
-    let done = client.finish(&client.submit(json!({"dataset_id": facts["dataset"]})));
+    (directory, server, facts)
+}
+
+/// Another job on the same rows is another look, with the bounds of today.
+fn assert_looked_at_again(client: &Client, dataset: &Value) {
+    let done = client.finish(&client.submit(json!({"dataset_id": dataset})));
     assert_eq!(done["status"], "succeeded", "{done}");
-    let ledger =
-        client.get(&format!("/v1/datasets/{}/ledger", facts["dataset"].as_str().unwrap())).expect(200);
+    let ledger = client.get(&format!("/v1/datasets/{}/ledger", dataset.as_str().unwrap())).expect(200);
     assert_eq!(ledger["looks"], 2, "{ledger}");
+}
+
+#[test]
+fn certificates_of_release_0_3_keep_their_gates() {
+    let (_directory, server, facts) = assert_gates_stay_open("v6", 3, "release 0.3");
+    assert_looked_at_again(&server.client(), &facts["dataset"]);
+}
+
+#[test]
+fn certificates_of_release_0_5_keep_their_gates() {
+    let (_directory, server, facts) = assert_gates_stay_open("release_0_5", 4, "release 0.4");
+    let client = server.client();
+    // A standing gate of a dataset without named outcomes asks for no objective.
+    let standing = format!("/v1/gates/{}", facts["gate"].as_str().unwrap());
+    assert_eq!(client.get(&standing).expect(200)["ok"], true);
+    assert_looked_at_again(&client, &facts["dataset"]);
 }
