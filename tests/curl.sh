@@ -165,7 +165,7 @@ call 200 GET "/v1/jobs/$JOB?wait=60"
 is .status succeeded
 is .result.decision deploy
 call 304 GET "/v1/jobs/$JOB" -H "If-None-Match: $(header etag)"
-call 200 GET "/v1/jobs?status=succeeded&dataset_id=$DATASET"
+call 200 GET "/v1/jobs?status=succeeded&decision=deploy&dataset_id=$DATASET&order=oldest"
 is '.data[0].id' "$JOB"
 call 200 GET "/v1/jobs/$JOB/gate"
 is .ok true

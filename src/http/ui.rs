@@ -96,7 +96,8 @@ impl Assets {
         }
         let version = hex::encode(&digest.finalize()[..8]);
         let page = page_of(&version, &found);
-        let files = found.into_iter().map(|(path, contents)| (path, Asset::of(path, contents.into()))).collect();
+        let files =
+            found.into_iter().map(|(path, contents)| (path, Asset::of(path, contents.into()))).collect();
         Assets { version, files, page: Asset::of("index.html", page.into()) }
     }
 }
@@ -113,7 +114,8 @@ fn collect(directory: &'static Dir<'static>, found: &mut Vec<(&'static str, &'st
 
 /// `index.html` with the version in its paths, and with all modules to load at once instead of one after the other.
 fn page_of(version: &str, files: &[(&str, &[u8])]) -> String {
-    let template = files.iter().find(|(path, _)| *path == "index.html").map_or(&[][..], |(_, contents)| contents);
+    let template =
+        files.iter().find(|(path, _)| *path == "index.html").map_or(&[][..], |(_, contents)| contents);
     let modules = files.iter().filter(|(path, _)| path.ends_with(".js") && *path != "app.js");
     let preload: String =
         modules.map(|(path, _)| format!("<link rel=\"modulepreload\" href=\"/ui/{path}\">\n")).collect();

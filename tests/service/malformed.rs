@@ -302,6 +302,8 @@ fn paths_and_headers(f: &Fixture) -> Vec<Case> {
         case("GET", "/v1/jobs?limit=many", 400, "invalid_query"),
         case("GET", "/v1/jobs?status=done", 400, "invalid_query"),
         case("GET", "/v1/jobs?dataset_id=x", 400, "invalid_query"),
+        case("GET", "/v1/jobs?decision=maybe", 400, "invalid_query"),
+        case("GET", "/v1/jobs?order=random", 400, "invalid_query"),
         case("GET", "/v1/jobs?after=x", 400, "invalid_cursor"),
         case("GET", "/v1/jobs?after=1.2", 400, "invalid_cursor"),
         case("GET", "/v1/datasets?page=2", 400, "invalid_query"),

@@ -176,7 +176,7 @@ fn lists_are_newest_first_across_pages() {
 }
 
 #[test]
-fn jobs_can_be_filtered_by_status_and_dataset() {
+fn jobs_can_be_filtered_by_status_decision_and_dataset() {
     let server = Server::start();
     let client = server.client();
     let (one, two) = (client.dataset(200), client.dataset_of(2, 200));
@@ -187,6 +187,9 @@ fn jobs_can_be_filtered_by_status_and_dataset() {
     assert_eq!(count(format!("?dataset_id={one}")), 1);
     assert_eq!(count(format!("?dataset_id={two}")), 0);
     assert_eq!((count("?status=succeeded".into()), count("?status=queued".into())), (1, 0));
+    let decision = client.get(&format!("/v1/jobs/{job}")).expect(200)["result"]["decision"].clone();
+    let counts = ["deploy", "keep"].map(|name| count(format!("?decision={name}&order=oldest")));
+    assert_eq!(counts, if decision == "deploy" { [1, 0] } else { [0, 1] });
 }
 
 #[test]

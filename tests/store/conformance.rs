@@ -80,6 +80,7 @@ macro_rules! every_test {
                 a_job_needs_the_version_that_it_was_resolved_for,
                 the_queue_has_limits,
                 jobs_are_filtered,
+                jobs_are_listed_by_decision_in_both_orders,
                 a_foreign_cursor_is_rejected,
                 a_queued_job_is_canceled_at_once,
                 a_running_job_is_asked_to_stop,

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use guarantor::store::*;
+use guarantor_engine::certificate::Decision;
 
 use crate::support::{NO_LIMITS, content, dataset, job, new_job, new_version, workspace};
 
@@ -61,7 +62,7 @@ pub async fn jobs_are_filtered(repository: &dyn Repository) {
     let third = job(repository, &one).await;
     repository.cancel_job(&workspace("a"), first.id).await.unwrap();
     let list = async |status, dataset_id| {
-        let filter = JobFilter { status, dataset_id };
+        let filter = JobFilter { status, dataset_id, ..JobFilter::default() };
         let page = repository.jobs(&workspace("a"), &filter, &PageRequest::first(10)).await.unwrap();
         page.data.iter().map(|job| job.id).collect::<Vec<_>>()
     };
@@ -70,6 +71,44 @@ pub async fn jobs_are_filtered(repository: &dyn Repository) {
     assert_eq!(list(None, Some(one.id)).await, [third.id, first.id]);
     assert_eq!(list(Some(JobStatus::Cancelled), Some(one.id)).await, [first.id]);
     assert_eq!(list(Some(JobStatus::Running), None).await, []);
+}
+
+pub async fn jobs_are_listed_by_decision_in_both_orders(repository: &dyn Repository) {
+    let dataset = dataset(repository, "a").await;
+    let mut made = Vec::new();
+    for decision in [Some(Decision::Keep), Some(Decision::Deploy), None, Some(Decision::Keep)] {
+        let waiting = job(repository, &dataset).await.id;
+        made.push(waiting);
+        let Some(decision) = decision else { continue };
+        // The one without a decision is claimed too, and stays running.
+        let claim = loop {
+            let claim = repository.claim_job(&TERMS).await.unwrap().unwrap();
+            if claim.job.id == waiting {
+                break claim;
+            }
+        };
+        let mut success = super::leases::success(&claim);
+        success.result.decision = decision;
+        let finish = Finish::Succeeded(Box::new(success));
+        repository.finish_job(waiting, claim.token, &TERMS, finish).await.unwrap();
+    }
+    let pages = async |decision, order| {
+        let filter = JobFilter { decision, order, ..JobFilter::default() };
+        let mut page = PageRequest::first(1);
+        let mut ids = Vec::new();
+        loop {
+            let found = repository.jobs(&workspace("a"), &filter, &page).await.unwrap();
+            ids.extend(found.data.iter().map(|job| job.id));
+            match found.next {
+                Some(next) => page.after = Some(next),
+                None => return ids,
+            }
+        }
+    };
+    assert_eq!(pages(None, JobOrder::Oldest).await, made);
+    assert_eq!(pages(Some(Decision::Keep), JobOrder::Newest).await, [made[3], made[0]]);
+    assert_eq!(pages(Some(Decision::Keep), JobOrder::Oldest).await, [made[0], made[3]]);
+    assert_eq!(pages(Some(Decision::Deploy), JobOrder::Newest).await, [made[1]]);
 }
 
 pub async fn a_foreign_cursor_is_rejected(repository: &dyn Repository) {

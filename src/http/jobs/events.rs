@@ -12,6 +12,7 @@ use futures_util::Stream;
 use futures_util::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
 
+use super::read::current;
 use crate::http::App;
 use crate::http::auth::{Caller, Credential};
 use crate::http::codes::Code;
@@ -135,6 +136,8 @@ struct Follower {
     workspace: Workspace,
     id: JobId,
     after: u64,
+    /// The revision of the job up to which all events were sent.
+    sent: Option<u64>,
     changes: Subscription,
     ended: bool,
     _held: Held,
@@ -149,7 +152,7 @@ fn follow(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // Subscribed before the first read, so that no change is missed.
     let changes = app.queue.subscribe(id);
-    let follower = Follower { app, workspace, id, after, changes, ended: false, _held: held };
+    let follower = Follower { app, workspace, id, after, sent: None, changes, ended: false, _held: held };
     stream::unfold(follower, |mut follower| async move {
         let batch = follower.next_batch().await?;
         Some((stream::iter(batch.into_iter().map(|event| Ok(sse(event)))), follower))
@@ -163,14 +166,20 @@ impl Follower {
     async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
         while !self.ended {
             let repository = self.app.store.repository();
-            // Read before the events: a job that has ended by then has its last event among them.
-            let job = repository.job(&self.workspace, self.id).await.ok()?;
-            let found = repository.job_events(&self.workspace, self.id, self.after, BATCH).await;
-            let batch = found.inspect_err(|error| tracing::warn!(%error, "an event stream failed")).ok()?;
-            if let Some(last) = batch.last() {
-                self.after = last.id;
-                self.ended = JobStatus::from_name(&last.kind).is_some_and(JobStatus::is_finished);
-                return Some(batch);
+            // Read before the events: a job that has ended by then has its last event among them. Many streams of one
+            // job share the read.
+            let job = current(&self.app, &self.workspace, self.id).await.ok()?;
+            // Every event increases the revision, so an idle stream costs no query.
+            if self.sent != Some(job.revision) {
+                let found = repository.job_events(&self.workspace, self.id, self.after, BATCH).await;
+                let batch =
+                    found.inspect_err(|error| tracing::warn!(%error, "an event stream failed")).ok()?;
+                if let Some(last) = batch.last() {
+                    self.after = last.id;
+                    self.ended = JobStatus::from_name(&last.kind).is_some_and(JobStatus::is_finished);
+                    return Some(batch);
+                }
+                self.sent = Some(job.revision);
             }
             // The stream was resumed after the last event of a finished job: there will be no more.
             if job.status.is_finished() || self.app.is_draining() {

@@ -18,7 +18,8 @@ use crate::http::etag::tagged;
 use crate::http::extract::{Id, Params};
 use crate::http::page::{ListView, listed, page_request};
 use crate::http::problem::Problem;
-use crate::store::{DatasetId, Job, JobFilter, JobId, JobStatus, Workspace};
+use crate::store::{DatasetId, Job, JobFilter, JobId, JobOrder, JobStatus, Workspace};
+use guarantor_engine::certificate::Decision;
 
 /// The query parameters of the list of jobs.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
@@ -33,12 +34,18 @@ pub struct JobListParams {
     /// Return only jobs with this status.
     #[param(inline)]
     status: Option<JobStatus>,
+    /// Return only jobs whose certificate decided this.
+    #[param(inline)]
+    decision: Option<Decision>,
     /// Return only jobs on this dataset.
     #[param(value_type = Option<String>, format = "uuid")]
     dataset_id: Option<DatasetId>,
+    /// The order of the list. A cursor goes on in the order of its request.
+    #[param(inline, default = "newest")]
+    order: Option<JobOrder>,
 }
 
-/// List jobs, newest first.
+/// List jobs, newest first unless `order` says otherwise.
 #[utoipa::path(get, path = "/v1/jobs", tag = "Jobs", operation_id = "list_jobs", params(JobListParams),
     responses((status = 200, description = "A page of jobs", body = ListView<JobView>)))]
 pub async fn list(
@@ -46,7 +53,12 @@ pub async fn list(
     Caller(workspace): Caller,
     Params(params): Params<JobListParams>,
 ) -> Result<Json<ListView<JobView>>, Problem> {
-    let filter = JobFilter { status: params.status, dataset_id: params.dataset_id };
+    let filter = JobFilter {
+        status: params.status,
+        decision: params.decision,
+        dataset_id: params.dataset_id,
+        order: params.order.unwrap_or_default(),
+    };
     let page = page_request(params.limit, params.after)?;
     Ok(listed(app.store.repository().jobs(&workspace, &filter, &page).await?))
 }
@@ -91,7 +103,11 @@ pub async fn read(
     Ok(response)
 }
 
-async fn current(app: &App, workspace: &Workspace, id: JobId) -> Result<Arc<Job>, Problem> {
+/// The job as it is, from the cache if it was read a moment ago.
+///
+/// # Errors
+/// If there is no such job, or the store fails.
+pub async fn current(app: &App, workspace: &Workspace, id: JobId) -> Result<Arc<Job>, Problem> {
     match app.store.repository().recent_job(workspace, id) {
         Some(job) => Ok(job),
         None => Ok(Arc::new(app.store.repository().job(workspace, id).await?)),

@@ -206,13 +206,28 @@ impl Job {
     }
 }
 
-/// Which jobs a list contains; `None` means all.
+/// The order of a list of jobs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum JobOrder {
+    /// The newest job first.
+    #[default]
+    Newest,
+    /// The oldest job first.
+    Oldest,
+}
+
+/// Which jobs a list contains, and in which order; `None` means all.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct JobFilter {
     /// Only jobs with this status.
     pub status: Option<JobStatus>,
+    /// Only jobs whose certificate decided this.
+    pub decision: Option<Decision>,
     /// Only jobs that read this dataset.
     pub dataset_id: Option<DatasetId>,
+    /// The order.
+    pub order: JobOrder,
 }
 
 /// How many jobs may be queued; `None` means no limit.

@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde_json::json;
+use sqlx::QueryBuilder;
 
 use super::datasets::seen;
-use super::rows::{is_taken, readable_page, to_json};
+use super::rows::{is_taken, name_of, readable_page, to_json};
 use super::{Sqlite, Write, now};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
-use crate::store::records::{Job, JobEvent, JobFilter, JobStatus, NewJob, QueueDepth, QueueLimits};
+use crate::store::records::{Job, JobEvent, JobFilter, JobOrder, JobStatus, NewJob, QueueDepth, QueueLimits};
 use crate::store::repository::Jobs;
 
 impl Write {
@@ -111,6 +112,39 @@ impl Write {
     }
 }
 
+/// The query of a page of jobs. It has only the conditions that apply, so that the index of one of them is used
+/// (`0009_job_lists.sql`).
+fn list_query(
+    workspace: &Workspace,
+    filter: &JobFilter,
+    page: &PageRequest,
+) -> Result<QueryBuilder<sqlx::Sqlite>> {
+    let cursor = page.after.as_ref().map(|_| Cursor::of(page)).transpose()?;
+    let (beyond, direction) = match filter.order {
+        JobOrder::Newest => (" < (", "DESC"),
+        JobOrder::Oldest => (" > (", "ASC"),
+    };
+    let mut query = QueryBuilder::new("SELECT * FROM jobs WHERE workspace = ");
+    query.push_bind(workspace.as_str().to_owned());
+    if let Some(cursor) = cursor {
+        query.push(" AND (created_at, id)").push(beyond).push_bind(cursor.created_at.0);
+        query.push(", ").push_bind(cursor.id).push(")");
+    }
+    if let Some(status) = filter.status {
+        query.push(" AND status = ").push_bind(status.name());
+    }
+    if let Some(id) = filter.dataset_id {
+        query.push(" AND dataset_id = ").push_bind(id.to_string());
+    }
+    if let Some(decision) = filter.decision {
+        query.push(" AND CASE WHEN json_valid(result) THEN json_extract(result, '$.decision') END = ");
+        query.push_bind(name_of(decision)?);
+    }
+    query.push(" ORDER BY created_at ").push(direction).push(", id ").push(direction);
+    query.push(" LIMIT ").push_bind(i64::from(page.limit) + 1);
+    Ok(query)
+}
+
 #[async_trait]
 impl Jobs for Sqlite {
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job> {
@@ -157,20 +191,7 @@ impl Jobs for Sqlite {
     }
 
     async fn jobs(&self, workspace: &Workspace, filter: &JobFilter, page: &PageRequest) -> Result<Page<Job>> {
-        let cursor = Cursor::of(page)?;
-        let rows = sqlx::query(
-            "SELECT * FROM jobs WHERE workspace = $1 AND (created_at, id) < ($2, $3) \
-             AND ($4 IS NULL OR status = $4) AND ($5 IS NULL OR dataset_id = $5) \
-             ORDER BY created_at DESC, id DESC LIMIT $6",
-        )
-        .bind(workspace.as_str())
-        .bind(cursor.created_at.0)
-        .bind(&cursor.id)
-        .bind(filter.status.map(JobStatus::name))
-        .bind(filter.dataset_id.map(|id| id.to_string()))
-        .bind(i64::from(page.limit) + 1)
-        .fetch_all(&self.readers)
-        .await?;
+        let rows = list_query(workspace, filter, page)?.build().fetch_all(&self.readers).await?;
         readable_page(&rows, page.limit)
     }
 

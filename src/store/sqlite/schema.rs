@@ -15,6 +15,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0005_roles.sql"),
     include_str!("schema/0006_gates.sql"),
     include_str!("schema/0007_webhooks.sql"),
+    include_str!("schema/0008_job_lists.sql"),
 ];
 
 /// Brings the schema up to date.
