@@ -31,9 +31,11 @@ export function signOut() {
 
 /** What went wrong with a request: the server's problem, or one of our own (`unreachable`, `aborted`). */
 export class Problem extends Error {
-  constructor({ status = 0, code, title, detail, errors, requestId, retryAfter }) {
+  constructor(members) {
+    const { status = 0, code, title, detail, errors, requestId, retryAfter } = members;
     super(detail || title || code);
-    Object.assign(this, { status, code, title, detail, errors: errors || [], requestId, retryAfter });
+    // `members` is everything that the server said, such as the numbers of a gate that is closed.
+    Object.assign(this, { status, code, title, detail, errors: errors || [], requestId, retryAfter, members });
   }
 
   /** The message about one field of the request, if there is one. */

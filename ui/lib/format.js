@@ -118,5 +118,8 @@ export function bothUnits(improvement, outcome) {
   return `${text} (${signed(improvementInOutcome(improvement, outcome), 3)} of ${outcome.kind})`;
 }
 
+/** Parts of sentences, as messages of the API are, as sentences. */
+export const sentence = (text) => (text ? `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}` : '');
+
 /** A name such as `too_few_rows` in words: Too few rows. */
 export const words = (name) => (name ? name.charAt(0).toUpperCase() + name.slice(1).replace(/_/g, ' ') : NONE);

@@ -8,7 +8,8 @@ import { href } from './router.js';
 
 /**
  * A table. Columns are `{ id, label, render(row), sort(row), align, wide }`: with `sort`, a click on the head sorts by it, and the
- * order is in the query as `sort=id` or `sort=-id`. On a narrow screen each row becomes a card with the labels.
+ * order is in the query as `sort=id` or `sort=-id`. A list that comes in pages is sorted by the server: such a column has
+ * `sorted`, `ascending` or `descending` or nothing, and `onSort` instead. On a narrow screen each row becomes a card with the labels.
  */
 export function Table({ caption, columns, rows, rowKey = (row) => row.id, param = 'sort', empty }) {
   const { query } = useLocation();
@@ -16,13 +17,13 @@ export function Table({ caption, columns, rows, rowKey = (row) => row.id, param 
   const [name, down] = order.startsWith('-') ? [order.slice(1), true] : [order, false];
   const column = columns.find((each) => each.id === name && each.sort);
   const sorted = useMemo(() => (column ? [...rows].sort((a, b) => compare(column.sort(a), column.sort(b)) * (down ? -1 : 1)) : rows), [rows, column?.id, down]);
-  const click = (each) => setQuery({ [param]: name !== each.id ? each.id : down ? '' : `-${each.id}` });
-  const state = (each) => (each !== column ? undefined : down ? 'descending' : 'ascending');
+  const click = (each) => (each.onSort ? each.onSort() : setQuery({ [param]: name !== each.id ? each.id : down ? '' : `-${each.id}` }));
+  const state = (each) => (each.onSort ? each.sorted : each !== column ? undefined : down ? 'descending' : 'ascending');
   if (rows.length === 0 && empty) return empty;
   return html`<div class="table-box"><table class="table">
     <caption class="offscreen">${caption}</caption>
     <thead><tr>${columns.map((each) => html`<th key=${each.id} scope="col" class=${each.align === 'right' ? 'right' : ''} aria-sort=${state(each)}>
-      ${each.sort ? html`<button type="button" class="sort" onClick=${() => click(each)}>${each.label}<${Icon} name=${state(each) === 'descending' ? 'down' : 'up'} size=${12} /></button>` : each.label}</th>`)}</tr></thead>
+      ${each.sort || each.onSort ? html`<button type="button" class="sort" onClick=${() => click(each)}>${each.label}<${Icon} name=${state(each) === 'descending' ? 'down' : 'up'} size=${12} /></button>` : each.label}</th>`)}</tr></thead>
     <tbody>${sorted.map((row) => html`<tr key=${rowKey(row)}>${columns.map((each, i) => cell(each, row, i))}</tr>`)}</tbody>
   </table></div>`;
 }
@@ -49,12 +50,12 @@ export function usePages(path, { filters = {}, limit = 25, every = 0 } = {}) {
   return useResource(href(path, { ...filters, limit, after: query.after }), { every });
 }
 
-/** Leads to the next page and back to the newest one. */
-export function Pager({ page }) {
+/** Leads to the next page and back to the first one. */
+export function Pager({ page, first = 'Newest', next = 'Older' }) {
   const { path, query } = useLocation();
   if (!page || (!page.has_more && !query.after)) return null;
   return html`<nav class="pager no-print" aria-label="Pages">
-    ${query.after && html`<a class="button button-plain" href=${href(path, { ...query, after: '' })}>Newest</a>`}
-    ${page.has_more ? html`<a class="button button-plain" href=${href(path, { ...query, after: page.next })}>Older<${Icon} name="right" size=${14} /></a>` : html`<span class="muted">This is the last page.</span>`}
+    ${query.after && html`<a class="button button-plain" href=${href(path, { ...query, after: '' })}>${first}</a>`}
+    ${page.has_more ? html`<a class="button button-plain" href=${href(path, { ...query, after: page.next })}>${next}<${Icon} name="right" size=${14} /></a>` : html`<span class="muted">This is the last page.</span>`}
   </nav>`;
 }

@@ -33,7 +33,7 @@ function options({ series, xLabel, xTime, xText, yText, yRange, width, height, s
       { label: xLabel || 'at', ...(xText ? { value: (_, at) => (at == null ? '–' : xText(at)) } : {}) },
       ...series.map((each, i) => ({
         label: each.label, stroke: color(`--tone-${each.tone || (i % 6) + 1}`), width: 2, dash: DASHES[i % DASHES.length], spanGaps: true,
-        points: { show: series[0].values.length < 40, size: 6 }, value: (_, at) => (at == null ? '–' : yText(at)),
+        points: { show: (plot) => plot.data[0].length < 40, size: 6 }, value: (_, at) => (at == null ? '–' : yText(at)),
         ...(steps ? { paths: uPlot.paths.stepped({ align: 1 }) } : {}),
       })),
     ],
