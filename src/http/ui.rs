@@ -38,7 +38,7 @@ const ASK: &str = "no-cache";
 
 /// The first segments of the paths of the dashboard's pages; `ui/lib/router.js` has the same. Whatever follows is the
 /// page's to understand.
-const SECTIONS: [&str; 5] = ["upload", "datasets", "jobs", "policies", "gates"];
+const SECTIONS: [&str; 6] = ["upload", "datasets", "jobs", "policies", "gates", "webhooks"];
 
 /// A file as it is sent.
 struct Asset {

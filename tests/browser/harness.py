@@ -15,6 +15,8 @@ from playwright.sync_api import expect, sync_playwright
 BINARY = os.environ.get("GUARANTOR_TEST_BINARY", "guarantor")
 CHROMIUM = os.environ.get("GUARANTOR_TEST_CHROMIUM", "/usr/bin/chromium")
 SCREENSHOTS = os.environ.get("GUARANTOR_SCREENSHOTS")
+# To work on pages without compiling: the folder that the files are served from instead of those in the binary.
+FILES = os.environ.get("GUARANTOR_UI")
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text()
 # As root and without a network but loopback, as on a build machine.
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -122,6 +124,11 @@ class Browser:
         return cls.instance
 
 
+def serve_from_folder(route):
+    path = route.request.url.split("/ui/", 1)[1].split("/", 1)[1]
+    route.fulfill(path=f"{FILES}/{path}")
+
+
 class BrowserTest(unittest.TestCase):
     """A test with a browser. `server` is started by `serve`, and `open` shows one of its pages."""
 
@@ -132,6 +139,8 @@ class BrowserTest(unittest.TestCase):
         self.context = Browser.get().new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", timezone_id="Europe/Berlin")
         self.context.set_default_timeout(PATIENCE)
         self.context.add_init_script(REPORT_VIOLATIONS)
+        if FILES:
+            self.context.route("**/ui/**", serve_from_folder)
 
     def tearDown(self):
         self.context.close()

@@ -39,7 +39,8 @@ fn pages_and_files_are_typed_tagged_compressed_and_restricted() {
         }
         assert!(plain.header("x-request-id").is_some());
         let tag = plain.header("etag").unwrap().to_owned();
-        let again = client.send("GET", path, &[("accept-encoding", "identity"), ("if-none-match", &tag)], None);
+        let again =
+            client.send("GET", path, &[("accept-encoding", "identity"), ("if-none-match", &tag)], None);
         assert_eq!((again.status, again.text.as_str()), (304, ""), "{path}");
         assert_eq!(again.header("etag"), Some(tag.as_str()), "{path}");
         // The compressed form has another tag, because it has other bytes.
@@ -58,14 +59,24 @@ fn pages_have_their_paths_and_everything_else_stays_a_problem() {
     let server = Server::start();
     let client = server.client();
     let page = client.get("/").text;
-    for path in ["/upload", "/datasets", "/datasets/", "/datasets/x?tab=ledger", "/jobs/new", "/jobs/a/b", "/policies/x", "/gates/g"] {
+    for path in [
+        "/upload",
+        "/datasets",
+        "/datasets/",
+        "/datasets/x?tab=ledger",
+        "/jobs/new",
+        "/jobs/a/b",
+        "/policies/x",
+        "/gates/g",
+    ] {
         let answer = client.get(path);
         assert_eq!((answer.status, answer.text == page), (200, true), "{path}");
     }
     let version = page.split("/ui/").nth(1).unwrap().split('/').next().unwrap();
     let inside = ["README.md", "vendor/preact/LICENSE", "../Cargo.toml", "%2e%2e/Cargo.toml", "nothing.js"];
     let inside = inside.map(|file| format!("/ui/{version}/{file}"));
-    let outside = ["/ui", "/ui/0/app.js", "/index.html", "/app.js", "/dataset", "/v1", "/v1/x", "/favicon.ico"];
+    let outside =
+        ["/ui", "/ui/0/app.js", "/index.html", "/app.js", "/dataset", "/v1", "/v1/x", "/favicon.ico"];
     for path in outside.iter().map(|path| path.to_string()).chain(inside) {
         client.get(&path).problem(404, "no_such_route");
     }

@@ -15,7 +15,9 @@ const CHROMIUM: &str = "/usr/bin/chromium";
 fn the_dashboard_works_in_a_browser() {
     let probe = "import playwright.sync_api, axe_playwright_python";
     let Some(python) = environment("browser", &PACKAGES, probe) else {
-        eprintln!("\n*** SKIPPED: playwright cannot be installed from PyPI; the dashboard was NOT tested. ***\n");
+        eprintln!(
+            "\n*** SKIPPED: playwright cannot be installed from PyPI; the dashboard was NOT tested. ***\n"
+        );
         return;
     };
     assert!(Path::new(CHROMIUM).exists(), "there is no chromium; run tests/setup.sh");

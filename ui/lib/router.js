@@ -4,7 +4,7 @@
 
 import { store, useStore } from './store.js';
 
-const SECTIONS = ['', 'upload', 'datasets', 'jobs', 'policies', 'gates'];
+const SECTIONS = ['', 'upload', 'datasets', 'jobs', 'policies', 'gates', 'webhooks'];
 
 const read = () => ({
   path: window.location.pathname.replace(/(.)\/+$/, '$1'),

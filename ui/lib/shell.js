@@ -11,6 +11,7 @@ const PAGES = [
   ['/jobs', 'jobs', 'Jobs'],
   ['/policies', 'policy', 'Policies'],
   ['/gates', 'gate', 'Gates'],
+  ['/webhooks', 'link', 'Webhooks'],
 ];
 const ACTIONS = [
   ['/upload', 'upload', 'Upload a log'],

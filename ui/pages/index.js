@@ -11,6 +11,7 @@ import { Policies } from './policies.js';
 import { Policy } from './policy.js';
 import { Gates } from './gates.js';
 import { Gate } from './gate.js';
+import { Webhook, Webhooks } from './webhooks.js';
 
 export const ROUTES = [
   ['/', Home],
@@ -24,4 +25,6 @@ export const ROUTES = [
   ['/policies/:id', Policy],
   ['/gates', Gates],
   ['/gates/:name', Gate],
+  ['/webhooks', Webhooks],
+  ['/webhooks/:id', Webhook],
 ];

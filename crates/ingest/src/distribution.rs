@@ -93,7 +93,8 @@ impl Weights {
 
     /// The smallest propensities, in order.
     pub fn smallest(&self) -> Vec<SmallPropensity> {
-        let value = |(bits, rows): (&u64, &u64)| SmallPropensity { propensity: f64::from_bits(*bits), rows: *rows };
+        let value =
+            |(bits, rows): (&u64, &u64)| SmallPropensity { propensity: f64::from_bits(*bits), rows: *rows };
         self.smallest.iter().map(value).collect()
     }
 }
@@ -145,7 +146,9 @@ mod tests {
 
     #[test]
     fn every_weight_is_in_the_class_that_contains_it() {
-        for propensity in [1.0, 0.9, 0.75, 0.71, 0.7071, 0.5, 0.4999, 0.2, 1.0 / 3.0, 1e-3, 2f64.powi(-32), 1e-300, 5e-324] {
+        for propensity in
+            [1.0, 0.9, 0.75, 0.71, 0.7071, 0.5, 0.4999, 0.2, 1.0 / 3.0, 1e-3, 2f64.powi(-32), 1e-300, 5e-324]
+        {
             let mut weights = Weights::default();
             weights.add(propensity);
             let [class] = &weights.classes()[..] else { panic!("{propensity}") };
@@ -181,7 +184,8 @@ mod tests {
         counts[150] = 400;
         let shown = expected_counts(&counts, &expected);
         assert_eq!(shown.len(), SHOWN_ACTIONS);
-        let outside: Vec<u64> = shown.iter().filter(|each| each.count as f64 > each.high).map(|each| each.action).collect();
+        let outside: Vec<u64> =
+            shown.iter().filter(|each| each.count as f64 > each.high).map(|each| each.action).collect();
         assert_eq!(outside, [150]);
         assert!(shown.is_sorted_by_key(|each| each.action));
         assert!(expected_counts(&counts, &[]).is_empty());

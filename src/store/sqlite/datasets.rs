@@ -14,7 +14,9 @@ use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
 use crate::store::page::{Page, PageRequest};
-use crate::store::records::{BlobRef, Dataset, DatasetContent, DatasetVersion, NewDataset, NewVersion, SeenRows};
+use crate::store::records::{
+    BlobRef, Dataset, DatasetContent, DatasetVersion, NewDataset, NewVersion, SeenRows,
+};
 use crate::store::repository::Datasets;
 use guarantor_ingest::RowSketch;
 

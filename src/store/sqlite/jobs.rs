@@ -113,7 +113,7 @@ impl Write {
 }
 
 /// The query of a page of jobs. It has only the conditions that apply, so that the index of one of them is used
-/// (`0009_job_lists.sql`).
+/// (`0008_job_lists.sql`).
 fn list_query(
     workspace: &Workspace,
     filter: &JobFilter,
@@ -171,6 +171,10 @@ impl Jobs for Sqlite {
     }
 
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+        if let Some(job) = self.recent.get(workspace, id) {
+            return Ok((*job).clone());
+        }
+        let _turn = self.reading.turn(id).await;
         if let Some(job) = self.recent.get(workspace, id) {
             return Ok((*job).clone());
         }
@@ -238,19 +242,20 @@ impl Jobs for Sqlite {
         after: u64,
         limit: u32,
     ) -> Result<Vec<JobEvent>> {
-        let owned = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 AND workspace = $2")
-            .bind(id.to_string())
-            .bind(workspace.as_str())
-            .fetch_optional(&self.readers)
-            .await?;
-        owned.ok_or_else(|| StoreError::not_found(Resource::Job, id))?;
-        let events =
-            sqlx::query_as("SELECT * FROM job_events WHERE job_id = $1 AND id > $2 ORDER BY id LIMIT $3")
-                .bind(id.to_string())
-                .bind(i64::try_from(after).unwrap_or(i64::MAX))
-                .bind(i64::from(limit))
-                .fetch_all(&self.readers)
-                .await?;
+        let events: Vec<JobEvent> = sqlx::query_as(
+            "SELECT e.* FROM job_events e JOIN jobs j ON j.id = e.job_id \
+             WHERE e.job_id = $1 AND e.id > $2 AND j.workspace = $3 ORDER BY e.id LIMIT $4",
+        )
+        .bind(id.to_string())
+        .bind(i64::try_from(after).unwrap_or(i64::MAX))
+        .bind(workspace.as_str())
+        .bind(i64::from(limit))
+        .fetch_all(&self.readers)
+        .await?;
+        // Without events it is not clear yet whether there is such a job.
+        if events.is_empty() {
+            self.job(workspace, id).await?;
+        }
         Ok(events)
     }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Row, SqliteConnection, SqlitePool, Transaction};
 
-use recent::{Changed, RecentJobs};
+use recent::{Changed, ReadingJobs, RecentJobs};
 
 pub use snapshot::Snapshot;
 
@@ -52,6 +52,7 @@ pub struct Sqlite {
     writer: SqlitePool,
     readers: SqlitePool,
     recent: Arc<RecentJobs>,
+    reading: ReadingJobs,
 }
 
 /// A transaction that holds the write lock from its start, and the time at which it began.
@@ -77,7 +78,7 @@ impl Sqlite {
             .max_connections(READERS)
             .connect_with(options.pragma("query_only", "ON"))
             .await?;
-        Ok(Sqlite { writer, readers, recent: Arc::default() })
+        Ok(Sqlite { writer, readers, recent: Arc::default(), reading: ReadingJobs::default() })
     }
 
     /// Waits until everything is written and closes the file.

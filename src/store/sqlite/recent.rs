@@ -5,6 +5,7 @@
 //! another process or by a caller that was dropped during the commit, is seen after `FRESH`.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,6 +57,29 @@ impl RecentJobs {
         if state.jobs.len() < MOST {
             state.jobs.insert(job.id, (Instant::now(), Arc::new(job)));
         }
+    }
+}
+
+/// How many reads of jobs that are not cached run at once, at most.
+const AT_ONCE: usize = 64;
+
+/// One read for all that miss the same job in the cache. When a job changes, everyone who follows it asks at once.
+pub struct ReadingJobs {
+    turns: [tokio::sync::Mutex<()>; AT_ONCE],
+}
+
+impl Default for ReadingJobs {
+    fn default() -> Self {
+        ReadingJobs { turns: std::array::from_fn(|_| tokio::sync::Mutex::default()) }
+    }
+}
+
+impl ReadingJobs {
+    /// Waits until nobody else reads this job. Look into the cache again afterwards.
+    pub async fn turn(&self, id: JobId) -> tokio::sync::MutexGuard<'_, ()> {
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        self.turns[hasher.finish() as usize % AT_ONCE].lock().await
     }
 }
 
