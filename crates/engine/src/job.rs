@@ -9,7 +9,7 @@ use super::certificate::{
 };
 use super::certify::shares::{GIVEN, NAMED, Shares, objective_delta, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned};
-use super::bound::Plan;
+use super::bound::{Guess, Plan};
 use super::claims::{PolicyQuantity, bound_of, constant};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecCode, SpecError};
@@ -252,15 +252,20 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
     let PartOne { policy, calibration, improvement, risk, plays, choices, trainings } = learned;
     let split = Some(span_of(spec, inputs));
     let record = LearningRecord { termination, iterations: trainings, split, choices };
-    // Logs of one fixed policy get aimed bets.
-    let budget = match spec.is_fixed() {
-        true => None,
-        false => {
-            let contexts = Certified::new(&span_of(spec, inputs), inputs)?.shape().contexts;
-            let delta = GIVEN.improvement * objective_delta(spec);
-            Plan::choose(&plays, 1, contexts, constant(&improvement, contexts as f64, delta), delta)
-        }
-    };
+    let budget = plan(spec, inputs, &improvement, &plays)?;
     let split = SplitEvidence { calibration, improvement, risk, budget, guardrails: Vec::new() };
     Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
+}
+
+/// The plan of bets with a budget for the variance, from plays of the learn side. Logs of one fixed policy get aimed bets.
+fn plan(spec: &JobSpec, inputs: &Inputs, guess: &Guess, plays: &[f64]) -> Result<Option<Plan>> {
+    if spec.is_fixed() {
+        return Ok(None);
+    }
+    let contexts = Certified::new(&span_of(spec, inputs), inputs)?.shape().contexts;
+    let delta = GIVEN.improvement * objective_delta(spec);
+    // A policy that explores with the logging policy has z times this, and nearly so with uniform actions.
+    let kept = 1.0 - spec.explore.map_or(0.0, |explore| explore.share);
+    let plays: Vec<f64> = plays.iter().map(|z| kept * z).collect();
+    Ok(Plan::choose(&plays, 1, contexts, constant(guess, contexts as f64, delta), delta))
 }

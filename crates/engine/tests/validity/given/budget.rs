@@ -54,9 +54,9 @@ impl World {
 
     fn draw(self, rows: usize, rng: &mut ChaCha8Rng) -> Log {
         let (mut z, mut truth) = (Vec::with_capacity(rows), 0.0);
-        let (mut counts, mut sums, mut means) = ([1.0; ARMS], [0.5; ARMS], [0.5; ARMS]);
+        let (mut counts, mut sums, mut means) = ([1.0_f64; ARMS], [0.5_f64; ARMS], [0.5_f64; ARMS]);
         // Σ(E z − z) and the variance so far.
-        let (mut ahead, mut variance) = (0.0, 0.0);
+        let (mut ahead, mut variance) = (0.0_f64, 0.0_f64);
         let whole = 0.6 * rows as f64;
         let mut stopped = false;
         for t in 0..rows {
