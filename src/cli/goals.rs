@@ -36,7 +36,8 @@ impl GoalArgs {
             fields.insert("min_improvement".into(), amount("--min-improvement", text)?);
         }
         if !self.guardrail.is_empty() {
-            let all: Result<Vec<Value>, Failure> = self.guardrail.iter().map(|text| guardrail(text)).collect();
+            let all: Result<Vec<Value>, Failure> =
+                self.guardrail.iter().map(|text| guardrail(text)).collect();
             fields.insert("guardrails".into(), Value::Array(all?));
         }
         let Value::Object(spec) = spec else { return Err("the spec is not a JSON object".into()) };

@@ -234,8 +234,7 @@ impl Examined {
             failed.iter().map(|check| check.name).filter(|name| spec.accept.contains(name)).collect();
         accepted_checks.sort();
         accepted_checks.dedup();
-        let mut reasons =
-            reasons(spec, subject.decision, subject.improvement, &subject.guardrails, &failed);
+        let mut reasons = reasons(spec, subject.decision, subject.improvement, &subject.guardrails, &failed);
         if subject.is_own || reasons.is_empty() {
             reasons = certificate.reasons.clone();
         }

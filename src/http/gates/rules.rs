@@ -6,7 +6,8 @@ use super::examine::GateAnswer;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use crate::store::{
-    Allowance, GateDefinition, GateRequirements, RequiredBaseline, RequiredGuardrail, RequiredVersion, Timestamp,
+    Allowance, GateDefinition, GateRequirements, RequiredBaseline, RequiredGuardrail, RequiredVersion,
+    Timestamp,
 };
 use guarantor_engine::log::Logging;
 use guarantor_engine::spec::BaselineKind;
@@ -146,7 +147,8 @@ fn guardrails(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
         if found.is_some_and(|result| result.ok && result.guaranteed_loss <= *max_loss) {
             return None;
         }
-        let actual = found.map(|result| json!({"outcome": outcome, "guaranteed_loss": result.guaranteed_loss}));
+        let actual =
+            found.map(|result| json!({"outcome": outcome, "guaranteed_loss": result.guaranteed_loss}));
         let advice = match found {
             Some(_) => "More rows help, if the policy does not lose more than this.".to_owned(),
             None => format!("Submit the job with a guardrail for {outcome:?}."),

@@ -97,7 +97,9 @@ mod tests {
         assert_eq!(read(json!("complaint=0.01,a=b=0")).unwrap(), read_list);
         assert_eq!(read_list.fault(), None);
         assert_eq!(read(serde_json::to_value(&read_list).unwrap()), Some(read_list));
-        for bad in [json!(""), json!("complaint"), json!("complaint=x"), json!("a=1,,b=1"), json!(3), json!({})] {
+        for bad in
+            [json!(""), json!("complaint"), json!("complaint=x"), json!("a=1,,b=1"), json!(3), json!({})]
+        {
             assert_eq!(read(bad.clone()), None, "{bad}");
         }
     }

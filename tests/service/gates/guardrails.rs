@@ -90,7 +90,8 @@ fn a_standing_gate_asks_one_question() {
     let client = server.client();
     let dataset = shop(&client, 3, 0.25);
     let gate = |requirements: Value| {
-        put(&client, "/v1/gates/g", &json!({"dataset_id": dataset, "requirements": requirements})).expect(200);
+        put(&client, "/v1/gates/g", &json!({"dataset_id": dataset, "requirements": requirements}))
+            .expect(200);
         client.get("/v1/gates/g")
     };
     client.post("/v1/gates", &json!({"name": "g", "dataset_id": dataset})).expect(201);
@@ -115,8 +116,15 @@ fn a_standing_gate_asks_one_question() {
     let strict = json!({"min_family_confidence": 0.5, "guardrails": [required]});
     assert_eq!(unmet(&gate(strict.clone()), "guardrails"), (required, Value::Null));
     // A loss of up to 0.4 is stated and guaranteed.
-    let job = certify(&client, spec(&dataset, &["bold"], json!({"delta": 0.01, "guardrails": [
-        {"outcome": "complaint", "max_loss": 0.5}]})));
+    let job = certify(
+        &client,
+        spec(
+            &dataset,
+            &["bold"],
+            json!({"delta": 0.01, "guardrails": [
+        {"outcome": "complaint", "max_loss": 0.5}]}),
+        ),
+    );
     let open = gate(strict).expect(200);
     assert_eq!(open["job_id"], json!(job));
     let (_, actual) = unmet(&client.get("/v1/gates/g?guardrails=complaint=0.01"), "guardrails");
@@ -163,11 +171,7 @@ fn what_cannot_be_guarded_is_refused() {
             "guardrails[1].outcome",
         ),
         (guarded(json!(-0.1)), "invalid_value", "guardrails[0].max_loss"),
-        (
-            guarded(json!({"value": 2, "unit": "outcome"})),
-            "invalid_value",
-            "guardrails[0].max_loss.value",
-        ),
+        (guarded(json!({"value": 2, "unit": "outcome"})), "invalid_value", "guardrails[0].max_loss.value"),
         (
             json!({"min_improvement": {"value": 101, "unit": "outcome"}}),
             "invalid_value",

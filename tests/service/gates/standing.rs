@@ -212,9 +212,17 @@ fn a_gate_that_cannot_be_defined_is_rejected_and_leaves_nothing() {
         ),
         (with(json!({"requirements": {"baseline": "known"}})), "invalid_value", "requirements.baseline"),
         (with(json!({"requirements": {"objective": ""}})), "invalid_value", "requirements.objective"),
-        (with(json!({"requirements": {"guardrails": "complaint"}})), "invalid_value", "requirements.guardrails"),
+        (
+            with(json!({"requirements": {"guardrails": "complaint"}})),
+            "invalid_value",
+            "requirements.guardrails",
+        ),
         (with(json!({"requirements": {"guardrails": "a=2"}})), "invalid_value", "requirements.guardrails"),
-        (with(json!({"requirements": {"guardrails": "a=0,a=1"}})), "invalid_value", "requirements.guardrails"),
+        (
+            with(json!({"requirements": {"guardrails": "a=0,a=1"}})),
+            "invalid_value",
+            "requirements.guardrails",
+        ),
         (
             with(json!({"requirements": {"guardrails": [{"outcome": "a"}]}})),
             "invalid_value",

@@ -6,9 +6,7 @@ use super::ground::{Checked, Ground};
 use super::guardrails::{Guardrails, certified_outcomes};
 use super::shares::{GIVEN, guardrail_delta, policy_delta};
 use crate::bound::{ControlVariate, Start};
-use crate::certificate::{
-    About, CandidateResult, CandidateUnits, Certificate, Decision, guardrails_hold,
-};
+use crate::certificate::{About, CandidateResult, CandidateUnits, Certificate, Decision, guardrails_hold};
 use crate::claims::{Bet, Claim, Game, bound_of};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
@@ -47,7 +45,14 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
         let mut claims = claim_candidate(&ground, candidate, subject, &mut account, &control)?;
-        guard_candidate(&ground, &guardrails, (&candidate.label(), subject), &mut account, &mut claims, &control)?;
+        guard_candidate(
+            &ground,
+            &guardrails,
+            (&candidate.label(), subject),
+            &mut account,
+            &mut claims,
+            &control,
+        )?;
         let failed = ground.failed(Some(&candidate.label()));
         let sound = failed.iter().all(|check| spec.accept.contains(&check.name));
         let decision = decide(spec, &claims.guarantee, &claims.guardrails, &failed);
@@ -162,8 +167,9 @@ fn guard_candidate(
     let (name, bet) = bet_of(ground, subject);
     let delta = guardrail_delta(ground.spec, ground.spec.candidates.len());
     let about = (About::Candidate(label), subject);
-    guardrails
-        .claim(account, claims, about, delta, control, |_, log, claim| claim.for_given(log, name, &bet, control))
+    guardrails.claim(account, claims, about, delta, control, |_, log, claim| {
+        claim.for_given(log, name, &bet, control)
+    })
 }
 
 /// The control variate of a candidate, where π0(·|x) and π(·|x) are known: a cost model that is refitted if the log has

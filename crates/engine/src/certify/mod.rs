@@ -180,8 +180,7 @@ impl Posterior<'_> {
         let Posterior { about, policy, .. } = *self;
         account.claim(spec, about, shares, policy_delta(spec), |quantity, delta| {
             let bound = bound_of(spec, log, quantity, delta)?;
-            let claim =
-                Claim { about, subject: Subject::Policy(policy), quantity, delta, guardrail: None };
+            let claim = Claim { about, subject: Subject::Policy(policy), quantity, delta, guardrail: None };
             claim.for_posterior(log, &*bound, kl, control)
         })
     }

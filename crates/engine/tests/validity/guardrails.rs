@@ -189,10 +189,7 @@ fn of_learned(name: &'static str, shop: &Shop, finished: &Finished, baselines: &
     let c = &finished.certificate;
     let policy = finished.evidence.policy().expect("the learned policy");
     let guarantee = (c.guaranteed_risk, c.guaranteed_improvement);
-    Claim::that_none_exceeds(
-        name,
-        shop.excess(policy, baseline(c, baselines), guarantee, &c.guardrails),
-    )
+    Claim::that_none_exceeds(name, shop.excess(policy, baseline(c, baselines), guarantee, &c.guardrails))
 }
 
 fn none() -> BTreeMap<String, PolicyParams> {
@@ -215,7 +212,12 @@ fn joint_statements_hold_on_fixed_logs() {
         vec![
             of_candidates("candidates, auto", &shop, &auto, drawn, &policies),
             of_candidates("candidates, catoni", &shop, &catoni, drawn, &policies),
-            of_learned("learned, auto", &shop, &run_job(&guarded(quick_auto(rng)), &log, &none()), &baselines),
+            of_learned(
+                "learned, auto",
+                &shop,
+                &run_job(&guarded(quick_auto(rng)), &log, &none()),
+                &baselines,
+            ),
             of_learned("learned, betting", &shop, &run_job(&from_zero, &log, &none()), &baselines),
         ]
     }));
@@ -238,7 +240,12 @@ fn joint_statements_hold_on_logs_of_a_retrained_policy() {
         vec![
             of_candidates("candidates, once", &shop, &once, (&log, &baselines), &policies),
             Claim::that_none_exceeds("candidates, three looks", looks),
-            of_learned("learned, auto", &shop, &run_job(&guarded(quick_auto(rng)), &log, &none()), &baselines),
+            of_learned(
+                "learned, auto",
+                &shop,
+                &run_job(&guarded(quick_auto(rng)), &log, &none()),
+                &baselines,
+            ),
         ]
     }));
 }
