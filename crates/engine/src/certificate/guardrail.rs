@@ -132,13 +132,15 @@ impl GuardrailResult {
     /// The result as a part of the certificate's statement.
     pub(super) fn statement(&self) -> String {
         let GuardrailResult { outcome, max_loss, guaranteed_loss, user_units: units, .. } = self;
+        let cuts = units.outcome.cuts().map(|cuts| format!(" (it is cut: {cuts})")).unwrap_or_default();
         match self.ok {
             true => format!(
-                "its loss in {outcome} is at most {guaranteed_loss:.6} ({:.6} in its units), within the limit {max_loss}",
+                "its loss in {outcome}{cuts} is at most {guaranteed_loss:.6} ({:.6} in its units), within the limit \
+                 {max_loss}",
                 units.guaranteed_loss
             ),
             false => format!(
-                "that its loss in {outcome} is within the limit {max_loss} cannot be guaranteed (the bound is \
+                "that its loss in {outcome}{cuts} is within the limit {max_loss} cannot be guaranteed (the bound is \
                  {guaranteed_loss:.6}, {:.6} in its units)",
                 units.guaranteed_loss
             ),

@@ -7,7 +7,8 @@ use guarantor_engine::control::unattended;
 use guarantor_engine::error::{SpecCode, SpecError};
 use guarantor_engine::ledger::{anytime_event, asked};
 use guarantor_engine::log::{
-    Columns, LogSource, Logging, MemoryLog, NamedOutcome, Outcome, OutcomeKind, Repetitions,
+    ActionSets, Columns, FeatureSpace, LogSource, Logging, MemoryLog, NamedOutcome, Outcome, OutcomeKind,
+    Repetitions, Sets,
 };
 use guarantor_engine::policy::{PolicyParams, pick};
 use guarantor_engine::spec::{
@@ -81,7 +82,9 @@ fn policies() -> BTreeMap<String, PolicyParams> {
     let mean = (0..3).map(|j| (0..3).map(|a| f64::from(u8::from(a == j))).collect()).collect();
     let greedy = PolicyParams::Softmax { mean, inverse_temperature: 200.0, features: Default::default() };
     let uniform = PolicyParams::Uniform { n_actions: 3, dim: 3 };
-    [("greedy", greedy), ("uniform", uniform)].map(|(id, policy)| (id.to_owned(), policy)).into()
+    [("greedy", greedy), ("uniform", uniform), ("sets", PolicyParams::UniformOverSets {})]
+        .map(|(id, policy)| (id.to_owned(), policy))
+        .into()
 }
 
 fn resolve(log: &dyn LogSource, request: &SpecRequest) -> Result<JobSpec, SpecError> {
@@ -221,9 +224,17 @@ fn every_bound_certifies_guardrails() {
     let quick = OptimizerRequest { epochs: Some(3), max_seconds: Some(0.0), ..OptimizerRequest::default() };
     let zero = PriorRequest { kind: Some(PriorKind::Zero), ..PriorRequest::default() };
     for logging in [Logging::Fixed, Logging::Adaptive] {
-        for repetitions in [Repetitions::Decisions, Repetitions::Designed] {
+        for repeated in [None, Some(Repetitions::Decisions), Some(Repetitions::Designed)] {
             let mut columns = columns(600, 0.0);
-            (columns.logging, columns.repetitions) = (logging, repetitions);
+            columns.logging = logging;
+            if let Some(repetitions) = repeated {
+                columns.repetitions = repetitions;
+                columns.contexts = Some((0..600).map(|row| row / 2).collect());
+                // Rows of one context have its features.
+                for row in (1..600).step_by(2) {
+                    columns.x.copy_within(3 * (row - 1)..3 * row, 3 * row);
+                }
+            }
             let log = MemoryLog::new(columns).unwrap();
             let bounds = [
                 BoundKind::Auto,
@@ -234,7 +245,12 @@ fn every_bound_certifies_guardrails() {
                 BoundKind::Catoni,
                 BoundKind::Cbb,
             ];
-            for bound in bounds.into_iter().take(if logging == Logging::Fixed { 7 } else { 4 }) {
+            let allowed = match (logging, repeated) {
+                (Logging::Fixed, None) => 7,
+                (Logging::Adaptive, None) => 4,
+                _ => 3,
+            };
+            for bound in bounds.into_iter().take(allowed) {
                 let request = SpecRequest { bound: Some(bound), ..request.clone() };
                 check(&log, &start(&log, &evaluating(&["greedy", "uniform"], request.clone())));
                 let prior = (bound != BoundKind::Auto).then(|| zero.clone());
@@ -253,6 +269,47 @@ fn every_bound_certifies_guardrails() {
             }
         }
     }
+}
+
+/// Every row has its own actions: two segments, and sets of 2 to 4 topics.
+fn shop_with_sets(rows: usize) -> MemoryLog {
+    let features = FeatureSpace::Named { dim: 64 };
+    let plain = columns(rows, 0.0);
+    let mut columns = Columns {
+        n_actions: 4,
+        full: Some(Vec::new()),
+        set_features: ActionSets { x: features, actions: features },
+        outcome: plain.outcome,
+        named_outcomes: plain.named_outcomes,
+        other_costs: plain.other_costs,
+        logging: Logging::Fixed,
+        ..Columns::default()
+    };
+    let mut sets = Sets::default();
+    for row in 0..rows as u32 {
+        let (segment, size) = (row % 2, 2 + (row / 2 % 3));
+        sets.x.push(Some((segment, 1.0)));
+        (0..size).for_each(|topic| sets.actions.push(Some((topic, 1.0))));
+        sets.end_row();
+        let action = (row / 7) % size;
+        columns.actions.push(action);
+        columns.costs.push(if action == segment { -0.8 } else { -0.2 });
+        columns.propensities.push(1.0 / f64::from(size));
+        columns.full.iter_mut().for_each(|full| full.extend(vec![1.0 / f64::from(size); size as usize]));
+    }
+    columns.sets = Some(sets);
+    MemoryLog::new(columns).unwrap()
+}
+
+#[test]
+fn logs_with_action_sets_have_guardrails() {
+    let log = shop_with_sets(900);
+    let request = guarded(&[guardrail(COMPLAINT, 0.1), guardrail(MINUTES, 0.1)]);
+    let learned = start(&log, &request);
+    check(&log, &learned);
+    let Evidence::Auto(evidence) = &learned.evidence else { panic!("auto") };
+    assert!(evidence.split.guardrails.iter().all(|guardrail| guardrail.cost_model.is_some()));
+    check(&log, &start(&log, &evaluating(&["sets"], request)));
 }
 
 /// The candidate that improves most violates a guardrail, so the other one is best.
