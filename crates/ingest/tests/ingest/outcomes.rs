@@ -221,7 +221,11 @@ fn bad_outcomes_are_rejected_in_every_format() {
         let errors = rejected(read.map(|(summary, _)| summary));
         assert_eq!((errors.first[0].row, errors.first[0].field.as_str()), (2, field), "{outcomes}");
     }
-    let mixed = [&lines(&[json!({"action": 1, "propensity": 0.5, "cost": 0})])[..], &lines(&good)].concat();
+    let mixed = [
+        &lines(&[json!({"x": [1], "action": 1, "propensities": [0.25, 0.25, 0.5], "cost": 0})])[..],
+        &lines(&good),
+    ]
+    .concat();
     let errors = rejected(reading(NDJSON, Vec::new()).pieces(vec![mixed]).map(|(summary, _)| summary));
     assert_eq!((errors.first[0].row, errors.first[0].field.as_str()), (2, "outcomes"));
 }
@@ -235,8 +239,10 @@ fn bad_columns_are_rejected() {
     let twice: ArrayRef = Arc::new(StructArray::try_from(vec![("complaint", floats([0.0; 4]))]).unwrap());
     let mut maps = MapBuilder::new(None, StringBuilder::new(), Float64Builder::new());
     for _ in 0..4 {
-        ["complaint", "complaint"].map(|name| maps.keys().append_value(name));
-        [0.0, 0.0].map(|value| maps.values().append_value(value));
+        for _ in 0..2 {
+            maps.keys().append_value("complaint");
+            maps.values().append_value(0.0);
+        }
         maps.append(true).unwrap();
     }
     let one = r#"{"complaint": {"kind": "cost", "cap": 1}}"#;
