@@ -132,7 +132,7 @@ fn declarations_that_do_not_fit_are_refused() {
     {
         client.upload(&format!("?outcome=reward&{bad}"), &log).problem(422, "invalid_value");
     }
-    assert_eq!(client.get("/v1/datasets").expect(200)["items"], json!([]));
+    assert_eq!(client.get("/v1/datasets").expect(200)["data"], json!([]));
 }
 
 #[test]
