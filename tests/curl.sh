@@ -75,6 +75,16 @@ call 200 GET /docs/
 call 404/no_such_route GET /nothing
 call 405/method_not_allowed PUT /v1/jobs
 
+echo "== plans"
+call 200 POST /v1/plans "${JSON[@]}" -d '{"improvement":0.02,"outcome_mean":0.1,"n_actions":4,"exploration":0.1,"rows_per_day":1000}'
+is .possible true
+call 200 POST /v1/plans "${JSON[@]}" -d '{"improvement":0.01,"min_improvement":0.02,"n_actions":4}'
+[ "$(jq .possible "$WORK/body")" = false ] || fail "a plan for less than is required"
+call 422/invalid_value POST /v1/plans "${JSON[@]}" -d '{"improvement":2,"n_actions":4}'
+call 422/unknown_field POST /v1/plans "${JSON[@]}" -d '{"improvement":0.1,"n_actions":4,"rows":5}'
+call 422/not_for_this_kind POST /v1/plans "${JSON[@]}" -d '{"improvement":0.1,"n_actions":4,"fraction":0.5}'
+"$BIN" plan --improvement 0.02 --n-actions 4 >/dev/null || fail "guarantor plan"
+
 echo "== policies"
 call 201 POST /v1/policies "${JSON[@]}" -d '{"kind":"softmax","mean":[[0,30,-30],[0,0,0]]}'
 POLICY=$(field .id)

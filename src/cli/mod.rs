@@ -1,4 +1,4 @@
-//! The command line: serve, demo, certify, inspect, verify, openapi, simulate, backup, keys.
+//! The command line: serve, demo, certify, plan, inspect, verify, openapi, simulate, backup, keys.
 
 mod backup;
 mod certify;
@@ -9,6 +9,7 @@ mod inspect;
 mod keys;
 mod log_file;
 mod logging;
+mod plan;
 mod rejections;
 mod report;
 mod serve;
@@ -41,6 +42,10 @@ enum Command {
     ///
     /// Exit codes: 0 deploy, 1 keep, 2 error.
     Certify(certify::CertifyArgs),
+    /// Say how many rows would certify an improvement, before any log exists
+    ///
+    /// Exit codes: 0 a plan, 1 no number of rows can be promised, 2 error.
+    Plan(Box<plan::PlanArgs>),
     /// Check a log file and report on its health
     ///
     /// Exit codes: 0 no warnings, 1 warnings, 2 the log cannot be used.
@@ -50,7 +55,7 @@ enum Command {
     /// By default a server recomputes the certificate from the log that it has stored. With --public-key the
     /// signature is checked here, and with --log the numbers are recomputed here; neither needs a server.
     ///
-    /// Exit codes: 0 valid, 1 not valid, 2 error.
+    /// Exit codes: 0 valid, 1 not valid, or valid and keep with --require deploy, 2 error.
     Verify(verify::VerifyArgs),
     /// Print the OpenAPI document
     Openapi,
@@ -79,6 +84,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(args) => serve::serve(*args).map(|()| Verdict::Yes),
         Command::Demo(args) => demo::demo(args).map(|()| Verdict::Yes),
         Command::Certify(args) => certify::certify(args),
+        Command::Plan(args) => plan::plan(*args),
         Command::Inspect(args) => inspect::inspect(args),
         Command::Verify(args) => verify::verify(args),
         Command::Openapi => print_text(&guarantor::http::document().to_string()).map(|()| Verdict::Yes),

@@ -6,6 +6,7 @@ use guarantor_engine::certificate::{
 use guarantor_engine::checks::{CheckResult, CheckScope};
 use guarantor_engine::log::Span;
 
+use super::plan;
 use super::report::{ReportPage, amount, decimal, percent};
 
 /// Writes what the certificate says, what it rests on, and why it decided so.
@@ -57,6 +58,16 @@ pub fn show(page: &mut ReportPage, certificate: &Certificate) {
         line("attested", attestation);
     }
     line("digest", &certificate.digest);
+    if let Some(breakdown) = &certificate.breakdown {
+        line("estimated improvement", &format!("{:.6}", breakdown.estimate));
+        for step in &breakdown.steps {
+            // Slack is there in every certificate, and is nothing to read about.
+            if step.change.abs() >= 5e-7 {
+                line(&format!("  {}", step.name), &format!("{:+.6}  {}", step.change, step.what));
+            }
+        }
+        line("  guaranteed", &format!("{:.6}", breakdown.guaranteed));
+    }
     for reason in &certificate.reasons {
         page.hanging("- ", &reason.message);
     }
@@ -65,6 +76,10 @@ pub fn show(page: &mut ReportPage, certificate: &Certificate) {
         if certificate.reasons.iter().all(|reason| reason.message != check.message) {
             page.hanging("- ", &format!("{}: {}", name(check), check.message));
         }
+    }
+    if let Some(plan) = &certificate.plan {
+        page.hanging("- ", &plan.message);
+        plan::show(page, plan);
     }
 }
 

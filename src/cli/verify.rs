@@ -44,6 +44,9 @@ pub struct VerifyArgs {
     /// recognizes by its digest. Can be repeated.
     #[arg(long, value_name = "[ID=]FILE", requires = "log")]
     policy: Vec<String>,
+    /// What the certificate must say besides being valid. With `deploy`, a valid certificate that says keep exits with 1.
+    #[arg(long, value_name = "DECISION", value_parser = ["deploy"])]
+    require: Option<String>,
     /// The server that has the log. Not used with --public-key or --log.
     #[arg(long, env = "GUARANTOR_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
@@ -70,7 +73,19 @@ pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
         println!("--    {part:<24}  not checked: a log does not determine it; --public-key checks it");
     }
     println!("{}", if verification.valid { "valid" } else { "NOT VALID" });
-    Ok(if verification.valid { Verdict::Yes } else { Verdict::No })
+    let required = args.require.as_deref().is_none_or(|required| says(&document, required));
+    if verification.valid && !required {
+        println!("valid, but the certificate says keep, and --require deploy was asked");
+    }
+    Ok(if verification.valid && required { Verdict::Yes } else { Verdict::No })
+}
+
+/// Whether a document has this decision. Anything but the word itself is another decision.
+fn says(document: &[u8], required: &str) -> bool {
+    let document: Option<StrictJson> = serde_json::from_slice(document).ok();
+    document.is_some_and(|StrictJson(document)| {
+        document.get("decision").and_then(Value::as_str) == Some(required)
+    })
 }
 
 /// Has the server recompute the certificate.

@@ -131,8 +131,8 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
         _ if route == "/v1/gates" || route.starts_with("/v1/gates/") => (Role::Read, Role::Admin),
         // Their addresses and deliveries may be secrets of the receivers.
         _ if route == "/v1/webhooks" || route.starts_with("/v1/webhooks/") => (Role::Admin, Role::Admin),
-        // It stores nothing.
-        "/v1/certificates/verify" => (Role::Read, Role::Read),
+        // They store nothing.
+        "/v1/certificates/verify" | "/v1/plans" => (Role::Read, Role::Read),
         "/metrics"
         | "/v1/certificates/key"
         | "/v1/datasets"
@@ -265,6 +265,7 @@ mod tests {
             (Method::POST, "/v1/gates/{name}/tokens", Some(Admin)),
             (Method::GET, "/v1/jobs/{id}", Some(Read)),
             (Method::POST, "/v1/certificates/verify", Some(Read)),
+            (Method::POST, "/v1/plans", Some(Read)),
             (Method::POST, "/v1/jobs", Some(Submit)),
             (Method::POST, "/v1/datasets", Some(Submit)),
             (Method::DELETE, "/v1/datasets/{id}", Some(Submit)),

@@ -16,7 +16,9 @@ use utoipa_swagger_ui::SwaggerUi;
 
 use super::codes::Code;
 use super::problem::{FieldError, ProblemBody};
-use super::{App, certificates, datasets, decisions, gates, health, jobs, metrics, policies, webhooks};
+use super::{
+    App, certificates, datasets, decisions, gates, health, jobs, metrics, plans, policies, webhooks,
+};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -30,6 +32,7 @@ use super::{App, certificates, datasets, decisions, gates, health, jobs, metrics
          (name = "Gates", description = "Ask whether a policy may be rolled out"),
          (name = "Webhooks", description = "Who is told when a job has ended"),
          (name = "Certificates", description = "What is guaranteed, and how to verify it"),
+         (name = "Plans", description = "How many rows would certify an improvement"),
          (name = "Operations", description = "Health and metrics for operators"))
 )]
 struct Document;
@@ -45,7 +48,8 @@ pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
         .merge(jobs::routes())
         .merge(gates::routes())
         .merge(webhooks::routes())
-        .merge(certificates::routes());
+        .merge(certificates::routes())
+        .merge(plans::routes());
     let (open, open_api) = open.split_for_parts();
     let (guarded, guarded_api) = guarded.split_for_parts();
     let mut api = Document::openapi();

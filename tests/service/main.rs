@@ -25,6 +25,7 @@ mod limits;
 mod malformed;
 mod openapi;
 mod outcomes;
+mod plans;
 mod private;
 mod roles;
 mod round_two;

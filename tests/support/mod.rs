@@ -134,6 +134,8 @@ pub fn finished(spec: &JobSpec) -> Finished {
         },
         objective: None,
         guardrails: Vec::new(),
+        breakdown: None,
+        plan: None,
         candidate: None,
         candidates: Vec::new(),
         bounds: Vec::new(),

@@ -2,8 +2,8 @@
 //! numerical slack. A certificate is a list of them.
 
 use super::bound::{
-    Aimed, Betting, Bound, Budget, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler, Mixture, Order,
-    Plan, Rules, Sample, Start, pilot_of,
+    Aimed, Betting, Bound, Budget, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler, Mixture,
+    Moments, Order, Plan, Rules, Sample, Start, pilot_of,
 };
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
@@ -180,6 +180,10 @@ impl Claim<'_> {
         let measured = measure(log, self.subject, None, statistics, control)?;
         let value = bound.value_and_gradient(&measured.statistics, kl);
         let mut terms = bound.terms(&measured.statistics, kl);
+        if kl > 0.0 {
+            let unmoved = bound.value_and_gradient(&measured.statistics, 0.0).value;
+            terms.value_without_kl = Some(finite("a bound", unmoved)?);
+        }
         terms.numerical_slack = slack(value.value, &value.d_statistics, &measured) + single_slack(log);
         self.record(bound.name(), value.value, terms)
     }
@@ -209,6 +213,7 @@ impl Claim<'_> {
         let modeled = bet.cost_model.or(refitted.as_ref().map(Modeled::Refitted));
         let collected = collect(log, self.subject, modeled, &rules, order.as_ref(), control)?;
         let contexts = sample.contexts as f64;
+        let sums = collected.table.moments(0..collected.table.len());
         let mut terms = Terms {
             n: sample.rows,
             contexts: sample.contexts,
@@ -229,13 +234,13 @@ impl Claim<'_> {
             terms.theta = (rules.control != ControlVariate::None).then_some(aim.theta);
             terms.pilot = guess.is_none().then_some(aim.pilot.round() as u64);
             terms.step = Some(aim.step);
+            terms.spread = spread(&sums, aim.theta);
             aim.value
         } else if let Game::Budget(guess, plan) = bet.game {
             let table = collected.table;
             let squares = table.squared_weights();
             let budget = Budget::new(plan, squares, |delta| constant(&guess, contexts, delta), delta);
             let kept = budget.bound(&table, contexts, bet.start)?;
-            let sums = table.moments(0..table.len());
             terms.estimate = Some(finite("an estimate", (sums.u + kept.theta * sums.v) / contexts)?);
             terms.theta = (rules.control != ControlVariate::None).then_some(kept.theta);
             terms.lambda = Some(budget.lambda());
@@ -246,6 +251,7 @@ impl Claim<'_> {
             terms.knee = Some(finite("a knee", budget.knee())?);
             terms.slope_above = Some(plan.low);
             terms.slope_below = Some(plan.high);
+            terms.spread = spread(&sums, kept.theta);
             kept.value
         } else {
             let mixture = match bet.game {
@@ -259,12 +265,12 @@ impl Claim<'_> {
             };
             let table = collected.table;
             let found = mixture.bound(&table, contexts, bet.start)?;
-            let sums = table.moments(0..table.len());
             let theta = found.theta.unwrap_or(0.0);
             terms.estimate = Some(finite("an estimate", (sums.u + theta * sums.v) / contexts)?);
             terms.theta = (rules.control != ControlVariate::None).then_some(theta);
             terms.lambda = Some(found.lambda);
             terms.log_sum = Some(found.log_sum);
+            terms.spread = spread(&sums, theta);
             terms.grid_size = Some(mixture.members.len() as u64);
             found.value
         };
@@ -291,6 +297,13 @@ impl Claim<'_> {
             outcome: self.guardrail.map(Into::into),
         })
     }
+}
+
+/// The standard deviation of u + θv; None if it is not finite.
+fn spread(sums: &Moments, theta: f64) -> Option<f64> {
+    let mean = (sums.u + theta * sums.v) / sums.contexts;
+    let square = (sums.uu + 2.0 * theta * sums.uv + theta * theta * sums.vv) / sums.contexts;
+    Some((square - mean * mean).max(0.0).sqrt()).filter(|spread| spread.is_finite())
 }
 
 /// Twice the effect that the statistics' errors can have on the value, plus the rounding of the value

@@ -100,6 +100,9 @@ impl SpecRequest {
         let (objective, outcome) = self.resolve_objective(context.shape)?;
         let min_improvement = self.resolve_min_improvement(&outcome)?;
         let guardrails = self.resolve_guardrails(objective.as_deref(), context.shape)?;
+        let rows_per_day = self.rows_per_day;
+        let rows_per_day =
+            rows_per_day.map(|rows| within("rows_per_day", rows, ranges::ROWS_PER_DAY)).transpose()?;
         sets::check_sets(self, kind, bound, context)?;
         check_bound(bound, context)?;
         let logging = context.shape.logging;
@@ -120,6 +123,7 @@ impl SpecRequest {
             min_improvement,
             objective,
             guardrails,
+            rows_per_day,
             logging: Some(logging),
             looks: Some(looks),
             seen_rows: (looks == Looks::Once && context.seen_rows > 0).then_some(context.seen_rows),

@@ -16,6 +16,13 @@ pub struct Terms {
     /// The mean of z, which estimates what is bounded; only for given policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<f64>,
+    /// The standard deviation of z, one per context; only for given policies. Absent in certificates of methods 1 to 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+    /// The bound if the posterior were the prior (KL = 0); only for posteriors that moved. Absent in certificates of
+    /// methods 1 to 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value_without_kl: Option<f64>,
     /// KL divergence of the posterior from the prior, in nats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kl: Option<f64>,

@@ -94,6 +94,19 @@ fn adopt_wording(again: &mut Certificate, issued: &Certificate) {
     for (again, issued) in again.reasons.iter_mut().zip(&issued.reasons) {
         again.message.clone_from(&issued.message);
     }
+    for (again, issued) in again.candidates.iter_mut().zip(&issued.candidates) {
+        for (again, issued) in again.reasons.iter_mut().zip(&issued.reasons) {
+            again.message.clone_from(&issued.message);
+        }
+    }
+    if let (Some(again), Some(issued)) = (&mut again.breakdown, &issued.breakdown) {
+        for (again, issued) in again.steps.iter_mut().zip(&issued.steps) {
+            again.what.clone_from(&issued.what);
+        }
+    }
+    if let (Some(again), Some(issued)) = (&mut again.plan, &issued.plan) {
+        again.message.clone_from(&issued.message);
+    }
     for (again, issued) in again.checks.iter_mut().zip(&issued.checks) {
         again.message.clone_from(&issued.message);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use guarantor_engine::log::LastVersion;
+use guarantor_engine::log::{LastVersion, Period};
 
 use crate::batch::LogRows;
 use crate::errors::IngestError;
@@ -14,6 +14,7 @@ const MAX_VERSIONS: usize = 100_000;
 #[derive(Default)]
 pub struct Arrivals {
     rows: u64,
+    first: Option<i64>,
     last: Option<i64>,
     out_of_order: bool,
     numbers: HashMap<String, usize>,
@@ -40,6 +41,7 @@ impl Arrivals {
     pub fn add(&mut self, rows: &LogRows) -> Result<(), IngestError> {
         for &time in &rows.timestamps {
             self.out_of_order |= self.last.is_some_and(|last| time < last);
+            self.first = Some(self.first.map_or(time, |first| first.min(time)));
             self.last = Some(self.last.map_or(time, |last| last.max(time)));
         }
         for (i, name) in rows.versions.iter().enumerate() {
@@ -75,6 +77,11 @@ impl Arrivals {
     /// The latest time.
     pub fn last_timestamp(&self) -> Option<i64> {
         self.last
+    }
+
+    /// The earliest and the latest time.
+    pub fn period(&self) -> Option<Period> {
+        Some(Period { first: self.first?, last: self.last? })
     }
 
     /// Whether a row has an earlier time than a row before it.
@@ -123,6 +130,7 @@ mod tests {
         let last = LastVersion { name: "b".into(), first_row: 2, rows: 2, versions: 3 };
         assert_eq!(arrivals.last_version(), Some(last));
         assert!(arrivals.is_out_of_order());
+        assert_eq!(arrivals.period(), Some(Period { first: 1, last: 9 }));
         let mut untimed = Arrivals::default();
         untimed.add(&rows(&[], &["b", "a", "a"])).unwrap();
         let last = LastVersion { name: "a".into(), first_row: 1, rows: 2, versions: 2 };

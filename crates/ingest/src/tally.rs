@@ -187,6 +187,7 @@ impl Tally {
             uniform,
             outcomes: rules.outcomes.clone(),
             timestamps: layout.timestamps,
+            period: self.arrivals.period(),
             last_version: self.arrivals.last_version(),
         }
     }

@@ -211,6 +211,7 @@ struct Subject {
     policy_id: Option<String>,
     policy_digest: Option<String>,
     decision: Decision,
+    reasons: Vec<Reason>,
     risk: f64,
     improvement: f64,
     guardrails: Vec<GuardrailResult>,
@@ -234,7 +235,11 @@ impl Examined {
             failed.iter().map(|check| check.name).filter(|name| spec.accept.contains(name)).collect();
         accepted_checks.sort();
         accepted_checks.dedup();
-        let mut reasons = reasons(spec, subject.decision, subject.improvement, &subject.guardrails, &failed);
+        // Certificates of earlier methods have no reasons for each candidate.
+        let mut reasons = match subject.reasons.is_empty() {
+            true => reasons(spec, subject.decision, (subject.improvement, None), &subject.guardrails, &failed),
+            false => subject.reasons,
+        };
         if subject.is_own || reasons.is_empty() {
             reasons = certificate.reasons.clone();
         }
@@ -309,6 +314,11 @@ impl Examined {
                 Decision::Deploy => self.guarded(result.decision, &result.guardrails),
                 Decision::Keep => Decision::Keep,
             },
+            // The reasons of a candidate that is kept because of another one are those of the certificate.
+            reasons: match certificate.decision == Decision::Keep && result.decision == Decision::Deploy {
+                true => certificate.reasons.clone(),
+                false => result.reasons.clone(),
+            },
             risk: result.guaranteed_risk,
             improvement: result.guaranteed_improvement,
             guardrails: result.guardrails.clone(),
@@ -325,6 +335,7 @@ impl Examined {
             name: LEARNED.into(),
             policy_digest: certificate.policy.as_ref().map(|policy| policy.digest.clone()),
             decision: self.guarded(certificate.decision, &certificate.guardrails),
+            reasons: certificate.reasons.clone(),
             risk: certificate.guaranteed_risk,
             improvement: certificate.guaranteed_improvement,
             guardrails: certificate.guardrails.clone(),

@@ -6,6 +6,7 @@ use super::StoredLog;
 use super::decode::{texts_of, times_of};
 use super::spool::{SpoolError, changed};
 use guarantor_engine::control::Control;
+use guarantor_engine::log::Period;
 use guarantor_ingest::{LogRows, Marks, mark};
 
 type Result<T> = std::result::Result<T, SpoolError>;
@@ -17,6 +18,8 @@ pub struct Order {
     arrivals: Option<Vec<u32>>,
     /// The contexts; `None` if each row is its own.
     contexts: Option<Contexts>,
+    /// The earliest and the latest time, if rows have times.
+    period: Option<Period>,
     /// The hash of all times.
     times: u64,
     hasher: RandomState,
@@ -55,10 +58,13 @@ impl Order {
         let hasher = RandomState::new();
         let mut hash = hasher.build_hasher();
         let (mut sorted, mut last, mut ids) = (true, i64::MIN, Ids::default());
+        let mut period: Option<Period> = None;
         each_time(log, control, |time| {
             hash.write_i64(time);
             sorted &= last <= time;
             last = time;
+            let so_far = period.unwrap_or(Period { first: time, last: time });
+            period = Some(Period { first: so_far.first.min(time), last: so_far.last.max(time) });
         })?;
         for part in &log.parts {
             part.each_batch(Some(&["context_id"]), |batch| {
@@ -69,12 +75,17 @@ impl Order {
         }
         let arrivals = if sorted { None } else { Some(arrivals(log, control)?) };
         let contexts = ids.contexts(arrivals.as_deref());
-        Ok(Order { rows: log.dataset.content.rows, arrivals, contexts, times: hash.finish(), hasher })
+        Ok(Order { rows: log.dataset.content.rows, arrivals, contexts, period, times: hash.finish(), hasher })
     }
 
     /// Whether the rows are in the order of arrival.
     pub fn is_sorted(&self) -> bool {
         self.arrivals.is_none()
+    }
+
+    /// The earliest and the latest time, if rows have times.
+    pub fn period(&self) -> Option<Period> {
+        self.period
     }
 
     /// The number of contexts.

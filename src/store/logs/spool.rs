@@ -113,6 +113,7 @@ fn shape_of(dataset: &Dataset, layout: &LogLayout, order: &Order, filled: bool) 
             candidates: layout.candidates.clone(),
             candidate_propensities: layout.candidate_propensities.clone(),
             timestamps: layout.timestamps,
+            period: order.period(),
             action_sets: layout.sets,
             ..content.capabilities.clone()
         },

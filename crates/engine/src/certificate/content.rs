@@ -52,7 +52,10 @@ impl Names {
         rename(&mut c.statement);
         c.reasons.iter_mut().for_each(|reason| rename(&mut reason.message));
         c.candidate.iter_mut().for_each(rename);
-        c.candidates.iter_mut().for_each(|result| rename(&mut result.candidate));
+        for result in &mut c.candidates {
+            rename(&mut result.candidate);
+            result.reasons.iter_mut().for_each(|reason| rename(&mut reason.message));
+        }
         for record in &mut c.bounds {
             rename(&mut record.event);
             rename(&mut record.subject);

@@ -1,6 +1,7 @@
 //! The certificate as a document: its fields, its wording, its signature, and the checks that need only
 //! the document. The numbers come from `certify`.
 
+mod breakdown;
 mod check;
 mod content;
 mod document;
@@ -13,6 +14,7 @@ mod strict;
 mod types;
 mod units;
 
+pub use breakdown::{Breakdown, BreakdownStep};
 pub use check::{Check, CheckCode, Verification, check_digest, check_method, differing_fields, fields};
 pub use document::*;
 pub use evidence::{

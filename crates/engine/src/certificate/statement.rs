@@ -13,12 +13,12 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// The reasons for the decision of a certificate with this guaranteed improvement. `guardrails` are the results of its
-/// guardrails, and `failed` are the failed checks that concern it.
+/// The verdict of a certificate with this guaranteed improvement, and its estimate if that is known. `guardrails` are the
+/// results of its guardrails, and `failed` are the failed checks that concern it.
 pub fn reasons(
     spec: &JobSpec,
     decision: Decision,
-    improvement: f64,
+    (improvement, estimate): (f64, Option<f64>),
     guardrails: &[GuardrailResult],
     failed: &[&CheckResult],
 ) -> Vec<Reason> {
@@ -40,8 +40,18 @@ pub fn reasons(
             ReasonCode::ImprovementGuaranteed,
             format!("the guaranteed improvement {improvement:.6} exceeds the required {min}"),
         )),
-        // The checks above or the guardrails below are the reason.
-        Decision::Keep if improved => None,
+        Decision::Keep if improved => match estimate.filter(|estimate| improvement > *estimate) {
+            Some(estimate) if reasons.is_empty() => {
+                let message = format!(
+                    "the bound guarantees an improvement of {improvement:.6}, but the estimate is {estimate:.6}; a \
+                     guarantee above its estimate is one of the rare lucky draws that δ allows"
+                );
+                let numbers = [("guaranteed_improvement", improvement), ("estimated_improvement", estimate)];
+                Some(Reason::new(ReasonCode::GuaranteeExceedsEstimate, message).with_numbers(&numbers))
+            }
+            // The checks above or the guardrails below are the reason.
+            _ => None,
+        },
         Decision::Keep if improvement > 1.0 => Some(reason(
             ReasonCode::GuaranteeImpossible,
             format!(
@@ -55,9 +65,7 @@ pub fn reasons(
         )),
         Decision::Keep => Some(reason(
             ReasonCode::ImprovementNotGuaranteed,
-            format!(
-                "no improvement can be guaranteed from this log (the bound is {improvement:.6}); more rows help"
-            ),
+            format!("no improvement can be guaranteed from this log (the bound is {improvement:.6})"),
         )),
     };
     reasons.extend(first);

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{CandidateUnits, GuardrailResult, Reason, UserUnits};
+use super::{Breakdown, CandidateUnits, GuardrailResult, Reason, UserUnits};
 use crate::checks::CheckResult;
 use crate::control::TerminationReason;
 use crate::log::{ActionSets, Logging, NamedOutcome, Span};
+use crate::plan::Plan;
 use crate::policy::PolicyKind;
 use crate::spec::{BaselineKind, Explore, JobSpec};
 use crate::terms::Terms;
@@ -196,6 +197,9 @@ pub struct CandidateResult {
     pub policy_digest: Option<String>,
     /// What the certificate recommends for this candidate.
     pub decision: Decision,
+    /// Why: the verdict, and what caused it. Certificates of methods 1 to 4 have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reasons: Vec<Reason>,
     /// Upper bound on the candidate's risk in the paper's units, slack included.
     pub guaranteed_risk: f64,
     /// Lower bound on the candidate's improvement R(π0) − R(π), slack included.
@@ -333,7 +337,7 @@ pub struct Certificate {
     pub statement: String,
     /// What the certificate recommends.
     pub decision: Decision,
-    /// Why the certificate decided as it did.
+    /// Why the certificate decided as it did: first the verdict, then what caused it.
     pub reasons: Vec<Reason>,
     /// Upper bound on the policy's risk in the paper's units, slack included.
     pub guaranteed_risk: f64,
@@ -355,6 +359,13 @@ pub struct Certificate {
     /// The results of the guardrails, for the policy that the results above are about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guardrails: Vec<GuardrailResult>,
+    /// How the estimated improvement becomes the guaranteed one; absent in certificates of methods 1 to 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub breakdown: Option<Breakdown>,
+    /// What would certify `min_improvement`, if the decision is `keep`. It is a forecast and no part of the guarantee.
+    /// Absent in certificates of methods 1 to 4.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Plan>,
     /// The candidate that the results above are about, as `candidates` names it; absent for kind `learn`, and in
     /// certificates of methods 1 and 2. A candidate whose checks failed is not chosen if another one passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]

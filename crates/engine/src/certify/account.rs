@@ -1,5 +1,6 @@
 //! The claims of a certificate that is being computed, with their shares of δ, and what they guarantee.
 
+use super::breakdown::Records;
 use super::shares::{Shares, objective_delta};
 use crate::baseline;
 use crate::certificate::{About, BaselineRisk, BoundRecord, DeltaShare, GuardrailResult, what_holds};
@@ -138,12 +139,17 @@ impl Account {
         Guarantee { risk, improvement, slack }
     }
 
-    /// Marks the claims that the certificate's results rest on, and returns what they guarantee.
-    pub fn rest_on(&mut self, claims: &PolicyClaims) -> Guarantee {
+    /// The claims about one policy, and the baseline.
+    pub fn records_of(&self, claims: &PolicyClaims) -> Records<'_> {
+        let of = |Entry(i): Entry| &self.records[i];
+        Records { risk: of(claims.risk), improvement: claims.improvement.map(of), baseline: &self.baseline }
+    }
+
+    /// Marks the claims that the certificate's results rest on.
+    pub fn rest_on(&mut self, claims: &PolicyClaims) {
         let own = claims.improvement.iter().chain([&claims.risk]).chain(&claims.guarded);
         for Entry(i) in own {
             self.records[*i].used = true;
         }
-        claims.guarantee
     }
 }

@@ -1,40 +1,18 @@
-//! The decision, and the assembly of a certificate from an account.
+//! The assembly of a certificate from an account and a verdict.
 
-use super::account::{Account, Guarantee};
+use super::account::Account;
 use super::ground::Ground;
+use super::judge::Judged;
 use crate::certificate::{
-    self, CandidateResult, Certificate, CertifiedRows, DatasetRecord, Decision, DeltaShare, Exploration,
-    FORMAT, GuardrailResult, LearningRecord, METHOD, PeriodEstimate, PolicyRecord, PriorEvidence, UserUnits,
-    guardrails_hold,
+    self, CandidateResult, Certificate, CertifiedRows, DatasetRecord, DeltaShare, Exploration, FORMAT,
+    GuardrailResult, LearningRecord, METHOD, PeriodEstimate, PolicyRecord, PriorEvidence, UserUnits,
 };
-use crate::checks::CheckResult;
 use crate::cost_model::CostModel;
 use crate::digest::digest_of;
 use crate::error::{EngineError, Result, finite};
 use crate::log::{LogSource, NamedOutcome};
 use crate::policy::PolicyParams;
 use crate::spec::JobSpec;
-
-/// Decides `deploy` only if no check failed, or every failed one was accepted, the guaranteed improvement,
-/// slack included, exceeds the required one, and no guardrail's loss can exceed its limit. NaN compares false, so the
-/// decision is `keep`.
-pub fn decide(
-    spec: &JobSpec,
-    guarantee: &Guarantee,
-    guardrails: &[GuardrailResult],
-    failed: &[&CheckResult],
-) -> Decision {
-    let sound = guarantee.improvement.is_finite()
-        && guarantee.risk.is_finite()
-        && failed.iter().all(|check| spec.accept.contains(&check.name))
-        && guardrails_hold(&spec.guardrails, guardrails);
-    // R(π0) − R(π) is at most 1, so a larger guarantee shows that an assumption does not hold.
-    if sound && guarantee.improvement > spec.min_improvement && guarantee.improvement <= 1.0 {
-        Decision::Deploy
-    } else {
-        Decision::Keep
-    }
-}
 
 /// The shares must sum to δ, up to rounding.
 fn check_shares(spec: &JobSpec, shares: &[DeltaShare]) -> Result<()> {
@@ -79,9 +57,10 @@ pub struct Subjects<'a> {
 pub fn assemble(
     ground: &Ground,
     account: Account,
-    guarantee: Guarantee,
+    judged: Judged,
     subjects: Subjects,
 ) -> Result<Certificate> {
+    let guarantee = judged.guarantee;
     finite("the guaranteed risk", guarantee.risk)?;
     finite("the guaranteed improvement", guarantee.improvement)?;
     if !(-1.0..=0.0).contains(&guarantee.risk) {
@@ -91,14 +70,12 @@ pub fn assemble(
     check_shares(spec, &account.shares)?;
     let shape = inputs.log.shape();
     let certified = ground.certified.shape();
-    let failed = ground.failed(subjects.best.as_deref());
-    let decision = decide(spec, &guarantee, &subjects.guardrails, &failed);
     let mut certificate = Certificate {
         format: FORMAT.into(),
         method: METHOD,
         statement: String::new(),
-        decision,
-        reasons: certificate::reasons(spec, decision, guarantee.improvement, &subjects.guardrails, &failed),
+        decision: judged.decision,
+        reasons: judged.reasons,
         guaranteed_risk: guarantee.risk,
         guaranteed_improvement: guarantee.improvement,
         min_improvement: spec.min_improvement,
@@ -108,6 +85,8 @@ pub fn assemble(
         baseline_risk: account.baseline,
         objective: spec.objective.clone(),
         guardrails: subjects.guardrails,
+        breakdown: judged.breakdown,
+        plan: judged.plan,
         candidate: subjects.best,
         candidates: subjects.candidates,
         bounds: account.records,

@@ -1,9 +1,10 @@
 //! Kind `evaluate`: candidates that the caller supplies, certified as given.
 
 use super::account::{Account, PolicyClaims};
-use super::assemble::{Subjects, assemble, decide};
+use super::assemble::{Subjects, assemble};
 use super::ground::{Checked, Ground};
 use super::guardrails::{Guardrails, certified_outcomes};
+use super::judge::{Judged, judge};
 use super::shares::{GIVEN, guardrail_delta, policy_delta};
 use crate::bound::{ControlVariate, Start};
 use crate::certificate::{About, CandidateResult, CandidateUnits, Certificate, Decision, guardrails_hold};
@@ -40,7 +41,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     let log = &ground.certified;
     let mut account = Account::open(spec, ground.baseline(), control)?;
     let mut results: Vec<CandidateResult> = Vec::new();
-    let mut best: Option<((bool, bool, bool, f64), PolicyClaims, usize)> = None;
+    let mut best: Option<((bool, bool, bool, f64), PolicyClaims, Judged, usize)> = None;
     for (i, candidate) in spec.candidates.iter().enumerate() {
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
@@ -55,13 +56,15 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
         )?;
         let failed = ground.failed(Some(&candidate.label()));
         let sound = failed.iter().all(|check| spec.accept.contains(&check.name));
-        let decision = decide(spec, &claims.guarantee, &claims.guardrails, &failed);
+        let label = candidate.label();
+        let judged = judge(&ground, &account, &claims, (Some(&label), subject), &control)?;
         let (risk, improvement) = (claims.guarantee.risk, claims.guarantee.improvement);
         let estimated_risk = estimate::cips(log, subject, 0.0, &control)?;
         results.push(CandidateResult {
-            candidate: candidate.label(),
+            candidate: label,
             policy_digest: policy.map(PolicyParams::digest).transpose()?,
-            decision,
+            decision: judged.decision,
+            reasons: judged.reasons.clone(),
             guaranteed_risk: risk,
             guaranteed_improvement: improvement,
             estimated_risk,
@@ -71,15 +74,15 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
         // A candidate whose checks failed is the best one only if all others failed too. One that deploys without
         // any failed check comes before those whose failed checks were accepted, and one whose guardrails hold before
         // those whose do not, however much these improve.
-        let clean = failed.is_empty() && decision == Decision::Deploy;
+        let clean = failed.is_empty() && judged.decision == Decision::Deploy;
         let guarded = guardrails_hold(&spec.guardrails, &claims.guardrails);
         let rank = (sound, clean, guarded, improvement);
         if best.as_ref().is_none_or(|(other, ..)| rank > *other) {
-            best = Some((rank, claims, i));
+            best = Some((rank, claims, judged, i));
         }
     }
-    let (_, best, place) = best.ok_or_else(|| EngineError::Log("there is no candidate".into()))?;
-    let guarantee = account.rest_on(&best);
+    let (_, claims, judged, place) = best.ok_or_else(|| EngineError::Log("there is no candidate".into()))?;
+    account.rest_on(&claims);
     let (label, subject) = &checked[place];
     let subjects = Subjects {
         candidates: results,
@@ -89,7 +92,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
         best: Some(label.clone()),
         ..Subjects::default()
     };
-    assemble(&ground, account, guarantee, subjects)
+    assemble(&ground, account, judged, subjects)
 }
 
 fn subject_of<'a>(

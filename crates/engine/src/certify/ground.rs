@@ -16,7 +16,7 @@ use crate::inputs::Inputs;
 use crate::log::ranges::blocks;
 use crate::log::{Chunk, LogShape, LogSource, PartLog, Precision, Side, Span};
 use crate::measure::Subject;
-use crate::numerics::special;
+use crate::numerics::special::upper_quantile;
 use crate::span::{Certified, seed_of, span_of};
 use crate::spec::{BaselineKind, JobSpec, Looks};
 
@@ -129,7 +129,7 @@ impl<'a> Ground<'a> {
             Err(error) => return Err(error),
         };
         let estimate = estimate::improvement(&quarter, subject, control)?;
-        let reach = normal_quantile(1.0 - 0.5 * self.spec.delta) * estimate.standard_error;
+        let reach = upper_quantile(0.5 * self.spec.delta) * estimate.standard_error;
         Ok(Some(PeriodEstimate {
             rows: quarter.shape().rows,
             improvement: estimate.value,
@@ -159,17 +159,6 @@ fn log_checks(
             check_rows(spec, inputs.log, &candidates, CheckScope::Log, control)
         }
     }
-}
-
-/// Φ⁻¹(q) for q in (½, 1), to about 1e-9.
-fn normal_quantile(q: f64) -> f64 {
-    let (mut low, mut high) = (0.0, 40.0);
-    for _ in 0..60 {
-        let middle = 0.5 * (low + high);
-        let above = special::cdf(-middle);
-        if above > 1.0 - q { low = middle } else { high = middle }
-    }
-    0.5 * (low + high)
 }
 
 fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {

@@ -3,15 +3,21 @@
 
 mod account;
 mod assemble;
+mod breakdown;
 mod candidates;
+mod causes;
+mod findings;
 mod ground;
 mod guardrails;
+mod judge;
+mod planned;
 pub mod shares;
 
 use self::account::{Account, PolicyClaims};
 use self::assemble::{Subjects, assemble};
 use self::ground::Ground;
 use self::guardrails::{Guardrails, certified_outcomes};
+use self::judge::judge;
 use self::shares::{GIVEN, NAMED, Shares, guardrail_delta, objective_delta, policy_delta};
 use crate::bound::{ControlVariate, Start};
 use crate::certificate::{
@@ -32,6 +38,7 @@ use crate::spec::{ExploreWith, JobKind, JobSpec, Looks};
 
 pub use candidates::certify_candidates;
 pub use ground::{Checked, check_rows};
+pub use planned::plan_before;
 
 /// Certifies a policy that was learned with a named bound.
 ///
@@ -59,7 +66,8 @@ pub fn certify_learned(
     let rows = certified_outcomes(spec, &ground.span, inputs)?;
     posterior.guard(claiming, &Guardrails::new(spec, rows.as_ref())?, &mut account, &mut claims, control)?;
     account.set_aside(spec.delta - claiming.delta);
-    let guarantee = account.rest_on(&claims);
+    account.rest_on(&claims);
+    let judged = judge(&ground, &account, &claims, (None, Subject::Policy(policy)), control)?;
     let subjects = Subjects {
         policy: Some(policy),
         prior: Some(prior),
@@ -70,7 +78,7 @@ pub fn certify_learned(
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
-    assemble(&ground, account, guarantee, subjects)
+    assemble(&ground, account, judged, subjects)
 }
 
 /// Certifies the policy of `auto` (docs/math.md#auto).
@@ -99,7 +107,8 @@ pub fn certify_auto(
     let (guardrails, delta) = (Guardrails::new(spec, rows.as_ref())?, guardrail_delta(claiming, 1));
     guardrails.claim_auto(&ground, evidence, delta, &mut account, &mut claims, control)?;
     account.set_aside(spec.delta - claiming.delta);
-    let guarantee = account.rest_on(&claims);
+    account.rest_on(&claims);
+    let judged = judge(&ground, &account, &claims, (None, Subject::Policy(policy)), control)?;
     let subjects = Subjects {
         policy: Some(policy),
         cost_model: cost_model(evidence),
@@ -110,7 +119,7 @@ pub fn certify_auto(
         last_quarter: ground.last_quarter(Subject::Policy(policy), control)?,
         ..Subjects::default()
     };
-    assemble(&ground, account, guarantee, subjects)
+    assemble(&ground, account, judged, subjects)
 }
 
 /// What the certificate says about the exploration of the learned policy.

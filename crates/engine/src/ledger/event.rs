@@ -71,8 +71,8 @@ pub fn anytime_event(certificate: &Certificate) -> Result<Option<String>> {
 }
 
 /// The spec without the fields that no event depends on: the required improvement, the limits of the guardrails, the
-/// checks that may fail, how Q is searched (the bound holds for all Q), and the family that δ comes from. The objective
-/// and the outcomes of the guardrails stay: bounds on other outcomes are other events.
+/// checks that may fail, how Q is searched (the bound holds for all Q), the family that δ comes from, and the traffic. The
+/// objective and the outcomes of the guardrails stay: bounds on other outcomes are other events.
 fn of_event(spec: &JobSpec) -> JobSpec {
     JobSpec {
         family: None,
@@ -80,6 +80,7 @@ fn of_event(spec: &JobSpec) -> JobSpec {
         guardrails: (spec.guardrails.iter())
             .map(|guardrail| Guardrail { max_loss: 0.0, ..guardrail.clone() })
             .collect(),
+        rows_per_day: None,
         accept: Vec::new(),
         accepted_by: None,
         optimizer: None,

@@ -24,6 +24,7 @@ fn spec(bound: BoundKind) -> JobSpec {
         baseline: Baseline { kind: BaselineKind::Certified, risk: None },
         candidates: vec![Candidate::Logged { name: "b".into() }],
         independent_of_log: Some(true),
+        rows_per_day: None,
         min_improvement: 0.0,
         objective: None,
         guardrails: Vec::new(),

@@ -52,3 +52,13 @@ pub struct LastVersion {
     /// How many versions the log has.
     pub versions: u64,
 }
+
+/// The times of the first and the last row of a log, in microseconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Period {
+    /// The time of the first row.
+    pub first: i64,
+    /// The time of the last row.
+    pub last: i64,
+}

@@ -10,7 +10,7 @@ use ndarray::{ArcArray2, Array2, ArrayView2, CowArray, Ix2};
 use super::columns::{agree, check_full};
 use super::{
     ActionSets, Capabilities, Chunk, ChunkSets, Columns, Contexts, LastVersion, LogShape, LogSource, Logging,
-    Outcome, Repetitions, Sets, chunk_contexts, padded, uniform_over,
+    Outcome, Period, Repetitions, Sets, chunk_contexts, padded, uniform_over,
 };
 use crate::error::{EngineError, Result, RowError};
 
@@ -366,10 +366,17 @@ fn shape_of(columns: &Columns, contexts: usize) -> (LogShape, Option<Vec<bool>>)
             action_sets: columns.sets.as_ref().map(|_| columns.set_features),
             outcomes: columns.named_outcomes.clone(),
             timestamps: columns.timestamps.is_some(),
+            period: period_of(columns),
             last_version,
         },
     };
     (shape, last.map(|(versions, last)| versions.iter().map(|&v| v == last).collect()))
+}
+
+/// The times of the first and the last row.
+fn period_of(columns: &Columns) -> Option<Period> {
+    let times = columns.timestamps.as_ref()?;
+    Some(Period { first: *times.iter().min()?, last: *times.iter().max()? })
 }
 
 /// The uniform distribution over K actions, for each of some contexts.

@@ -27,7 +27,7 @@ pub use columns::{
     AGREEMENT_TOLERANCE, Columns, agree, check_distribution, check_full, disagrees, is_probability,
 };
 pub use guard::Guarded;
-pub use logging::{LastVersion, Logging, Repetitions};
+pub use logging::{LastVersion, Logging, Period, Repetitions};
 pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
 pub use outcome::{NamedOutcome, Outcome, OutcomeKind};
 pub use outcome_log::OutcomeLog;
@@ -87,6 +87,9 @@ pub struct Capabilities {
     /// Whether rows have a `timestamp`, which then decides the order of arrival.
     #[serde(default)]
     pub timestamps: bool,
+    /// The times of the first and the last row, if rows have a `timestamp`; absent in datasets of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<Period>,
     /// The policy version of the last row, if rows have a `policy_version`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_version: Option<LastVersion>,
@@ -110,6 +113,7 @@ impl Default for Capabilities {
             action_sets: None,
             outcomes: Vec::new(),
             timestamps: false,
+            period: None,
             last_version: None,
         }
     }

@@ -132,6 +132,19 @@ pub fn cdf(u: f64) -> f64 {
     cdf_and_hazard(&[u]).0[0]
 }
 
+/// Φ⁻¹(1 − tail) for a tail in (0, 1), to about 1e-9.
+pub fn upper_quantile(tail: f64) -> f64 {
+    if tail > 0.5 {
+        return -upper_quantile(1.0 - tail);
+    }
+    let (mut low, mut high) = (0.0, 40.0);
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if cdf(-middle) > tail { low = middle } else { high = middle }
+    }
+    0.5 * (low + high)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

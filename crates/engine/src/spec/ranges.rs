@@ -48,6 +48,8 @@ pub const NEAREST_XI: f64 = -1e-6;
 pub const MIN_IMPROVEMENT: Range = Range::new(0.0, 1.0);
 /// The largest loss that a guardrail allows, in the paper's units.
 pub const MAX_LOSS: Range = Range::new(0.0, 1.0);
+/// The traffic.
+pub const ROWS_PER_DAY: Range = Range::new(1e-6, 1e12);
 /// A known risk.
 pub const RISK: Range = Range { min: -1.0, max: 0.0, unit: ", the paper's units" };
 /// The share of exploration.

@@ -324,6 +324,9 @@ pub struct SpecRequest {
     /// Outcomes that must not get much worse, at most 8. They are certified, and not learned from.
     #[cfg_attr(feature = "schema", schema(max_items = 8))]
     pub guardrails: Option<Vec<GuardrailRequest>>,
+    /// The traffic from which the plan of a keep computes days. The default is that of the log's timestamps.
+    #[cfg_attr(feature = "schema", schema(minimum = 1e-6, maximum = 1e12))]
+    pub rows_per_day: Option<f64>,
     /// Which rows a later look certifies. The default is `once`.
     pub looks: Option<Looks>,
     /// How much the learned policy explores (kind `learn`). The default is 0.02 of the uniform policy; with 0,
@@ -379,6 +382,9 @@ pub struct JobSpec {
     /// Outcomes that must not get much worse, in the order of the dataset's outcomes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guardrails: Vec<Guardrail>,
+    /// The traffic from which the plan of a keep computes days, if the caller stated it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows_per_day: Option<f64>,
     /// How the dataset was logged; absent in specs of earlier releases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logging: Option<Logging>,

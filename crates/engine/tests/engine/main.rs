@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod budget;
+mod decisions;
 #[path = "../common/given.rs"]
 mod given;
 mod given_games;

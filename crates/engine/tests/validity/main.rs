@@ -16,6 +16,7 @@ mod jobs;
 #[path = "../common/light_kl.rs"]
 mod light_kl;
 mod looks;
+mod plans;
 mod sets;
 mod world;
 

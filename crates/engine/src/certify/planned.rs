@@ -1,0 +1,94 @@
+//! The plan of a certificate that says keep, and of a log that does not exist yet (docs/math.md#planner).
+
+use super::breakdown::Records;
+use super::causes::Case;
+use super::ground::Ground;
+use super::shares::GIVEN;
+use crate::error::SpecError;
+use crate::log::LogSource;
+use crate::plan::{Game, Outlook, POWER, Plan, PlanRequest, Seen, Settings, Sight};
+use crate::spec::{BoundKind, JobKind, JobSpec};
+
+/// The plan before any log exists.
+///
+/// # Errors
+/// If a field is missing or out of its range, or fields contradict each other.
+pub fn plan_before(request: &PlanRequest) -> Result<Plan, SpecError> {
+    request.plan(GIVEN.improvement)
+}
+
+/// What would certify the required improvement; None if the rows do not tell. It never fails.
+pub fn plan_after(ground: &Ground, case: &Case, records: Records) -> Option<Plan> {
+    let (spec, found) = (ground.spec, case.findings?);
+    let record = records.improvement.unwrap_or(records.risk);
+    let settled = case.settled()?;
+    let contexts = found.contexts.max(1.0);
+    let error = found.spread / contexts.sqrt();
+    // A bound that is not in the table is as wide as it was, relative to the spread of plain weights.
+    let observed = Sight {
+        game: Game::Observed(if error > 0.0 { (settled - case.guaranteed).max(0.0) / error } else { 0.0 }),
+        spread: found.spread,
+    };
+    let own = record.terms.spread.filter(|_| records.improvement.is_some());
+    let fresh = match own {
+        Some(spread) => Sight { game: next_game(spec, ground), spread },
+        None => observed,
+    };
+    let pooled = match own {
+        _ if !spec.holds_at_every_n() => None,
+        Some(_) => Some(Sight {
+            game: Game::Anytime { controlled: found.controlled },
+            spread: found.controlled_spread,
+        }),
+        None => Some(observed),
+    };
+    let settings = Settings {
+        min_improvement: spec.min_improvement,
+        estimate: settled,
+        delta: record.delta,
+        power: POWER,
+        seen: Some(Seen { contexts, effective: found.effective }),
+        fresh,
+        pooled,
+        rows_per_context: found.rows / contexts,
+        rows_per_day: spec.rows_per_day.or_else(|| rows_per_day(ground)),
+        exploration: found.exploration.clone(),
+    };
+    Some(settings.plan(known(case)))
+}
+
+/// What already rules a promise out.
+fn known(case: &Case) -> Option<Outlook> {
+    let exceeds = case.breakdown.is_some_and(|breakdown| case.guaranteed > breakdown.estimate);
+    if case.is_refused() {
+        Some(Outlook::CheckFailed)
+    } else if case.is_deterministic() {
+        Some(Outlook::Deterministic)
+    } else if case.findings.is_some_and(|found| found.same) {
+        Some(Outlook::SamePolicy)
+    } else if case.guaranteed > case.spec.min_improvement && !exceeds {
+        Some(Outlook::Guaranteed)
+    } else {
+        None
+    }
+}
+
+/// The game of a later look at fresh rows.
+fn next_game(spec: &JobSpec, ground: &Ground) -> Game {
+    let independent = spec.is_fixed() && !ground.certified.shape().capabilities.repeated_contexts;
+    match (spec.kind, spec.bound) {
+        (_, BoundKind::Auto) if independent => Game::Aimed,
+        (JobKind::Learn, _) => Game::One,
+        (JobKind::Evaluate, _) => Game::Mixture,
+    }
+}
+
+/// The traffic that the timestamps of the log show.
+fn rows_per_day(ground: &Ground) -> Option<f64> {
+    const DAY: f64 = 86_400e6;
+    let shape = ground.inputs.log.shape();
+    let period = shape.capabilities.period?;
+    let days = (period.last as f64 - period.first as f64) / DAY;
+    let rows = shape.rows.saturating_sub(1) as f64 / days;
+    Some(rows).filter(|rows| (1e-6..=1e12).contains(rows))
+}
