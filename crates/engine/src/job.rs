@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use ndarray::Array2;
 
+use super::bound::{Guess, Plan};
 use super::certificate::{
     AutoEvidence, Certificate, Evidence, LearnedEvidence, LearningRecord, PriorEvidence, SplitEvidence,
 };
 use super::certify::shares::{GIVEN, NAMED, Shares, objective_delta, policy_delta};
 use super::certify::{certify_auto, certify_candidates, certify_learned};
-use super::bound::{Guess, Plan};
 use super::claims::{PolicyQuantity, bound_of, constant};
 use super::control::{Control, Progress, TerminationReason};
 use super::error::{EngineError, Result, SpecCode, SpecError};

@@ -8,8 +8,8 @@ use guarantor_engine::log::{Places, Sets};
 use serde::{Deserialize, Serialize};
 
 use crate::batch::{LogLayout, LogRows};
-use crate::outcome_health::OutcomeSummary;
 use crate::distribution::{ExpectedCount, SmallPropensity, WeightClass, Weights, expected_counts};
+use crate::outcome_health::OutcomeSummary;
 use crate::row::Notes;
 use crate::warning::{LogTraits, Warning, warnings};
 

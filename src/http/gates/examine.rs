@@ -237,7 +237,9 @@ impl Examined {
         accepted_checks.dedup();
         // Certificates of earlier methods have no reasons for each candidate.
         let mut reasons = match subject.reasons.is_empty() {
-            true => reasons(spec, subject.decision, (subject.improvement, None), &subject.guardrails, &failed),
+            true => {
+                reasons(spec, subject.decision, (subject.improvement, None), &subject.guardrails, &failed)
+            }
             false => subject.reasons,
         };
         if subject.is_own || reasons.is_empty() {

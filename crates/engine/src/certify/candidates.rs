@@ -86,7 +86,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     let (label, subject) = &checked[place];
     let subjects = Subjects {
         candidates: results,
-        guardrails: best.guardrails,
+        guardrails: claims.guardrails,
         outcomes: inputs.log.shape().capabilities.outcomes.clone(),
         last_quarter: ground.last_quarter(*subject, control)?,
         best: Some(label.clone()),

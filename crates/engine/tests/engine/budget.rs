@@ -163,7 +163,9 @@ fn constant(z: &[f64], rows: usize, delta: f64) -> f64 {
 /// hundred rows on.
 #[test]
 fn budgets_are_narrower_than_one_constant_bet() {
-    for (name, weight, rewards) in [("conversions", 3.0, 0.5), ("clicks", 4.0, 0.05), ("heavy weights", 15.0, 0.3)] {
+    for (name, weight, rewards) in
+        [("conversions", 3.0, 0.5), ("clicks", 4.0, 0.05), ("heavy weights", 15.0, 0.3)]
+    {
         for (rows, logs) in [(300, 24), (1000, 24), (5000, 12), (20_000, 8), (100_000, 4)] {
             let delta = 0.05;
             let before = plays(rows.clamp(500, 20_000), weight, rewards, 1);
@@ -175,15 +177,17 @@ fn budgets_are_narrower_than_one_constant_bet() {
                 let mean = z.iter().sum::<f64>() / rows as f64;
                 let error = (z.iter().map(|z| (z - mean).powi(2)).sum::<f64>()).sqrt() / rows as f64;
                 let of_one = Mixture::one(lambda, delta).bound(&table(&z), rows as f64, START).unwrap().value;
-                let of_budget = plan.map_or(of_one, |plan| {
-                    bound(plan, constant(&before, rows, delta * 0.05), delta, &z)
-                });
+                let of_budget =
+                    plan.map_or(of_one, |plan| bound(plan, constant(&before, rows, delta * 0.05), delta, &z));
                 one += (of_one - mean) / error / logs as f64;
                 kept += (of_budget - mean) / error / logs as f64;
             }
             println!("{name:>14} {rows:>7}: one {one:.3}, budget {kept:.3}, {plan:?}");
             assert!(rows < 1000 || kept < 1.03 * one, "{name}, {rows} rows: {kept} is not below {one}");
-            assert!(rows < 20_000 || weight > 10.0 || kept < 0.95 * one, "{name}, {rows} rows: {kept}, {one}");
+            assert!(
+                rows < 20_000 || weight > 10.0 || kept < 0.95 * one,
+                "{name}, {rows} rows: {kept}, {one}"
+            );
         }
     }
 }

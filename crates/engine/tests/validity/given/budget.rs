@@ -91,9 +91,8 @@ impl World {
             (counts[arm], sums[arm]) = (counts[arm] + 1.0, sums[arm] + reward);
             let play = -(CANDIDATE[arm] / logging[arm] - 1.0) * reward;
             let mean: f64 = (0..ARMS).map(|a| (logging[a] - CANDIDATE[a]) * rewards[a]).sum();
-            let square: f64 = (0..ARMS)
-                .map(|a| logging[a] * rewards[a] * (CANDIDATE[a] / logging[a] - 1.0).powi(2))
-                .sum();
+            let square: f64 =
+                (0..ARMS).map(|a| logging[a] * rewards[a] * (CANDIDATE[a] / logging[a] - 1.0).powi(2)).sum();
             ahead += mean - play;
             variance += square - mean * mean;
             truth += mean;
@@ -130,7 +129,12 @@ fn bound(plan: Plan, z: &[f64], delta: f64) -> f64 {
     budget_of(plan, z.len(), delta).bound(&table_of(z), contexts, START).expect("a bound").value
 }
 
-fn tallies(world: World, rows: usize, seed: u64, wrong: impl Fn(Plan, &[f64], f64) -> f64 + Sync) -> Vec<Tally> {
+fn tallies(
+    world: World,
+    rows: usize,
+    seed: u64,
+    wrong: impl Fn(Plan, &[f64], f64) -> f64 + Sync,
+) -> Vec<Tally> {
     let plans = DELTAS.map(|delta| (world.plan(rows, delta), delta));
     println!("{world:?}, {rows} rows:");
     simulate(TRIALS, seed, |rng| {
