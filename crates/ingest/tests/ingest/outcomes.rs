@@ -461,3 +461,32 @@ fn the_shop_reads_back_in_every_format() {
         assert!(format.can_write(&layout).unwrap_err().contains("no named outcomes"));
     }
 }
+
+/// Digests are in certificates, so they must never change. The first is that of release 0.5.
+#[test]
+fn digests_stay_what_they_are() {
+    let plain = "x0,action,propensity,cost,timestamp\n0.5,1,0.3,-1,1700000000\n0.25,0,0.7,0,1700000001\n";
+    let named = "x0,action,propensity,outcome.a,outcome.b,timestamp\n0.5,1,0.3,-1,1,1700000000\n\
+                 0.25,0,0.7,0,0.5,1700000001\n";
+    let outcomes = r#"{"a": {"kind": "cost", "min": -1, "max": 0}, "b": {"kind": "reward", "floor": 0}}"#;
+    let capped = Outcome { cap: Some(0.0), ..Outcome::default() };
+    for (text, outcome, outcomes, digest) in [
+        (
+            plain,
+            Outcome::default(),
+            Vec::new(),
+            "98ea930942e0a12b14e000b82ab23f11152c15f09642519440265284249cb210",
+        ),
+        (plain, capped, Vec::new(), "649f3d3db7ec49b8bdcef630c6881eb6b9dbc0b7f3d61229cf71045842f64f5e"),
+        (
+            named,
+            Outcome::default(),
+            declared(outcomes),
+            "44035f56f72a3c727576ef6d835481863853efee349e9a2aa01b3dcf3d01cb1e",
+        ),
+    ] {
+        let reading = Reading { outcome, outcomes, ..Format::Csv.into() };
+        let (summary, _) = reading.pieces(vec![text.as_bytes().to_vec()]).unwrap();
+        assert_eq!(summary.digest, format!("sha256:{digest}"), "{text}");
+    }
+}
