@@ -2,12 +2,14 @@
 
 use super::breakdown::Records;
 use super::causes::Case;
+use super::findings::Findings;
 use super::ground::Ground;
 use super::shares::GIVEN;
+use crate::certificate::BoundRecord;
 use crate::error::SpecError;
 use crate::log::LogSource;
 use crate::plan::{Game, Outlook, POWER, Plan, PlanRequest, Seen, Settings, Sight};
-use crate::spec::{BoundKind, JobKind, JobSpec};
+use crate::spec::{BoundKind, JobKind, JobSpec, Looks};
 
 /// The plan before any log exists.
 ///
@@ -47,7 +49,13 @@ pub fn plan_after(ground: &Ground, case: &Case, records: Records) -> Option<Plan
         estimate: settled,
         delta: record.delta,
         power: POWER,
-        seen: Some(Seen { contexts, effective: found.effective }),
+        seen: Some(Seen {
+            contexts,
+            effective: found.effective,
+            width: (settled - case.guaranteed).max(0.0),
+            game: own.map_or(observed.game, |_| this_game(record, spec, found)),
+            spread: fresh.spread,
+        }),
         fresh,
         pooled,
         rows_per_context: found.rows / contexts,
@@ -70,6 +78,16 @@ fn known(case: &Case) -> Option<Outlook> {
         Some(Outlook::Guaranteed)
     } else {
         None
+    }
+}
+
+/// The game of this look.
+fn this_game(record: &BoundRecord, spec: &JobSpec, found: &Findings) -> Game {
+    match (record.bound.as_str(), spec.kind, spec.looks) {
+        ("aimed_betting", ..) => Game::Aimed,
+        (_, JobKind::Learn, _) => Game::One,
+        (_, JobKind::Evaluate, Some(Looks::Once)) => Game::Mixture,
+        (_, JobKind::Evaluate, _) => Game::Anytime { controlled: found.controlled },
     }
 }
 

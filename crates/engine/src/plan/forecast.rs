@@ -10,6 +10,12 @@ use super::width::Game;
 use super::{Plan, PlannedExploration, PlannedRows, Route, words};
 use crate::numerics::special::upper_quantile;
 
+/// By how many standard errors the improvement is assumed to be below its estimate, if the bound is as narrow as can be,
+const CAUTION: f64 = 0.3;
+/// and what is added for each standard error that it is wider, between these widths.
+const CAUTION_OF_WIDTH: f64 = 0.1;
+const NARROWEST: f64 = 1.75;
+const WIDEST: f64 = 6.0;
 /// Below this many effective contexts, the spread is not known well enough to promise anything.
 const LEAST_EFFECTIVE: f64 = 5.0;
 /// Never fewer contexts than are worth this many effective ones: what is rare may be missing so far.
@@ -28,6 +34,34 @@ pub struct Seen {
     pub contexts: f64,
     /// How many contexts of equal say they are worth.
     pub effective: f64,
+    /// The width that the bound had on them.
+    pub width: f64,
+    /// The game of that bound.
+    pub game: Game,
+    /// The standard deviation of z in it.
+    pub spread: f64,
+}
+
+impl Seen {
+    /// The width in standard deviations of z over √contexts: an estimate below it is a keep.
+    fn widths(&self) -> f64 {
+        let widths = self.width * self.contexts.sqrt() / self.spread;
+        if widths.is_finite() { widths } else { WIDEST }
+    }
+
+    /// By how many standard errors the improvement is assumed to be below its estimate. A wider bound keeps more of the
+    /// estimates that are too good.
+    fn caution(&self) -> f64 {
+        CAUTION + CAUTION_OF_WIDTH * (self.widths().clamp(NARROWEST, WIDEST) - NARROWEST)
+    }
+
+    /// By how much the bound was wider than the table says, on that many contexts. It is narrower if z has a long tail of
+    /// gains, which bets gain from, and wider if a control variate's factor had to be learned first. Either is paid
+    /// once, so that it matters less on more contexts.
+    fn excess(&self, delta: f64, contexts: f64) -> f64 {
+        let table = self.game.width(delta, self.spread, self.contexts);
+        (self.width - table) * self.contexts / contexts
+    }
 }
 
 /// How one way of looking sees the improvement.
@@ -94,10 +128,12 @@ impl Settings {
     fn contexts(&self, sight: Sight, old: f64) -> Option<f64> {
         let spread = sight.spread * self.seen.map_or(1.0, |seen| 1.0 + UNSEEN / seen.effective);
         let margin = upper_quantile(1.0 - self.power);
-        let doubt = self.seen.map_or(0.0, |seen| sight.game.caution() * spread / seen.contexts.sqrt());
+        let doubt = self.seen.map_or(0.0, |seen| seen.caution() * spread / seen.contexts.sqrt());
         let enough = |all: f64| {
             let new = all - old;
-            let noise = sight.game.width(self.delta, spread, all) + margin * spread * new.sqrt() / all;
+            let width = sight.game.width(self.delta, spread, all);
+            let excess = self.seen.map_or(0.0, |seen| seen.excess(self.delta, all));
+            let noise = (width + excess).max(0.5 * width) + margin * spread * new.sqrt() / all;
             self.gap() - doubt * new / all >= noise
         };
         let farthest = self.seen.map_or(MOST_ROWS, |seen| old + FARTHEST * seen.contexts);
@@ -138,7 +174,7 @@ impl Settings {
     fn explored(&self, fresh: Option<PlannedRows>) -> Vec<PlannedExploration> {
         let Some(now) = fresh else { return Vec::new() };
         // The doubt about the estimate stays: it comes from the rows that there are.
-        let doubt = |seen: Seen| self.fresh.game.caution() * self.fresh.spread / seen.contexts.sqrt();
+        let doubt = |seen: Seen| seen.caution() * self.fresh.spread / seen.contexts.sqrt();
         let estimate = self.estimate - self.seen.map_or(0.0, doubt);
         let settled = Settings { seen: None, estimate, ..self.clone() };
         let at = |&(share, factor): &(f64, f64)| {

@@ -1,5 +1,5 @@
-//! How wide the bounds are, and how careful a forecast for each must be: the one table that forecasts read. All of its
-//! numbers were tuned on the worlds that docs/math.md#planner names, and then frozen.
+//! How wide the bounds are: the one table that forecasts read. Its numbers were tuned on the worlds that
+//! docs/math.md#planner names, and then frozen.
 
 use crate::numerics::elementary::ln;
 use crate::numerics::special::upper_quantile;
@@ -41,11 +41,6 @@ const CONTROLLED: f64 = 3.5;
 /// What one constant pays that was chosen from an estimated variance.
 const ONE: f64 = 0.1;
 
-/// By how many standard errors the improvement is assumed to be below its estimate, if the next look aims,
-const CAUTION_AIMED: f64 = 0.3;
-/// and otherwise. Wider bounds keep more of the estimates that are too good.
-const CAUTION: f64 = 0.4;
-
 impl Game {
     fn widths(self, delta: f64) -> Width {
         let paying = |more: f64| {
@@ -69,13 +64,5 @@ impl Game {
         let Width { normal, limited } = self.widths(delta);
         let (normal, limited) = (normal * spread / contexts.sqrt(), limited / contexts);
         (normal * normal + limited * limited).sqrt()
-    }
-
-    /// By how many standard errors the improvement is assumed to be below its estimate.
-    pub fn caution(self) -> f64 {
-        match self {
-            Game::Aimed => CAUTION_AIMED,
-            Game::Mixture | Game::Anytime { .. } | Game::One | Game::Observed(_) => CAUTION,
-        }
     }
 }

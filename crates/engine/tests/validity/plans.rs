@@ -162,7 +162,7 @@ fn kept(world: &World, trials: u64, rows: impl Fn(u64) -> usize + Sync) -> Kept 
     found
 }
 
-const TUNING: [World; 4] = [
+const TUNING: [World; 8] = [
     World {
         name: "tuning: uniform, binary",
         seed: 11,
@@ -215,22 +215,8 @@ const TUNING: [World; 4] = [
         min_improvement: 0.0,
         pilot: 400,
     },
-];
-
-#[test]
-#[ignore = "prints the worlds that the planner was tuned on"]
-fn tuning() {
-    for world in &TUNING {
-        for times in [1, 2] {
-            kept(&World { pilot: times * world.pilot, ..*world }, 400, |rows| rows as usize);
-        }
-    }
-}
-
-/// Worlds that nothing was tuned on.
-const HELD_OUT: [World; 4] = [
     World {
-        name: "six actions, skewed",
+        name: "tuning: six actions, skewed",
         seed: 101,
         logging: [&[0.4, 0.2, 0.1, 0.1, 0.1, 0.1]; 2],
         candidate: [&[0.1, 0.1, 0.1, 0.1, 0.1, 0.5]; 2],
@@ -243,7 +229,7 @@ const HELD_OUT: [World; 4] = [
         pilot: 145,
     },
     World {
-        name: "two kinds, adaptive",
+        name: "tuning: two kinds, adaptive",
         seed: 102,
         logging: [&[0.6, 0.4], &[0.3, 0.7]],
         candidate: [&[0.2, 0.8], &[0.8, 0.2]],
@@ -256,7 +242,7 @@ const HELD_OUT: [World; 4] = [
         pilot: 143,
     },
     World {
-        name: "continuous, adaptive, full",
+        name: "tuning: continuous, adaptive, full",
         seed: 103,
         logging: [&[0.7, 0.1, 0.1, 0.1], &[0.1, 0.7, 0.1, 0.1]],
         candidate: [&[0.1, 0.1, 0.1, 0.7]; 2],
@@ -269,7 +255,7 @@ const HELD_OUT: [World; 4] = [
         pilot: 147,
     },
     World {
-        name: "rare rewards, fixed, full",
+        name: "tuning: rare rewards, fixed, full",
         seed: 104,
         logging: [&[0.6, 0.2, 0.2]; 2],
         candidate: [&[0.05, 0.05, 0.9]; 2],
@@ -280,6 +266,70 @@ const HELD_OUT: [World; 4] = [
         full: true,
         min_improvement: 0.0,
         pilot: 123,
+    },
+];
+
+#[test]
+#[ignore = "prints the worlds that the planner was tuned on"]
+fn tuning() {
+    for world in &TUNING {
+        kept(world, 120, |rows| rows as usize);
+    }
+}
+
+/// Worlds that nothing was tuned on.
+const HELD_OUT: [World; 4] = [
+    World {
+        name: "five actions, fixed",
+        seed: 201,
+        logging: [&[0.3, 0.25, 0.2, 0.15, 0.1]; 2],
+        candidate: [&[0.1, 0.1, 0.1, 0.1, 0.6]; 2],
+        rewards: [&[0.45, 0.4, 0.4, 0.4, 0.62]; 2],
+        binary: true,
+        second: 0.0,
+        how: Logging::Fixed,
+        full: false,
+        min_improvement: 0.03,
+        pilot: 228,
+    },
+    World {
+        name: "three actions, adaptive",
+        seed: 202,
+        logging: [&[0.5, 0.25, 0.25], &[0.25, 0.5, 0.25]],
+        candidate: [&[0.1, 0.1, 0.8], &[0.8, 0.1, 0.1]],
+        rewards: [&[0.4, 0.4, 0.55], &[0.5, 0.35, 0.4]],
+        binary: true,
+        second: 0.5,
+        how: Logging::Adaptive,
+        full: false,
+        min_improvement: 0.0,
+        pilot: 191,
+    },
+    World {
+        name: "continuous, fixed",
+        seed: 203,
+        logging: [&[0.4, 0.3, 0.2, 0.1]; 2],
+        candidate: [&[0.1, 0.2, 0.3, 0.4]; 2],
+        rewards: [&[0.4, 0.45, 0.5, 0.6]; 2],
+        binary: false,
+        second: 0.0,
+        how: Logging::Fixed,
+        full: false,
+        min_improvement: 0.02,
+        pilot: 128,
+    },
+    World {
+        name: "binary, adaptive, full",
+        seed: 204,
+        logging: [&[0.6, 0.3, 0.1]; 2],
+        candidate: [&[0.2, 0.2, 0.6]; 2],
+        rewards: [&[0.5, 0.45, 0.65]; 2],
+        binary: true,
+        second: 0.0,
+        how: Logging::Adaptive,
+        full: true,
+        min_improvement: 0.0,
+        pilot: 152,
     },
 ];
 
