@@ -80,7 +80,7 @@ pub fn judge(
     };
     reasons.extend(causes(&case));
     let plan = match decision {
-        Decision::Keep => plan_after(ground, &case, records),
+        Decision::Keep => plan_after(ground, &case, records, &claims.guardrails),
         Decision::Deploy => None,
     };
     Ok(Judged { guarantee, breakdown, decision, reasons, plan })

@@ -5,10 +5,10 @@ use super::causes::Case;
 use super::findings::Findings;
 use super::ground::Ground;
 use super::shares::GIVEN;
-use crate::certificate::BoundRecord;
+use crate::certificate::{BoundRecord, GuardrailResult};
 use crate::error::SpecError;
 use crate::log::LogSource;
-use crate::plan::{Game, Outlook, POWER, Plan, PlanRequest, Seen, Settings, Sight};
+use crate::plan::{Game, Outlook, POWER, Plan, PlanRequest, Seen, Settings, Sight, power_of_each};
 use crate::spec::{BoundKind, JobKind, JobSpec, Looks};
 
 /// The plan before any log exists.
@@ -19,8 +19,47 @@ pub fn plan_before(request: &PlanRequest) -> Result<Plan, SpecError> {
     request.plan(GIVEN.improvement)
 }
 
-/// What would certify the required improvement; None if the rows do not tell. It never fails.
-pub fn plan_after(ground: &Ground, case: &Case, records: Records) -> Option<Plan> {
+/// What would certify the required improvement, and every guardrail; None if the rows do not tell. It never fails.
+pub fn plan_after(
+    ground: &Ground,
+    case: &Case,
+    records: Records,
+    guardrails: &[GuardrailResult],
+) -> Option<Plan> {
+    let settings = settings_of(ground, case, records)?;
+    if guardrails.is_empty() {
+        return Some(settings.plan(known(case)));
+    }
+    // A later look at fresh rows must certify everything again, also what is guaranteed now.
+    let known = known(case).filter(|known| *known != Outlook::Guaranteed);
+    let power = power_of_each(settings.power, guardrails.len() + 1);
+    let settings = Settings { power, ..settings };
+    let others: Vec<(String, Plan)> = (guardrails.iter())
+        .map(|result| (result.outcome.clone(), plan_of_guardrail(result, &settings)))
+        .collect();
+    Some(settings.plan(known).together_with(&others, POWER))
+}
+
+/// The plan of one guardrail: its loss is a negative improvement, and its limit the one that must be exceeded. Its bound is
+/// as wide as it was, relative to the error of its estimate.
+fn plan_of_guardrail(result: &GuardrailResult, objective: &Settings) -> Plan {
+    let contexts = objective.seen.map_or(1.0, |seen| seen.contexts);
+    let (width, spread) =
+        (result.guaranteed_loss - result.estimated_loss, result.standard_error * contexts.sqrt());
+    let widths = if result.standard_error > 0.0 { width.max(0.0) / result.standard_error } else { 0.0 };
+    let sight = Sight { game: Game::Observed(widths), spread };
+    let settings = Settings {
+        min_improvement: -result.max_loss,
+        estimate: -result.estimated_loss,
+        seen: objective.seen.map(|seen| Seen { width: width.max(0.0), game: sight.game, spread, ..seen }),
+        fresh: sight,
+        pooled: objective.pooled.map(|_| sight),
+        ..objective.clone()
+    };
+    settings.plan(None)
+}
+
+fn settings_of(ground: &Ground, case: &Case, records: Records) -> Option<Settings> {
     let (spec, found) = (ground.spec, case.findings?);
     let record = records.improvement.unwrap_or(records.risk);
     let settled = case.settled()?;
@@ -33,7 +72,7 @@ pub fn plan_after(ground: &Ground, case: &Case, records: Records) -> Option<Plan
     };
     let own = record.terms.spread.filter(|_| records.improvement.is_some());
     let fresh = match own {
-        Some(spread) => Sight { game: next_game(spec, ground), spread },
+        Some(spread) => Sight { game: next_game(record, spec, ground), spread },
         None => observed,
     };
     let pooled = match own {
@@ -62,7 +101,7 @@ pub fn plan_after(ground: &Ground, case: &Case, records: Records) -> Option<Plan
         rows_per_day: spec.rows_per_day.or_else(|| rows_per_day(ground)),
         exploration: found.exploration.clone(),
     };
-    Some(settings.plan(known(case)))
+    Some(settings)
 }
 
 /// What already rules a promise out.
@@ -85,6 +124,7 @@ fn known(case: &Case) -> Option<Outlook> {
 fn this_game(record: &BoundRecord, spec: &JobSpec, found: &Findings) -> Game {
     match (record.bound.as_str(), spec.kind, spec.looks) {
         ("aimed_betting", ..) => Game::Aimed,
+        ("budgeted_betting", ..) => Game::Budget,
         (_, JobKind::Learn, _) => Game::One,
         (_, JobKind::Evaluate, Some(Looks::Once)) => Game::Mixture,
         (_, JobKind::Evaluate, _) => Game::Anytime { controlled: found.controlled },
@@ -92,10 +132,11 @@ fn this_game(record: &BoundRecord, spec: &JobSpec, found: &Findings) -> Game {
 }
 
 /// The game of a later look at fresh rows.
-fn next_game(spec: &JobSpec, ground: &Ground) -> Game {
+fn next_game(record: &BoundRecord, spec: &JobSpec, ground: &Ground) -> Game {
     let independent = spec.is_fixed() && !ground.certified.shape().capabilities.repeated_contexts;
     match (spec.kind, spec.bound) {
         (_, BoundKind::Auto) if independent => Game::Aimed,
+        _ if record.bound == "budgeted_betting" => Game::Budget,
         (JobKind::Learn, _) => Game::One,
         (JobKind::Evaluate, _) => Game::Mixture,
     }

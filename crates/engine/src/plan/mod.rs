@@ -3,6 +3,7 @@
 //! the spread of the certified rows, or from what the caller expects before any log exists. It guarantees nothing.
 
 mod forecast;
+mod joint;
 mod request;
 mod width;
 mod words;
@@ -10,6 +11,7 @@ mod words;
 use serde::{Deserialize, Serialize};
 
 pub use forecast::{Outlook, Seen, Settings, Sight, outlook};
+pub use joint::power_of_each;
 pub use request::{PlanOutcome, PlanRequest, PlanUnit};
 pub use width::Game;
 

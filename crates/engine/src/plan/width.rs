@@ -18,6 +18,8 @@ pub enum Game {
     },
     /// One constant that earlier rows chose.
     One,
+    /// Bets with a budget for the variance, which earlier rows chose.
+    Budget,
     /// Another bound, whose width was observed: that many standard deviations of z over √contexts.
     Observed(f64),
 }
@@ -38,6 +40,8 @@ const AIMED_LIMIT: f64 = 2.3;
 const MIXTURE: f64 = 2.5;
 /// The same with three factors of a control variate.
 const CONTROLLED: f64 = 3.5;
+/// Bets with a budget are this much narrower than the best constant (docs/math.md#budget).
+const BUDGET: f64 = 0.89;
 /// What one constant pays that was chosen from an estimated variance.
 const ONE: f64 = 0.1;
 
@@ -55,6 +59,10 @@ impl Game {
             Game::Mixture | Game::Anytime { controlled: false } => paying(MIXTURE),
             Game::Anytime { controlled: true } => paying(CONTROLLED),
             Game::One => paying(ONE),
+            Game::Budget => {
+                let one = paying(0.0);
+                Width { normal: BUDGET * one.normal, ..one }
+            }
             Game::Observed(widths) => Width { normal: widths, limited: 0.0 },
         }
     }

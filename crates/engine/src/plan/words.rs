@@ -35,6 +35,19 @@ pub fn message(plan: &Plan, outlook: Outlook, seen: bool) -> String {
     }
 }
 
+/// The plan of a job with guardrails as a sentence.
+pub fn together(plan: &Plan) -> String {
+    format!("{} The number covers every guardrail.", promised(plan, true))
+}
+
+/// What to say if it is a guardrail for which nothing can be promised.
+pub fn guarded(outcome: &str) -> String {
+    format!(
+        "No number of rows can be promised: the estimated loss in {outcome} is above its limit, too close to it, or too \
+         uncertain."
+    )
+}
+
 fn promised(plan: &Plan, seen: bool) -> String {
     let power = (100.0 * plan.power).round();
     let rows = plan.rows.unwrap_or_default();
