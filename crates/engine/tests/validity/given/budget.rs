@@ -28,10 +28,10 @@ enum World {
     Rare,
     /// Plays the candidate itself, so that z is 0, as soon as Σ(E z − z) is at this many standard deviations.
     Stops(f64),
-    /// The same with the standard deviation of the plays so far, from some row on.
+    /// The same with the standard deviation of the plays so far, from a variance of 60 on. Every reward is 1.
     StopsEarly(f64),
-    /// Plays with large weights from half of the rows on if Σ(E z − z) is behind there, and the candidate itself if not.
-    Doubles(f64),
+    /// As `Stops`, but with larger weights than those that the plan was made from.
+    Widens(f64),
 }
 
 /// One log: z_t and E[z_t | the past].
@@ -48,6 +48,7 @@ impl World {
         match self {
             World::Drifts(up) => [if up { 0.8 - 0.6 * at } else { 0.2 + 0.6 * at }, 0.5, 0.5, 0.5],
             World::Rare => [0.02; ARMS],
+            World::StopsEarly(_) => [1.0; ARMS],
             _ => [0.5, 0.5, 0.4, 0.6],
         }
     }
@@ -66,9 +67,8 @@ impl World {
                 means = std::array::from_fn(|a| sums[a] / counts[a]);
             }
             stopped |= match self {
-                World::Stops(level) => ahead >= level * f64::sqrt(whole),
-                World::StopsEarly(level) => variance > 20.0 && ahead >= level * f64::sqrt(variance),
-                World::Doubles(level) => ahead >= level * f64::sqrt(0.5 * whole),
+                World::Stops(level) | World::Widens(level) => ahead >= level * f64::sqrt(whole),
+                World::StopsEarly(level) => variance > 60.0 && ahead >= level * f64::sqrt(variance),
                 _ => false,
             };
             let logging = match self {
@@ -78,7 +78,9 @@ impl World {
                 }
                 _ if stopped => CANDIDATE,
                 World::Heavy => [0.035, 0.3, 0.3, 0.365],
-                World::Doubles(_) if t >= rows / 2 => [0.04, 0.32, 0.32, 0.32],
+                World::Widens(_) => [0.13, 0.29, 0.29, 0.29],
+                // w is 1.6 or 0.53, so that z is nearly symmetric.
+                World::StopsEarly(_) => [0.4375, 0.1875, 0.1875, 0.1875],
                 _ => UNIFORM,
             };
             let mut u: f64 = rng.random();
@@ -104,7 +106,8 @@ impl World {
     /// The plan from 600 plays before the first certified one. An adversary does not stop among them.
     fn plan(self, rows: usize, delta: f64) -> Plan {
         let before = match self {
-            World::Stops(_) | World::StopsEarly(_) | World::Doubles(_) => World::Stops(f64::INFINITY),
+            World::Stops(_) | World::Widens(_) => World::Stops(f64::INFINITY),
+            World::StopsEarly(_) => World::StopsEarly(f64::INFINITY),
             world => world,
         };
         let plays = before.draw(600, &mut ChaCha8Rng::seed_from_u64(7)).z;
@@ -161,7 +164,8 @@ fn budgets_hold_for_policies_that_learn_drift_and_stop() {
         World::Stops(2.2),
         World::Stops(1.6),
         World::StopsEarly(2.2),
-        World::Doubles(1.0),
+        World::Widens(2.3),
+        World::Widens(1.65),
     ];
     for (world, seed) in worlds.into_iter().zip(46_000..) {
         assert_valid(&tallies(world, 400, seed, bound));
@@ -199,8 +203,8 @@ fn a_budget_that_was_chosen_afterward_is_detected() {
         let spent = sums(plan, z, 0.02).spent / z.len() as f64;
         bound(Plan { budget: spent * 1.000_001, expected: spent, ..plan }, z, delta)
     };
-    assert_flagged(&tallies(World::StopsEarly(2.15), 6000, 46_100, fitted)[..1]);
-    assert_flagged(&tallies(World::StopsEarly(1.55), 6000, 46_101, fitted)[1..]);
+    assert_flagged(&tallies(World::StopsEarly(2.3), 6000, 46_100, fitted)[..1]);
+    assert_flagged(&tallies(World::StopsEarly(1.65), 6000, 46_101, fitted)[1..]);
 }
 
 /// Reporting although the budget was exceeded is wrong.
@@ -212,5 +216,6 @@ fn an_exceeded_budget_that_is_ignored_is_detected() {
         let spent = sums.spent.min(0.999 * budget.budget());
         budget.invert(&Sums { spent, ..sums }, z.len() as f64, 1.0).expect("a bound")
     };
-    assert_flagged(&tallies(World::Doubles(1.0), 1000, 46_200, ignored));
+    assert_flagged(&tallies(World::Widens(2.3), 1000, 46_200, ignored)[..1]);
+    assert_flagged(&tallies(World::Widens(1.65), 1000, 46_201, ignored)[1..]);
 }
