@@ -146,7 +146,7 @@ fn a_policy_that_is_no_better_is_named() {
     assert!(!plan_of(&certificate).possible && plan_of(&certificate).message.contains("nothing to gain"));
     // Better, but by less than is required.
     let little = world(&UNIFORM, &[0.0, 0.0, 1.0], &[0.4, 0.4, 0.5]);
-    let request = SpecRequest { min_improvement: Some(0.5), ..evaluating() };
+    let request = SpecRequest { min_improvement: Some(0.5.into()), ..evaluating() };
     let certificate = certify(&log(&little, 3000, 1), &request);
     assert_eq!(cause(&certificate, "policy_no_better").numbers["min_improvement"], 0.5);
     assert!(!plan_of(&certificate).possible);

@@ -78,7 +78,7 @@ impl World {
         let request = SpecRequest {
             candidates: Some(vec![Candidate::Logged { name: NAME.into() }]),
             independent_of_log: Some(true),
-            min_improvement: Some(self.min_improvement),
+            min_improvement: Some(self.min_improvement.into()),
             looks: Some(looks),
             ..SpecRequest::default()
         };
