@@ -33,7 +33,7 @@ const seen = new MutationObserver(() => {
 });
 document.addEventListener('DOMContentLoaded', () => seen.observe(document.body, { childList: true, subtree: true }));
 """
-LEARNS_LONG = {"bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 3600}}
+LEARNS_LONG = {"bound": "log_smoothing", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 3600}}
 
 
 class Server:

@@ -3,7 +3,7 @@
 from harness import BrowserTest, expect
 
 # Learns with a bound that is shown while it falls, and for longer than any test waits.
-SLOW = {"bound": "cbb", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 600}}
+SLOW = {"bound": "log_smoothing", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 600}}
 SOFTMAX = {"kind": "softmax", "inverse_temperature": 1}
 
 
@@ -101,7 +101,7 @@ class Jobs(BrowserTest):
         server = self.serve(workers=1)
         dataset = server.dataset(400)
         kept = server.job(dataset, min_improvement=0.9)["id"]
-        running = server.call("POST", "/v1/jobs", {"dataset_id": dataset["id"], "looks": "once", **SLOW})["id"]
+        running = server.call("POST", "/v1/jobs", {"dataset_id": dataset["id"], **SLOW})["id"]
         canceled = server.call("POST", "/v1/jobs", {"dataset_id": dataset["id"], **SLOW})["id"]
         server.call("POST", f"/v1/jobs/{canceled}/cancel")
         page = self.open("/jobs")

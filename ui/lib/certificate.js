@@ -11,6 +11,7 @@ const STEPS = {
   baseline: 'Baseline',
   penalty: 'Confidence',
   numerical_slack: 'Arithmetic',
+  range: 'Range',
 };
 
 /** Steps smaller than this are left out of the picture: nobody could see them. */

@@ -39,23 +39,20 @@ export function acceptsUnits(document) {
 /** The empty form. */
 export const EMPTY = { dataset_id: '', kind: 'learn', logged: [], policies: [], independent: false, delta: '', amount: '', unit: 'risk', objective: '', guardrails: [], metadata: '', more: '', further: {} };
 
-/** The form of the spec of another job. */
+/** The form of the spec of another job, in which every amount is in the paper's units. */
 export function formOf({ spec }) {
   const { dataset_id, dataset_version, kind, candidates = [], independent_of_log, delta, min_improvement, objective, guardrails = [], metadata, logging, seed, bound, looks, policy_class, explore, tau, xi, ...rest } = spec;
-  const amount = typeof min_improvement === 'object' && min_improvement !== null ? min_improvement : { value: min_improvement, unit: 'risk' };
   const share = typeof explore === 'object' && explore !== null ? (explore.with === 'uniform' ? explore.share : undefined) : explore;
   const other = explore && share === undefined ? { explore } : {};
   const more = { ...rest, ...other };
   const further = Object.fromEntries(Object.entries({ bound, looks, policy_class, explore: share, tau, xi, seed }).filter(([, value]) => value !== undefined && value !== null).map(([name, value]) => [name, String(value)]));
   return {
-    ...EMPTY, dataset_id, kind, delta: rest.family ? '' : String(delta), amount: String(amount.value ?? ''), unit: amount.unit || 'risk', objective: objective || '',
+    ...EMPTY, dataset_id, kind, delta: rest.family ? '' : String(delta), amount: String(min_improvement ?? ''), objective: objective || '',
     logged: candidates.filter((each) => each.kind === 'logged').map((each) => each.name), policies: candidates.filter((each) => each.kind === 'policy').map((each) => each.policy_id),
-    independent: Boolean(independent_of_log), guardrails: guardrails.map((each) => ({ outcome: each.outcome, ...amountOf(each.max_loss) })),
+    independent: Boolean(independent_of_log), guardrails: guardrails.map((each) => ({ outcome: each.outcome, amount: String(each.max_loss), unit: 'risk' })),
     metadata: Object.keys(metadata || {}).length > 0 ? JSON.stringify(metadata) : '', more: Object.keys(more).length > 0 ? JSON.stringify(more, null, 2) : '', further,
   };
 }
-
-const amountOf = (loss) => (typeof loss === 'object' && loss !== null ? { amount: String(loss.value), unit: loss.unit || 'risk' } : { amount: String(loss ?? ''), unit: 'risk' });
 
 /** An amount as it is sent: a number in the paper's units, or with its unit. A server that knows no units gets it converted. */
 function sent(amount, unit, outcome, units) {

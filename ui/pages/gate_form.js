@@ -16,15 +16,20 @@ const ALLOWANCES = [
 ];
 const FIELDS = ['name', 'dataset_id', 'selector', 'delta', 'allow', 'requirements.min_improvement', 'requirements.min_confidence', 'requirements.min_family_confidence', 'requirements.max_age', 'requirements.candidate', 'requirements.policy_digest'];
 
+const KNOWN = ['min_improvement', 'min_confidence', 'min_family_confidence', 'max_age', 'version', 'baseline', 'candidate', 'policy_digest'];
+const unknown = (requirements = {}) => Object.fromEntries(Object.entries(requirements).filter(([name]) => !KNOWN.includes(name)));
+
 const initialOf = (gate) => ({
   name: gate.name || '', dataset_id: gate.dataset_id || '', selector: gate.selector && Object.keys(gate.selector).length > 0 ? JSON.stringify(gate.selector) : '',
-  delta: gate.delta ?? '', allow: gate.allow || [], ...(gate.requirements || {}),
+  delta: gate.delta ?? '', allow: gate.allow || [], ...(gate.requirements || {}), others: unknown(gate.requirements),
 });
 
 /** The body that the form describes. */
 function bodyOf(form, selector, changed) {
   const { min_improvement: least, min_confidence: confidence, min_family_confidence: family, max_age: age, version, baseline, candidate, policy_digest: digest } = form;
   const requirements = {
+    // What this form does not know stays as it is: a change must never make a gate weaker by the way.
+    ...form.others,
     min_improvement: typeof least === 'object' ? least : toNumber(least), min_confidence: toNumber(confidence), min_family_confidence: toNumber(family),
     max_age: age?.trim() || undefined, version: version || undefined, baseline: baseline || undefined, candidate: candidate?.trim() || undefined, policy_digest: digest?.trim() || undefined,
   };

@@ -102,13 +102,20 @@ function Plan({ job, certificate }) {
   </${Section}>`;
 }
 
+/** A loss in the paper's units and, if they are others, in those of its outcome. */
+function Loss({ row, name }) {
+  const own = row.user_units?.[name];
+  const { outcome } = row.user_units || {};
+  return html`<span class="stack-tight"><span>${format.fixed(row[name], 4)}</span>${outcome && outcome.max - outcome.min !== 1 && html`<span class="muted small">${format.number(own)} of ${outcome.kind}</span>`}</span>`;
+}
+
 function Guardrails({ guardrails }) {
   const columns = [
     { id: 'outcome', label: 'Outcome', render: (row) => row.outcome },
     { id: 'ok', label: 'Held', render: (row) => html`<${CheckBadge} ok=${row.ok} />` },
-    { id: 'guaranteed', label: 'Loss is at most', align: 'right', render: (row) => format.signed(row.guaranteed_loss, 4) },
-    { id: 'max', label: 'Allowed', align: 'right', render: (row) => format.number(row.max_loss) },
-    { id: 'estimated', label: 'Estimated', align: 'right', render: (row) => format.signed(row.estimated_loss, 4) },
+    { id: 'guaranteed', label: 'Loss is at most', align: 'right', render: (row) => html`<${Loss} row=${row} name="guaranteed_loss" />` },
+    { id: 'max', label: 'Allowed', align: 'right', render: (row) => html`<${Loss} row=${row} name="max_loss" />` },
+    { id: 'estimated', label: 'Estimated', align: 'right', render: (row) => html`<${Loss} row=${row} name="estimated_loss" />` },
   ];
   return html`<${Section} title="Guardrails" note="Each of these outcomes may get worse by no more than is allowed. The decision is deploy only if that is guaranteed for all of them.">
     <${Table} caption="Guardrails" columns=${columns} rows=${guardrails} rowKey=${(row) => row.outcome} param="none" /></${Section}>`;

@@ -68,13 +68,8 @@ function List({ page, filtered, oldest }) {
   return html`<${Table} caption=${`Jobs, ${oldest ? 'oldest' : 'newest'} first`} columns=${columns} rows=${jobs} empty=${empty} />`;
 }
 
-/** The improvement that the spec requires, in the paper's units: a number, or with a unit. */
-function required(job) {
-  const wanted = job.spec.min_improvement;
-  if (typeof wanted !== 'object' || wanted === null) return wanted ?? 0;
-  const outcome = job.result?.user_units?.outcome;
-  return wanted.unit === 'outcome' && outcome ? wanted.value / (outcome.max - outcome.min) : wanted.value;
-}
+/** The improvement that the spec requires, in the paper's units. */
+const required = (job) => job.spec.min_improvement ?? 0;
 
 function Name({ job }) {
   const labels = Object.entries(job.spec.metadata || {}).filter(([, value]) => typeof value !== 'object').slice(0, 3);
