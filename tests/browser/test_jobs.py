@@ -32,7 +32,7 @@ class Jobs(BrowserTest):
         self.assertIn(certificate["digest"], download.value.path().read_text())
         self.check_page(page, "job-certificate")
         page.emulate_media(media="print")
-        expect(page.get_by_text(certificate["statement"])).to_be_visible()
+        expect(page.locator(".verdict")).to_have_text(certificate["statement"])
         expect(page.get_by_role("button", name="Verify now")).to_be_hidden()
         page.emulate_media(media="screen")
         page.get_by_role("tab", name="Rollout").click()

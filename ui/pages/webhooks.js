@@ -67,7 +67,7 @@ const about = (webhook) => [
 const jobOf = (delivery) => delivery.data?.job_id || delivery.data?.id;
 
 const columns = (path, act) => [
-  { id: 'type', label: 'Event', render: (each) => html`${each.type}${jobOf(each) && html` <a class="mono" href=${`/jobs/${jobOf(each)}`}>${format.short(jobOf(each))}</a>`}` },
+  { id: 'type', label: 'Event', render: (each) => html`<span class="stack-tight"><span>${each.type}</span>${jobOf(each) && html`<a class="mono" href=${`/jobs/${jobOf(each)}`}>job ${format.short(jobOf(each))}</a>`}</span>` },
   { id: 'status', label: 'Status', render: (each) => html`<${Word} of=${RESULTS} name=${each.status} />` },
   { id: 'answer', label: 'Answer', render: (each) => html`<span class="small">${[each.last_status, each.last_error].filter(Boolean).join(', ') || '–'}</span>` },
   { id: 'attempts', label: 'Attempts', align: 'right', render: (each) => each.attempts },
