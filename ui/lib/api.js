@@ -102,7 +102,7 @@ function remember(path, tag, body) {
 
 /**
  * Reads a resource. The same object is returned for as long as the resource has the same `ETag`. If the server cannot
- * be reached, it waits until it can, unless `wait` is false.
+ * be reached or asks for patience, it waits and tries again, unless `wait` is false.
  */
 export async function get(path, { signal, wait = true } = {}) {
   for (;;) {
@@ -115,7 +115,8 @@ export async function get(path, { signal, wait = true } = {}) {
       if (tag) remember(path, tag, body);
       return body;
     } catch (problem) {
-      const again = problem.code === 'unreachable' || problem.code === 'unavailable';
+      // With many readers the server may ask some of them to come back a moment later.
+      const again = problem.code === 'unreachable' || problem.code === 'unavailable' || problem.status === 429;
       if (!wait || !again) throw problem;
       await back(signal, problem);
     }
