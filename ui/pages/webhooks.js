@@ -69,7 +69,7 @@ const jobOf = (delivery) => delivery.data?.job_id || delivery.data?.id;
 const columns = (path, act) => [
   { id: 'type', label: 'Event', render: (each) => html`<span class="stack-tight"><span>${each.type}</span>${jobOf(each) && html`<a class="mono" href=${`/jobs/${jobOf(each)}`}>job ${format.short(jobOf(each))}</a>`}</span>` },
   { id: 'status', label: 'Status', render: (each) => html`<${Word} of=${RESULTS} name=${each.status} />` },
-  { id: 'answer', label: 'Answer', render: (each) => html`<span class="small">${[each.last_status, each.last_error].filter(Boolean).join(', ') || '–'}</span>` },
+  { id: 'answer', label: 'Answer', render: (each) => html`<span class="small">${each.last_error || each.last_status || '–'}</span>` },
   { id: 'attempts', label: 'Attempts', align: 'right', render: (each) => each.attempts },
   { id: 'at', label: 'When', align: 'right', render: (each) => html`<${Time} at=${each.created_at} relative />` },
   { id: 'again', label: 'Again', align: 'right', render: (each) => html`<${Button} aria-label=${`Send ${each.type} again`} disabled=${each.status === 'pending'} onClick=${act(`${path}/deliveries/${each.id}/redeliver`)}>Send again</${Button}>` },
