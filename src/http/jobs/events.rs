@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::Stream;
 use futures_util::stream::{self, StreamExt};
 use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, sleep_until};
 
 use super::read::current;
 use crate::http::App;
@@ -26,6 +27,10 @@ use crate::store::{JobEvent, JobId, JobStatus, KeyId, Timestamp, Workspace};
 
 /// How many events a stream reads from the store at a time.
 const BATCH: u32 = 100;
+
+/// How long a stream that has sent all events waits before it looks for others. A job that learns reports many times
+/// per second, and many readers may follow it; they get several reports at a time.
+const PACE: Duration = Duration::from_millis(200);
 
 /// When to try again if the key has too many streams.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -138,6 +143,8 @@ struct Follower {
     after: u64,
     /// The revision of the job up to which all events were sent.
     sent: Option<u64>,
+    /// When to look for events again; `None` at once.
+    again: Option<Instant>,
     changes: Subscription,
     ended: bool,
     _held: Held,
@@ -152,7 +159,8 @@ fn follow(
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // Subscribed before the first read, so that no change is missed.
     let changes = app.queue.subscribe(id);
-    let follower = Follower { app, workspace, id, after, sent: None, changes, ended: false, _held: held };
+    let follower =
+        Follower { app, workspace, id, after, sent: None, again: None, changes, ended: false, _held: held };
     stream::unfold(follower, |mut follower| async move {
         let batch = follower.next_batch().await?;
         Some((stream::iter(batch.into_iter().map(|event| Ok(sse(event)))), follower))
@@ -165,6 +173,9 @@ impl Follower {
     /// client can then resume.
     async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
         while !self.ended {
+            if let Some(again) = self.again.take() {
+                tokio::select! { _ = sleep_until(again) => {}, _ = self.app.drained() => {} }
+            }
             let repository = self.app.store.repository();
             // Read before the events: a job that has ended by then has its last event among them. Many streams of one
             // job share the read.
@@ -175,6 +186,8 @@ impl Follower {
                 let batch =
                     found.inspect_err(|error| tracing::warn!(%error, "an event stream failed")).ok()?;
                 if let Some(last) = batch.last() {
+                    // A client that catches up with a long history is not held back.
+                    self.again = (batch.len() < BATCH as usize).then(|| Instant::now() + PACE);
                     self.after = last.id;
                     self.ended = JobStatus::from_name(&last.kind).is_some_and(JobStatus::is_finished);
                     return Some(batch);
