@@ -205,7 +205,8 @@ mod tests {
             }
         }
         let page = String::from_utf8_lossy(&ASSETS.page.plain);
-        let named = page.split(&format!("\"/ui/{}/", ASSETS.version)).skip(1);
+        let before = format!("\"/ui/{}/", ASSETS.version);
+        let named = page.split(&before).skip(1);
         let named: Vec<&str> = named.map(|rest| rest.split('"').next().unwrap()).collect();
         assert!(named.len() > 20 && named.iter().all(|path| ASSETS.files.contains_key(path)), "{named:?}");
         assert!(!page.contains("\"/ui/app.js"));
