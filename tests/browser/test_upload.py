@@ -1,6 +1,7 @@
 """Upload by drag-and-drop, then health; and what a reader sees if something is wrong with the file."""
 
 import gzip
+import random
 import unittest
 
 from harness import BrowserTest, expect, log
@@ -58,7 +59,12 @@ class Upload(BrowserTest):
         self.serve()
         self.expect_failure("/v1/datasets")
         page = self.open("/upload")
-        rows = "\n".join(f'{{"action": {i % 2}, "propensity": 0.5, "reward": {i % 50}}}' for i in range(200))
+        # Drawn at random: rows that repeat themselves in order are refused.
+        draw = random.Random(1)
+        rewards = [0, 49] + [draw.randrange(50) for _ in range(198)]
+        rows = "\n".join(
+            f'{{"action": {draw.randrange(2)}, "propensity": 0.5, "reward": {reward}}}' for reward in rewards
+        )
         self.drop(page, "revenue.ndjson", rows.encode())
         expect(page.get_by_text("The first rows have a reward from 0 to 49.")).to_be_visible()
         page.get_by_role("button", name="Upload", exact=True).click()
