@@ -9,7 +9,7 @@ pub enum ObjectiveLog<'a> {
     /// The log has one outcome, without a name.
     Unnamed(&'a dyn LogSource),
     /// The log has several outcomes.
-    Named(OutcomeLog<'a>),
+    Named(Box<OutcomeLog<'a>>),
 }
 
 impl<'a> ObjectiveLog<'a> {
@@ -20,7 +20,7 @@ impl<'a> ObjectiveLog<'a> {
     pub fn new(spec: &JobSpec, log: &'a dyn LogSource) -> Result<Self> {
         let primary = log.shape().capabilities.outcomes.first();
         match spec.objective.as_deref().or(primary.map(|named| named.name.as_str())) {
-            Some(name) => Ok(ObjectiveLog::Named(OutcomeLog::new(log, name)?)),
+            Some(name) => Ok(ObjectiveLog::Named(Box::new(OutcomeLog::new(log, name)?))),
             None => Ok(ObjectiveLog::Unnamed(log)),
         }
     }
@@ -29,7 +29,7 @@ impl<'a> ObjectiveLog<'a> {
     pub fn source(&self) -> &dyn LogSource {
         match self {
             ObjectiveLog::Unnamed(log) => *log,
-            ObjectiveLog::Named(log) => log,
+            ObjectiveLog::Named(log) => &**log,
         }
     }
 }

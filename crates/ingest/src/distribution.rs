@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn every_weight_is_in_the_class_that_contains_it() {
         for propensity in
-            [1.0, 0.9, 0.75, 0.71, 0.7071, 0.5, 0.4999, 0.2, 1.0 / 3.0, 1e-3, 2f64.powi(-32), 1e-300, 5e-324]
+            [1.0, 0.9, 0.75, 0.71, 0.7, 0.5, 0.4999, 0.2, 1.0 / 3.0, 1e-3, 2f64.powi(-32), 1e-300, 5e-324]
         {
             let mut weights = Weights::default();
             weights.add(propensity);

@@ -7,8 +7,8 @@ use super::forged::forge;
 use super::{certify, gate_of, put, spec, unmet};
 use crate::common::{Client, Server, eventually, id_of};
 
-/// The outcomes as an upload declares them.
-const OUTCOMES: &str = "?outcomes=%7B%22revenue%22:%7B%22kind%22:%22reward%22,%22min%22:0,%22max%22:100%7D,\
+/// The outcomes as an upload declares them. Otherwise 0.5 would be read as rounded.
+const OUTCOMES: &str = "?exact_propensities=true&outcomes=%7B%22revenue%22:%7B%22kind%22:%22reward%22,%22min%22:0,%22max%22:100%7D,\
                         %22complaint%22:%7B%22kind%22:%22cost%22,%22min%22:0,%22max%22:1%7D%7D";
 
 /// A shop: `bold` sells most and `careful` least. Bold offers make `harm` more complaints.

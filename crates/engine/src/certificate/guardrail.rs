@@ -206,11 +206,15 @@ mod tests {
     fn results_of_other_guardrails_do_not_hold() {
         let guardrail = |max_loss: f64| Guardrail { outcome: "complaint".into(), max_loss };
         let good = result(0.01, 0.0, 0.0);
-        assert!(guardrails_hold(&[], &[]) && guardrails_hold(&[guardrail(0.01)], &[good.clone()]));
-        assert!(!guardrails_hold(&[guardrail(0.01)], &[]) && !guardrails_hold(&[], &[good.clone()]));
-        assert!(!guardrails_hold(&[guardrail(0.001)], &[good.clone()]));
+        assert!(
+            guardrails_hold(&[], &[]) && guardrails_hold(&[guardrail(0.01)], std::slice::from_ref(&good))
+        );
+        assert!(
+            !guardrails_hold(&[guardrail(0.01)], &[]) && !guardrails_hold(&[], std::slice::from_ref(&good))
+        );
+        assert!(!guardrails_hold(&[guardrail(0.001)], std::slice::from_ref(&good)));
         let other = Guardrail { outcome: "churn".into(), max_loss: 0.01 };
-        assert!(!guardrails_hold(&[other], &[good.clone()]));
+        assert!(!guardrails_hold(&[other], std::slice::from_ref(&good)));
         let forged = GuardrailResult { guaranteed_loss: 0.5, ..good };
         assert!(!guardrails_hold(&[guardrail(0.01)], &[forged]));
     }

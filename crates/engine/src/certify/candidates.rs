@@ -20,6 +20,9 @@ use crate::policy::PolicyParams;
 use crate::refit;
 use crate::spec::{BoundKind, Candidate, JobKind, JobSpec, Looks};
 
+/// The best candidate so far: what it is ranked by, its claims, its verdict, and its place.
+type Best = ((bool, bool, bool, f64), PolicyClaims, Judged, usize);
+
 /// Certifies the candidates. They share δ equally, and the certificate's own results are those of the
 /// best one.
 ///
@@ -41,7 +44,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
     let log = &ground.certified;
     let mut account = Account::open(spec, ground.baseline(), control)?;
     let mut results: Vec<CandidateResult> = Vec::new();
-    let mut best: Option<((bool, bool, bool, f64), PolicyClaims, Judged, usize)> = None;
+    let mut best: Option<Best> = None;
     for (i, candidate) in spec.candidates.iter().enumerate() {
         let control = control.span(i as f64 / spec.candidates.len() as f64, 1.0);
         let (policy, subject) = subject_of(candidate, inputs)?;
