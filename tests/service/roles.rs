@@ -16,7 +16,7 @@ fn needed(method: &str, path: &str) -> &'static str {
         _ if path.starts_with("/v1/webhooks") => "admin",
         "GET" if gate => "gate",
         "GET" => "read",
-        _ if path == "/v1/certificates/verify" => "read",
+        _ if ["/v1/certificates/verify", "/v1/plans"].contains(&path) => "read",
         _ if path.starts_with("/v1/gates") => "admin",
         _ => "submit",
     }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::common::receiver::{Received, Receiver, Reply};
-use crate::common::{Client, Server, eventually, id_of, two_rows};
+use crate::common::{Client, Server, eventually, id_of};
 
 const NOBODY: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
@@ -153,7 +153,7 @@ fn tests_rotation_and_disabling() {
     let one = deliveries(&client, &webhook)[0].clone();
     let again = format!("{path}/deliveries/{}/redeliver", id_of(&one));
     client.send("POST", &again, &[], None).problem(409, "webhook_disabled");
-    let dataset = id_of(&client.upload("", two_rows()).expect(201));
+    let dataset = client.dataset(200);
     let job = client.submit(json!({"dataset_id": dataset}));
     client.finish(&job);
     assert_eq!(deliveries(&client, &webhook).len(), 3);
