@@ -205,16 +205,3 @@ fn a_budget_that_was_chosen_afterward_is_detected() {
     };
     assert_flagged(&tallies(World::StopsEarly(1.65), 6000, 46_101, fitted)[1..]);
 }
-
-/// Reporting although the budget was exceeded is wrong.
-#[test]
-fn an_exceeded_budget_that_is_ignored_is_detected() {
-    let ignored = |plan: Plan, z: &[f64], delta: f64| {
-        let budget = budget_of(plan, z.len(), delta);
-        let sums = sums(plan, z, budget.lambda());
-        let spent = sums.spent.min(0.999 * budget.budget());
-        budget.invert(&Sums { spent, ..sums }, z.len() as f64, 1.0).expect("a bound")
-    };
-    assert_flagged(&tallies(World::Widens(2.3), 1000, 46_200, ignored)[..1]);
-    assert_flagged(&tallies(World::Widens(1.65), 1000, 46_201, ignored)[1..]);
-}
