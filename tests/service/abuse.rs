@@ -143,8 +143,8 @@ fn streams_of_one_key_are_limited_and_nobody_else_notices() {
             }
         }
     }
-    assert_eq!((held.len(), rejected), (256, 512 - 256));
-    assert_eq!(gauge(&client, "guarantor_streams_open"), 256.0);
+    assert_eq!((held.len(), rejected), (224, 512 - 224));
+    assert_eq!(gauge(&client, "guarantor_streams_open"), 224.0);
     let accept = [("accept", "text/event-stream")];
     let refused = client.send("GET", &format!("/v1/jobs/{job}/events"), &accept, None);
     refused.problem(429, "too_many_streams");
