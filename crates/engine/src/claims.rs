@@ -238,8 +238,7 @@ impl Claim<'_> {
             aim.value
         } else if let Game::Budget(guess, plan) = bet.game {
             let table = collected.table;
-            let squares = table.squared_weights();
-            let budget = Budget::new(plan, squares, |delta| constant(&guess, contexts, delta), delta);
+            let budget = Budget::new(plan, contexts, |delta| constant(&guess, contexts, delta), delta);
             let kept = budget.bound(&table, contexts, bet.start)?;
             terms.estimate = Some(finite("an estimate", (sums.u + kept.theta * sums.v) / contexts)?);
             terms.theta = (rules.control != ControlVariate::None).then_some(kept.theta);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ndarray::Array2;
 
-use super::bound::{Guess, Plan};
+use super::bound::{Foreseen, Guess, Plan};
 use super::certificate::{
     AutoEvidence, Certificate, Evidence, LearnedEvidence, LearningRecord, PriorEvidence, SplitEvidence,
 };
@@ -249,17 +249,25 @@ fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(Aut
         true => TerminationReason::TimeBudget,
         false => TerminationReason::Converged,
     };
-    let PartOne { policy, calibration, improvement, risk, plays, choices, trainings } = learned;
+    let PartOne { policy, calibration, improvement, risk, plays, foreseen, choices, trainings } = learned;
     let split = Some(span_of(spec, inputs));
     let record = LearningRecord { termination, iterations: trainings, split, choices };
-    let budget = plan(spec, inputs, &improvement, &plays)?;
+    let budget = plan(spec, inputs, &improvement, &plays, foreseen)?;
     let split = SplitEvidence { calibration, improvement, risk, budget, guardrails: Vec::new() };
     Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
 }
 
 /// The plan of bets with a budget for the variance, from plays of the learn side. Logs of one fixed policy get aimed bets.
-fn plan(spec: &JobSpec, inputs: &Inputs, guess: &Guess, plays: &[f64]) -> Result<Option<Plan>> {
-    if spec.is_fixed() {
+/// Designed repetitions get none: rows of one context share x, so their plays are not independent given the contexts
+/// before, and squares of single rows miss that.
+fn plan(
+    spec: &JobSpec,
+    inputs: &Inputs,
+    guess: &Guess,
+    plays: &[f64],
+    foreseen: Option<Foreseen>,
+) -> Result<Option<Plan>> {
+    if spec.is_fixed() || inputs.log.shape().capabilities.multiple_interactions {
         return Ok(None);
     }
     let contexts = Certified::new(&span_of(spec, inputs), inputs)?.shape().contexts;
@@ -267,5 +275,7 @@ fn plan(spec: &JobSpec, inputs: &Inputs, guess: &Guess, plays: &[f64]) -> Result
     // A policy that explores with the logging policy has z times this, and nearly so with uniform actions.
     let kept = 1.0 - spec.explore.map_or(0.0, |explore| explore.share);
     let plays: Vec<f64> = plays.iter().map(|z| kept * z).collect();
-    Ok(Plan::choose(&plays, 1, contexts, constant(guess, contexts as f64, delta), delta))
+    let foreseen = foreseen.map(|foreseen| foreseen.scaled(kept));
+    let lambda = constant(guess, contexts as f64, delta);
+    Ok(Plan::choose(&plays, foreseen.as_ref(), 1, contexts, lambda, delta))
 }

@@ -74,7 +74,7 @@ pub struct Terms {
     /// B, the budget for the variance, fixed before the first certified row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
-    /// V_n, what was spent of the budget. If it is more than the budget, only the constant bet λ counts.
+    /// V_n, what was spent of the budget. Beyond the budget the bound widens with every bit, and in the end only the constant bet λ counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<f64>,
     /// a, the knee of the payoff of bets with a budget.

@@ -2,25 +2,29 @@
 //! whatever the logging policy learned, and is narrower than one constant bet.
 //!
 //! S_t = Σ(E[z_i | the past] − z_i) is not observed, but V_t = Σ Q(z_i − m) is. For a budget B that was fixed beforehand,
-//! u(s, v) = E f(s + √(B − v)·G) with a normal G is a supermartingale along (S_t, V_t), as long as V_t ≤ B. So
-//! u(S_n, V_n) reaches u(0, 0)/δ with probability δ at most. f is convex, and the slope of ln f″ is between p and ρ:
-//! ρ below the knee a, and p above it. A small share is one constant bet, in case that the budget is exceeded.
+//! u(s, v) = E f(s + √(B − v)·G) with a normal G is a supermartingale along (S_t, V_t) as long as V_t ≤ B, and beyond it
+//! e^{−ρ²(v − B)/2}·f(s) is one. So u(S_n, V_n) reaches u(0, 0)/δ with probability δ at most. f is convex, and the slope of
+//! ln f″ is between p and ρ: ρ below the knee a, and p above it. A small share is one constant bet, in case that the budget is
+//! far exceeded.
 
+mod foreseen;
 mod plan;
 mod shape;
 
+pub use foreseen::Foreseen;
 pub use plan::Plan;
 pub use shape::{Shape, Square};
 
 use super::aimed::Start;
+use super::impossible;
 use super::mixture::{LOWEST, ROUNDING, in_order_of_arrival};
 use super::table::Table;
 use crate::error::{EngineError, Result};
 use crate::numerics::elementary::{exp, ln, ln_1p};
 use crate::numerics::sum::Sum;
 
-/// The share of δ of the constant bet that counts if the budget is exceeded.
-pub const RESERVE: f64 = 0.05;
+/// The share of δ of the constant bet that counts if the budget is far exceeded.
+pub const RESERVE: f64 = 0.03;
 
 /// The variance that was used is raised by this share for the rounding of its terms and of their sum.
 const RAISED: f64 = 1e-9;
@@ -62,11 +66,11 @@ pub struct Sums {
 }
 
 impl Budget {
-    /// The bets of a plan, for plays whose squared weights sum to `squares`, with the constant bet that `lambda` gives
-    /// for a share of δ. All of it must be fixed before the first play.
-    pub fn new(plan: Plan, squares: f64, lambda: impl Fn(f64) -> f64, delta: f64) -> Self {
-        let (budget, expected) = (plan.budget * squares, plan.expected * squares);
-        let shape = Shape::narrowest(plan.low, plan.high, budget, expected, delta * (1.0 - RESERVE)).0;
+    /// The bets of a plan for so many contexts, with the constant bet that `lambda` gives for a share of δ. All of it must
+    /// be fixed before the first play.
+    pub fn new(plan: Plan, contexts: f64, lambda: impl Fn(f64) -> f64, delta: f64) -> Self {
+        let (budget, likely) = (plan.budget * contexts, plan.likely(contexts));
+        let shape = Shape::narrowest(plan.low, plan.high, budget, &likely, delta * (1.0 - RESERVE)).0;
         Budget { plan, shape, budget, lambda: lambda(delta * RESERVE), delta }
     }
 
@@ -89,16 +93,20 @@ impl Budget {
     /// factor, unless it is fixed.
     ///
     /// # Errors
-    /// If a sum is not finite.
+    /// If a sum is not finite, or contexts have several plays: those of one context share x, so their squares do not add
+    /// up to the variance of its mean.
     pub fn bound(&self, table: &Table, contexts: f64, start: Start) -> Result<Kept> {
+        if table.weighted() {
+            return Err(impossible("a budget for the variance needs contexts with one play each"));
+        }
         let square = Square::new(self.plan.low, self.plan.high);
         let (mut z, mut spent, mut logs) = (Sum::default(), Sum::default(), 0.0);
         let theta = in_order_of_arrival(table, start, |range, theta| {
             logs += table.bets(range.clone(), theta, self.lambda).logs;
-            table.each(range, theta, self.plan.limit(), |play, weight| {
+            table.each(range, theta, self.plan.limit(), |play| {
                 let play = play.max(self.plan.center - square.reach());
-                z.add(weight * play);
-                spent.add(square.of(weight * (play - self.plan.center)));
+                z.add(play);
+                spent.add(square.of(play - self.plan.center));
             });
         });
         let sums = Sums { z: z.value(), spent: spent.value(), logs };
@@ -115,18 +123,16 @@ impl Budget {
         if z.is_nan() || spent.is_nan() || logs.is_nan() || logs == f64::INFINITY {
             return Err(EngineError::Numerical("a sum over the bets is not finite".into()));
         }
-        let rest = self.budget - spent * (1.0 + RAISED);
+        let spent = spent * (1.0 + RAISED);
         let first = ln(self.shape.value(0.0, self.budget));
+        if !first.is_finite() {
+            return Err(EngineError::Numerical("the budget's first wealth is not finite".into()));
+        }
         // The rounding of the sums, which could otherwise tip the balance.
         let target = ln(1.0 / self.delta) + ROUNDING * (1.0 + contexts);
         let total = |d: f64| {
             let reserve = ln(RESERVE) + logs - contexts * ln_1p(-self.lambda * d);
-            // Whatever is not a number has lost everything.
-            let main = match rest >= 0.0 {
-                true => ln(1.0 - RESERVE) + ln(self.shape.value(contexts * d - z, rest)) - first,
-                false => f64::NEG_INFINITY,
-            };
-            let main = if main.is_nan() { f64::NEG_INFINITY } else { main };
+            let main = ln(1.0 - RESERVE) + self.shape.log_value(contexts * d - z, self.budget, spent) - first;
             let most = main.max(reserve);
             if most.is_finite() { most + ln(exp(main - most) + exp(reserve - most)) } else { most }
         };

@@ -19,7 +19,7 @@ use super::terms::Terms;
 
 pub use aimed::{Aim, Aimed, Change, Guess, Order, Start, pilot_of};
 pub use betting::{Betting, Choice, LAMBDA_POINTS, lambda_grid};
-pub use budget::{Budget, Kept, Plan, Shape, Square, Sums};
+pub use budget::{Budget, Foreseen, Kept, Plan, Shape, Square, Sums};
 pub use catoni::Catoni;
 pub use cbb::Cbb;
 pub use ix::Ix;

@@ -106,12 +106,9 @@ impl Table {
         f64::from(self.kappa)
     }
 
-    /// The sum of the squared weights of all plays.
-    pub fn squared_weights(&self) -> f64 {
-        match self.weights.is_empty() {
-            true => self.len() as f64,
-            false => self.weights.iter().map(|weight| weight * weight).sum(),
-        }
+    /// Whether contexts have several plays, with weights.
+    pub fn weighted(&self) -> bool {
+        !self.weights.is_empty()
     }
 
     /// Adds a play. `control` is v and the largest z of the context at θ = 1; `weight` is that of the interaction, if
@@ -196,11 +193,9 @@ impl Table {
         bets
     }
 
-    /// Shows z and the weight of some plays, with the control variate's factor θ where it keeps λz at or below 0.9.
-    pub fn each(&self, range: Range<usize>, theta: f64, lambda: f64, mut show: impl FnMut(f64, f64)) {
-        for i in range {
-            show(self.z(i, theta, lambda), self.weights.get(i).copied().unwrap_or(1.0));
-        }
+    /// Shows z of some plays, with the control variate's factor θ where it keeps λz at or below 0.9.
+    pub fn each(&self, range: Range<usize>, theta: f64, lambda: f64, show: impl FnMut(f64)) {
+        range.map(|i| self.z(i, theta, lambda)).for_each(show);
     }
 
     /// The logarithm of a product costs less than the sum of logarithms. λz is at most 0.9 for the λ of every game, and z

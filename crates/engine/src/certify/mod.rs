@@ -252,17 +252,17 @@ fn claim_auto(
             PolicyQuantity::Improvement => evidence.split.improvement,
             PolicyQuantity::Risk => evidence.split.risk,
         };
+        // In order of arrival, rows of one context would choose factors for each other, and a budget is for one row each.
+        let repeated = ground.certified.shape().capabilities.multiple_interactions;
         let (name, game) = match ground.may_aim() {
             true => ("aimed_betting", Game::Aimed { seed: ground.order_seed(), guess: Some(guess) }),
             false => match (quantity, evidence.split.budget) {
-                (PolicyQuantity::Improvement, Some(plan)) if spec.looks == Some(Looks::Once) => {
+                (PolicyQuantity::Improvement, Some(plan)) if spec.looks == Some(Looks::Once) && !repeated => {
                     ("budgeted_betting", Game::Budget(guess, plan))
                 }
                 _ => ("betting", Game::One(guess)),
             },
         };
-        // In order of arrival, rows of one context would choose factors for each other.
-        let repeated = ground.certified.shape().capabilities.multiple_interactions;
         let start = Start { fixed: repeated && !ground.may_aim(), ..start };
         let modeled = cost_model.as_ref().map(Modeled::Fixed);
         let bet = Bet { game, control: variate, start, cost_model: modeled };

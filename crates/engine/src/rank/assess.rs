@@ -2,10 +2,10 @@
 //! action.
 
 use super::rows::{HeldOut, Rows};
-use crate::bound::{ControlVariate, Guess, Played, Rules, Seen, shrunk};
+use crate::bound::{ControlVariate, Foreseen, Guess, Played, Rules, Seen, shrunk};
 use crate::cost_model::{ScoreCalibration, ScoreLink};
 use crate::error::Result;
-use crate::split::{HeldOutPoint, TRIAL, calibrate, greedy, moments};
+use crate::split::{HeldOutPoint, TRIAL, binary, calibrate, greedy, moments};
 
 /// A model on the held-out rows.
 pub struct Assessed {
@@ -39,6 +39,27 @@ impl Assessed {
         let mut assessed = Assessed { scores, calibration, loss: fitted.loss, z: Vec::new() };
         assessed.z = assessed.plays(out, 1, control)?;
         Ok(assessed)
+    }
+
+    /// z for the improvement as the cost model foresees it; None unless every reward is 0 or 1.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn foreseen(&self, out: &HeldOut, control: ControlVariate) -> Result<Option<Foreseen>> {
+        if control != ControlVariate::CostModel || !binary(&out.costs) {
+            return Ok(None);
+        }
+        let rules = Rules { kappa: 1, control, tau: 0.0 };
+        let mut foreseen = Foreseen::default();
+        for i in (0..out.len()).step_by(Foreseen::stride(out.actions.len())) {
+            let scores = &self.scores[out.set(i)];
+            let (mut pi, mut costs) = (vec![0.0; scores.len()], vec![0.0; scores.len()]);
+            pi[greedy(scores)] = 1.0;
+            self.calibration.costs(scores, &mut costs);
+            let seen = Seen { n_actions: scores.len(), context: out.context(i), cost_model: Some(&costs) };
+            foreseen.add(&rules, &seen, &pi, TRIAL)?;
+        }
+        Ok(Some(foreseen))
     }
 
     /// z of the greedy policy on each held-out row.

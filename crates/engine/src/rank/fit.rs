@@ -24,7 +24,7 @@ const MEMORY: usize = 1 << 22;
 const PRECISIONS: [f64; 3] = [1.0, 3.0, 10.0];
 /// The precision of the constant, which is nearly free.
 const CONSTANT: f64 = 1e-6;
-/// The variance of all pairs counts as this many pairs of each feature.
+/// The factor of a feature's pairs is drawn toward its last value as if by this many weights.
 const STRENGTH: f64 = 0.5;
 /// Variances are never below or above these.
 const LEAST_VARIANCE: f64 = 1e-4;
@@ -176,46 +176,43 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// One step of the EM algorithm for the variances of the prior: the variance of a group is the mean of w² plus the
-    /// posterior variance of w, which is about one over the second derivative. The variance of a pair is the product
-    /// of a factor of its request feature and one of its action feature.
+    /// One step of MacKay's fixed point for the variances of the prior: the variance of a group is the sum of w² over the
+    /// number of its weights that the rows determine, where a weight counts as h/(h + 1/σ²). It has the same fixed points as
+    /// the EM algorithm, and gets to those near 0 in far fewer steps. The variance of a pair is the product of a factor of
+    /// its request feature and one of its action feature.
     fn estimate_prior(&self, fit: &mut Fit) {
         let layout = self.layout;
         let Fit { weights, precision } = fit;
         let curved = curvature(layout, weights, self.rows, self.members);
-        let moment = |at: usize| weights[at] * weights[at] + 1.0 / (curved[at] + precision[at]);
-        let seen = |range: std::ops::Range<usize>| range.filter(|&at| curved[at] > 0.0);
-        let mean = |range: std::ops::Range<usize>| {
-            let (count, sum) =
-                seen(range).fold((0.0, 0.0), |(count, sum), at| (count + 1.0, sum + moment(at)));
-            (count > 0.0).then(|| sum / count)
-        };
+        let determined = |at: usize| curved[at] / (curved[at] + precision[at]);
         let limited = |variance: f64| 1.0 / variance.clamp(LEAST_VARIANCE, LARGEST_VARIANCE);
-        let (first_action, first_pair) = (layout.first_action(), layout.first_pair());
         let mut estimated = precision.clone();
-        for range in [1..first_action, first_action..first_pair] {
-            if let Some(variance) = mean(range.clone()) {
-                estimated[range].fill(limited(variance));
+        let (first_action, first_pair) = (layout.first_action(), layout.first_pair());
+        let hashed =
+            if layout.pairs == Pairs::Exact { first_pair..first_pair } else { first_pair..layout.len() };
+        for range in [1..first_action, first_action..first_pair, hashed] {
+            let squares: f64 = range.clone().map(|at| weights[at] * weights[at]).sum();
+            let count: f64 = range.clone().map(determined).sum();
+            if count > 0.0 {
+                estimated[range].fill(limited(squares / count));
             }
         }
-        if let Some(overall) = mean(first_pair..layout.len()) {
-            if layout.pairs == Pairs::Exact {
-                let (x, actions) = layout.sizes();
-                let mut sums =
-                    (vec![(STRENGTH, STRENGTH * overall); x], vec![(STRENGTH, STRENGTH * overall); actions]);
-                for at in seen(first_pair..layout.len()) {
-                    let (i, j) = ((at - first_pair) / actions, (at - first_pair) % actions);
-                    for sum in [&mut sums.0[i], &mut sums.1[j]] {
-                        *sum = (sum.0 + 1.0, sum.1 + moment(at));
-                    }
+        if layout.pairs == Pairs::Exact {
+            let (x, actions) = layout.sizes();
+            let mut variances: Vec<f64> = precision[first_pair..].iter().map(|p| 1.0 / p).collect();
+            for by_request in [true, false, true, false] {
+                let group = |at: usize| if by_request { at / actions } else { at % actions };
+                let mut sums = vec![(STRENGTH, STRENGTH); if by_request { x } else { actions }];
+                for (at, variance) in variances.iter().enumerate() {
+                    let (weight, sum) = (weights[first_pair + at], &mut sums[group(at)]);
+                    *sum = (sum.0 + weight * weight / variance, sum.1 + determined(first_pair + at));
                 }
-                for (at, estimated) in estimated[first_pair..].iter_mut().enumerate() {
-                    let (row, column) = (sums.0[at / actions], sums.1[at % actions]);
-                    *estimated = limited(row.1 / row.0 * (column.1 / column.0) / overall);
+                for (at, variance) in variances.iter_mut().enumerate() {
+                    let (squares, count) = sums[group(at)];
+                    *variance = (*variance * squares / count).clamp(LEAST_VARIANCE, LARGEST_VARIANCE);
                 }
-            } else {
-                estimated[first_pair..].fill(limited(overall));
             }
+            estimated[first_pair..].iter_mut().zip(variances).for_each(|(to, variance)| *to = 1.0 / variance);
         }
         *precision = estimated;
     }

@@ -170,6 +170,7 @@ impl Learner<'_> {
             improvement: moments(&plays),
             risk: family.assessed.risk(&self.rows, self.variate)?,
             plays,
+            foreseen: family.assessed.foreseen(&self.rows.held_out, self.variate)?,
             choices,
             trainings,
         })

@@ -31,7 +31,7 @@ use scorer::{Scorer, mean_gap};
 use start::{LoggingFit, fit_logging, start};
 use train::{Recipe, Ticker, train};
 
-use super::bound::{ControlVariate, Guess, Played, Rules, Seen, shrunk};
+use super::bound::{ControlVariate, Foreseen, Guess, Played, Rules, Seen, shrunk};
 use super::control::Control;
 use super::cost_model::{ScoreCalibration, ScoreLink};
 use super::error::Result;
@@ -50,6 +50,8 @@ pub struct PartOne {
     pub risk: Guess,
     /// z for the improvement, of the greedy policy on contexts that its scores were not trained on.
     pub plays: Vec<f64>,
+    /// The same as the cost model foresees them, if every reward is 0 or 1.
+    pub foreseen: Option<Foreseen>,
     /// What was chosen and why, one sentence each.
     pub choices: Vec<String>,
     /// The number of networks that were trained.
@@ -186,7 +188,8 @@ impl Learner<'_> {
         }
         choices.push(note);
         let (improvement, risk) = (moments(&plays), moments(&risk));
-        Ok(PartOne { policy, calibration, improvement, risk, plays, choices, trainings })
+        let foreseen = if full { self.foreseen(&scorer)? } else { None };
+        Ok(PartOne { policy, calibration, improvement, risk, plays, foreseen, choices, trainings })
     }
 
     fn recipe(&self, family: LossFamily, width: usize, epochs: usize, decay: f32) -> Recipe {
@@ -319,6 +322,31 @@ impl Learner<'_> {
         }
         Ok(z)
     }
+
+    /// The plays for the improvement as the cost model foresees them; None unless every reward is 0 or 1.
+    fn foreseen(&self, scorer: &Scorer) -> Result<Option<Foreseen>> {
+        let rules = Rules { kappa: 1, control: ControlVariate::CostModel, tau: 0.0 };
+        let (mut foreseen, mut costs) = (Foreseen::default(), vec![0.0; self.k]);
+        let stride = Foreseen::stride(self.folds.held_out.len().saturating_mul(self.k));
+        for (i, &member) in self.folds.held_out.iter().enumerate().step_by(stride) {
+            let context = self.rows.context(member);
+            if !binary(context.costs) {
+                return Ok(None);
+            }
+            let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
+            let mut pi = vec![0.0; self.k];
+            pi[greedy(&row)] = 1.0;
+            scorer.score_calibration().costs(&row, &mut costs);
+            let seen = Seen { n_actions: self.k, context, cost_model: Some(&costs) };
+            foreseen.add(&rules, &seen, &pi, TRIAL)?;
+        }
+        Ok(Some(foreseen))
+    }
+}
+
+/// Whether every cost is 0 or −1.
+pub(crate) fn binary(costs: &[f64]) -> bool {
+    costs.iter().all(|&cost| cost == 0.0 || cost == -1.0)
 }
 
 /// The mean and variance of numbers.

@@ -99,29 +99,32 @@ fn no_play_gains_on_the_tangent() {
             continue;
         }
         let (shape, square) = (Shape { low, high, knee: 1.5 }, Square::new(low, high));
-        let mut check = |s: f64, rest: f64, jump: f64| {
-            let used = square.of(-jump);
-            if used >= rest {
-                return;
-            }
+        // The budget is 1, and up to 1.3 is spent of it.
+        let u = |s: f64, spent: f64| shape.log_value(s, 1.0, spent).exp();
+        let mut check = |s: f64, spent: f64, jump: f64| {
             let h = 1e-5;
-            let slope = (shape.value(s + h, rest) - shape.value(s - h, rest)) / (2.0 * h);
-            let (before, after) = (shape.value(s, rest), shape.value(s + jump, rest - used));
+            let slope = (u(s + h, spent) - u(s - h, spent)) / (2.0 * h);
+            let (before, after) = (u(s, spent), u(s + jump, spent + square.of(-jump)));
             tried += 1;
             assert!(
                 after <= before + jump * slope + 1e-8 * before.max(after) + 1e-13,
-                "{low} {high}: {after} is above {before} + {jump}·{slope} at {s}, {rest}"
+                "{low} {high}: {after} is above {before} + {jump}·{slope} at {s}, {spent}"
             );
         };
         let (down, up) = (0.9 / high, square.reach());
-        for (i, j, k) in (0..25).flat_map(|i| (0..12).flat_map(move |j| (0..40).map(move |k| (i, j, k)))) {
+        for (i, j, k) in (0..25).flat_map(|i| (0..14).flat_map(move |j| (0..40).map(move |k| (i, j, k)))) {
             let jump = -down + (down + up) * f64::from(k) / 39.0;
-            check(-2.0 + 0.25 * f64::from(i), f64::from(j * j) / 121.0 + 1e-4, jump);
+            let spent = 1.0 - f64::from(j * j) / 121.0 - 1e-4;
+            check(
+                -2.0 + 0.25 * f64::from(i),
+                if j < 11 { spent } else { 0.9 + 0.1 * f64::from(j - 10) },
+                jump,
+            );
         }
         for _ in 0..4000 {
-            let (s, rest) = (rng.random::<f64>() * 6.0 - 2.0, rng.random::<f64>().powi(3));
+            let (s, spent) = (rng.random::<f64>() * 6.0 - 2.0, 1.3 - 1.3 * rng.random::<f64>().powi(3));
             let near = if rng.random::<bool>() { 1.0 } else { 0.05 };
-            check(s, rest, near * (rng.random::<f64>() * (down + up) - down));
+            check(s, spent, near * (rng.random::<f64>() * (down + up) - down));
         }
     }
     assert!(tried > 50_000, "{tried}");
@@ -170,7 +173,7 @@ fn budgets_are_narrower_than_one_constant_bet() {
             let delta = 0.05;
             let before = plays(rows.clamp(500, 20_000), weight, rewards, 1);
             let lambda = constant(&before, rows, delta);
-            let plan = Plan::choose(&before, 1, rows as u64, lambda, delta);
+            let plan = Plan::choose(&before, None, 1, rows as u64, lambda, delta);
             let (mut one, mut kept) = (0.0, 0.0);
             for seed in 0..logs {
                 let z = plays(rows, weight, rewards, 100 + seed);
@@ -178,7 +181,7 @@ fn budgets_are_narrower_than_one_constant_bet() {
                 let error = (z.iter().map(|z| (z - mean).powi(2)).sum::<f64>()).sqrt() / rows as f64;
                 let of_one = Mixture::one(lambda, delta).bound(&table(&z), rows as f64, START).unwrap().value;
                 let of_budget =
-                    plan.map_or(of_one, |plan| bound(plan, constant(&before, rows, delta * 0.05), delta, &z));
+                    plan.map_or(of_one, |plan| bound(plan, constant(&before, rows, delta * 0.03), delta, &z));
                 one += (of_one - mean) / error / logs as f64;
                 kept += (of_budget - mean) / error / logs as f64;
             }
@@ -189,11 +192,38 @@ fn budgets_are_narrower_than_one_constant_bet() {
     }
 }
 
+/// A little more than the budget costs a little, and one play of a huge weight is no reason to start again from nothing.
+#[test]
+fn beyond_the_budget_bounds_widen_gradually() {
+    let (rows, delta) = (4000, 0.05);
+    let before = plays(rows, 3.0, 0.5, 1);
+    let lambda = constant(&before, rows, delta);
+    let plan = Plan::choose(&before, None, 1, rows as u64, lambda, delta).unwrap();
+    let reserved = constant(&before, rows, delta * 0.03);
+    let z = plays(rows, 3.0, 0.5, 7);
+    let mut last = bound(Plan { budget: 1.2 * plan.budget, ..plan }, reserved, delta, &z);
+    let error = (plan.expected / rows as f64).sqrt();
+    for share in [1.0, 0.98, 0.96, 0.94, 0.92] {
+        let value = bound(Plan { budget: share * plan.budget, ..plan }, reserved, delta, &z);
+        assert!((value - last).abs() < 0.25 * error, "{share}: {value} after {last}, error {error}");
+        last = value;
+    }
+    let usual = bound(plan, reserved, delta, &z);
+    let mut huge = z.clone();
+    huge[2000] = -1e6;
+    let with_one = bound(plan, reserved, delta, &huge);
+    let one = Mixture::one(lambda, delta).bound(&table(&huge), rows as f64, START).unwrap().value;
+    assert!(
+        with_one < usual + 0.2 * error && with_one < one + 0.1 * error,
+        "{with_one} {usual} {one} {error}"
+    );
+}
+
 /// Without a control variate the order of the plays does not matter, and less δ never helps.
 #[test]
 fn order_does_not_matter_and_a_smaller_delta_never_helps() {
     let (before, z) = (plays(500, 3.0, 0.5, 1), plays(400, 3.0, 0.5, 2));
-    let plan = Plan::choose(&before, 1, 400, 0.1, 0.05).unwrap();
+    let plan = Plan::choose(&before, None, 1, 400, 0.1, 0.05).unwrap();
     let value = bound(plan, 0.1, 0.05, &z);
     let backward: Vec<f64> = z.iter().rev().copied().collect();
     assert!((bound(plan, 0.1, 0.05, &backward) - value).abs() < 1e-9);
@@ -208,24 +238,24 @@ fn order_does_not_matter_and_a_smaller_delta_never_helps() {
 fn budgets_on_degenerate_plays() {
     for rows in 1..=50 {
         let z = plays(rows, 4.0, 0.5, rows as u64);
-        assert!(Plan::choose(&z, 1, rows as u64, 0.3, 0.05).is_none() || rows >= 50);
+        assert!(Plan::choose(&z, None, 1, rows as u64, 0.3, 0.05).is_none() || rows >= 50);
         let plan = Plan { center: -0.1, low: -0.1, high: 0.5, budget: 1.2, expected: 1.0 };
         let value = bound(plan, 0.3, 0.05, &z);
         assert!(value <= 1.0 && value >= z.iter().sum::<f64>() / rows as f64, "{rows}: {value}");
     }
-    assert!(Plan::choose(&vec![0.0; 500], 1, 500, 0.5, 0.05).is_none());
-    assert!(Plan::choose(&vec![1.0; 500], 1, 500, 0.5, 0.05).is_none());
-    assert!(Plan::choose(&[vec![0.1; 499], vec![f64::NAN]].concat(), 1, 500, 0.5, 0.05).is_none());
+    assert!(Plan::choose(&vec![0.0; 500], None, 1, 500, 0.5, 0.05).is_none());
+    assert!(Plan::choose(&vec![1.0; 500], None, 1, 500, 0.5, 0.05).is_none());
+    assert!(Plan::choose(&[vec![0.1; 499], vec![f64::NAN]].concat(), None, 1, 500, 0.5, 0.05).is_none());
     let before = plays(500, 3.0, 0.5, 1);
-    let plan = Plan::choose(&before, 1, 400, 0.1, 0.05).unwrap();
+    let plan = Plan::choose(&before, None, 1, 400, 0.1, 0.05).unwrap();
     for odd in [vec![-1e12; 400], vec![1.0; 400], vec![0.0; 400], [vec![-1e30; 3], vec![1.0; 397]].concat()] {
         let value = bound(plan, 0.1, 0.05, &odd);
         assert!((-2.0..=1.0).contains(&value), "{value}");
     }
     // All of these rows lose: nothing may be claimed.
     assert!(bound(plan, 0.1, 0.05, &vec![1.0; 400]) > 0.99);
-    // Beyond the budget only the constant bet counts.
+    // Far beyond the budget only the constant bet counts.
     let wild = plays(400, 12.0, 0.5, 3);
-    let one = Mixture::one(0.1, 0.05 * 0.05).bound(&table(&wild), 400.0, START).unwrap().value;
+    let one = Mixture::one(0.1, 0.05 * 0.03).bound(&table(&wild), 400.0, START).unwrap().value;
     assert!((bound(plan, 0.1, 0.05, &wild) - one).abs() < 1e-9);
 }

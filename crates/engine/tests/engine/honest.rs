@@ -233,6 +233,20 @@ fn bounds_that_need_all_of_a_candidates_probabilities_are_refused_without_them()
     }
 }
 
+/// Rows of one context share its features, so the squares of rows do not add up to the variance of a mean over contexts.
+#[test]
+fn a_budget_for_the_variance_needs_one_row_per_context() {
+    let bound = |log: &Columns| {
+        let certificate = start(log, &SpecRequest::default()).certificate;
+        certificate.bounds.iter().find(|record| record.used).expect("a bound").bound.clone()
+    };
+    let log = columns(4000, 9);
+    assert_eq!(bound(&log), "budgeted_betting");
+    let x = log.x.chunks(6).flat_map(|x| [&x[..3], &x[..3]].concat()).collect();
+    let contexts = Some((0..4000).map(|row| row / 2).collect());
+    assert_eq!(bound(&Columns { x, contexts, repetitions: Repetitions::Designed, ..log }), "betting");
+}
+
 #[test]
 fn what_depends_on_the_number_of_actions_needs_it_stated() {
     let log = Columns { full: None, actions_declared: false, ..columns(100, 7) };

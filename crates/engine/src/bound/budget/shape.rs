@@ -1,6 +1,6 @@
 //! The payoff f and its expectation under a normal distribution, and the square Q that goes with it.
 
-use crate::numerics::elementary::{exp, ln_1p};
+use crate::numerics::elementary::{exp, ln, ln_1p};
 use crate::numerics::special::{cdf, cdf_and_hazard, density};
 
 /// A convex payoff f with f″(s) = e^{ρ(s − a)} below the knee a and e^{p(s − a)} above it.
@@ -20,20 +20,22 @@ const NOTHING: f64 = 1e-12;
 const FURTHEST: f64 = 4.0;
 
 impl Shape {
-    /// The shape whose bound is narrowest if the variance turns out as expected, and its width.
-    pub fn narrowest(low: f64, high: f64, budget: f64, expected: f64, delta: f64) -> (Self, f64) {
+    /// The shape whose bound is narrowest on average if V_n may turn out as each of `likely`, a value and its weight, and
+    /// that average width.
+    pub fn narrowest(low: f64, high: f64, budget: f64, likely: &[(f64, f64)], delta: f64) -> (Self, f64) {
         let scale = budget.sqrt();
-        let rest = (budget - expected).max(0.0);
         let at = |knee: f64| {
             let shape = Shape { low, high, knee: knee * scale };
-            (shape, shape.width(budget, rest, delta))
+            let target = ln(shape.value(0.0, budget)) - ln(delta);
+            let width = |&(spent, weight): &(f64, f64)| weight * shape.width(budget, spent, target);
+            (shape, likely.iter().map(width).sum::<f64>())
         };
         // Golden section. The width has one minimum; if it had more, the bound would be valid but wider.
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
         let (mut left, mut right) = (0.0, FURTHEST);
         let (mut a, mut b) = (right - GOLDEN * (right - left), left + GOLDEN * (right - left));
         let (mut at_a, mut at_b) = (at(a), at(b));
-        for _ in 0..24 {
+        for _ in 0..20 {
             if at_a.1 <= at_b.1 {
                 (right, b, at_b) = (b, a, at_a);
                 a = right - GOLDEN * (right - left);
@@ -47,15 +49,22 @@ impl Shape {
         if at_a.1 <= at_b.1 { at_a } else { at_b }
     }
 
-    /// The smallest s with u(s, B − rest) ≥ u(0, 0)/δ.
-    fn width(&self, budget: f64, rest: f64, delta: f64) -> f64 {
-        let target = self.value(0.0, budget) / delta;
+    /// The smallest s with ln u(s, spent) ≥ `target`.
+    fn width(&self, budget: f64, spent: f64, target: f64) -> f64 {
         let (mut low, mut high) = (0.0, 16.0 * budget.sqrt());
-        for _ in 0..40 {
+        for _ in 0..32 {
             let middle = 0.5 * (low + high);
-            if self.value(middle, rest) >= target { high = middle } else { low = middle }
+            if self.log_value(middle, budget, spent) >= target { high = middle } else { low = middle }
         }
         high
+    }
+
+    /// ln u(s, v) for v = `spent`: E f(s + √(B − v)·G) up to the budget, and e^{−ρ²(v − B)/2}·f(s) beyond it. Minus infinity
+    /// if it is not a number.
+    pub fn log_value(&self, s: f64, budget: f64, spent: f64) -> f64 {
+        let over = (spent - budget).max(0.0);
+        let value = ln(self.value(s, (budget - spent).max(0.0))) - 0.5 * self.high * self.high * over;
+        if value.is_nan() { f64::NEG_INFINITY } else { value }
     }
 
     /// f(s).
@@ -104,9 +113,9 @@ impl Square {
         Square { low, high }
     }
 
-    /// How far below the center z may be: 2/(ρ − p).
+    /// How far below the center z may be: 1/ρ. It also limits what one play can use of the budget.
     pub fn reach(&self) -> f64 {
-        2.0 / (self.high - self.low)
+        1.0 / self.high
     }
 
     /// Q(y), and infinity where it is not defined.

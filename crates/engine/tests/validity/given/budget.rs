@@ -32,6 +32,10 @@ enum World {
     StopsEarly(f64),
     /// As `Stops`, but with larger weights than those that the plan was made from.
     Widens(f64),
+    /// The same with weights that are raised by nothing: about twice the budget is spent.
+    Doubles(f64),
+    /// As `Stops`, and one row in 200 has a weight of 700.
+    Huge(f64),
 }
 
 /// One log: z_t and E[z_t | the past].
@@ -67,7 +71,9 @@ impl World {
                 means = std::array::from_fn(|a| sums[a] / counts[a]);
             }
             stopped |= match self {
-                World::Stops(level) | World::Widens(level) => ahead >= level * f64::sqrt(whole),
+                World::Stops(level) | World::Widens(level) | World::Doubles(level) | World::Huge(level) => {
+                    ahead >= level * f64::sqrt(whole)
+                }
                 World::StopsEarly(level) => variance > 60.0 && ahead >= level * f64::sqrt(variance),
                 _ => false,
             };
@@ -79,6 +85,8 @@ impl World {
                 _ if stopped => CANDIDATE,
                 World::Heavy => [0.035, 0.3, 0.3, 0.365],
                 World::Widens(_) => [0.13, 0.29, 0.29, 0.29],
+                World::Doubles(_) => [0.16, 0.28, 0.28, 0.28],
+                World::Huge(_) if t % 200 == 100 => [0.001, 0.333, 0.333, 0.333],
                 // w is 1.6 or 0.53, so that z is nearly symmetric.
                 World::StopsEarly(_) => [0.4375, 0.1875, 0.1875, 0.1875],
                 _ => UNIFORM,
@@ -106,12 +114,14 @@ impl World {
     /// The plan from 600 plays before the first certified one. An adversary does not stop among them.
     fn plan(self, rows: usize, delta: f64) -> Plan {
         let before = match self {
-            World::Stops(_) | World::Widens(_) => World::Stops(f64::INFINITY),
+            World::Stops(_) | World::Widens(_) | World::Doubles(_) | World::Huge(_) => {
+                World::Stops(f64::INFINITY)
+            }
             World::StopsEarly(_) => World::StopsEarly(f64::INFINITY),
             world => world,
         };
         let plays = before.draw(600, &mut ChaCha8Rng::seed_from_u64(7)).z;
-        Plan::choose(&plays, 1, rows as u64, 0.02, delta).expect("a plan")
+        Plan::choose(&plays, None, 1, rows as u64, 0.02, delta).expect("a plan")
     }
 }
 
@@ -166,6 +176,8 @@ fn budgets_hold_for_policies_that_learn_drift_and_stop() {
         World::StopsEarly(2.2),
         World::Widens(2.3),
         World::Widens(1.65),
+        World::Doubles(2.3),
+        World::Huge(2.2),
     ];
     for (world, seed) in worlds.into_iter().zip(46_000..) {
         assert_valid(&tallies(world, 400, seed, bound));
@@ -183,6 +195,20 @@ fn sums(plan: Plan, z: &[f64], lambda: f64) -> Sums {
         spent: raised.iter().map(|z| square.of(z - plan.center)).sum(),
         logs: z.iter().map(|z| f64::ln_1p(-lambda * z)).sum(),
     }
+}
+
+/// Whoever counts what exceeds the budget as just the budget is wrong.
+#[test]
+fn an_exceeded_budget_that_is_ignored_is_detected() {
+    let ignored = |plan: Plan, z: &[f64], delta: f64| {
+        let budget = budget_of(plan, z.len(), delta);
+        let sums = sums(plan, z, budget.lambda());
+        let spent = sums.spent.min(0.999_999 * budget.budget());
+        budget.invert(&Sums { spent, ..sums }, z.len() as f64, 1.0).expect("a bound")
+    };
+    let world = World::Doubles(2.3);
+    assert_valid(&tallies(world, 3000, 46_102, bound));
+    assert_flagged(&tallies(world, 3000, 46_102, ignored)[..1]);
 }
 
 /// A budget that is chosen after the fact, as just what was spent, is wrong: a policy that stops while it is ahead of
