@@ -302,7 +302,7 @@ impl Store {
             Some(look) => (Some(look.place), look.signature),
             None => return damaged("it is not in the ledger"),
         };
-        Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, signature }))
+        Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, partials: None, signature }))
     }
 
     /// The evidence of a job, if it has a certificate.

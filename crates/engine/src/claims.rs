@@ -277,7 +277,11 @@ impl Claim<'_> {
         self.record(name, value, terms)
     }
 
-    fn record(&self, bound: &str, value: f64, terms: Terms) -> Result<BoundRecord> {
+    /// The claim with its value and its terms.
+    ///
+    /// # Errors
+    /// If a number is not finite.
+    pub fn record(&self, bound: &str, value: f64, terms: Terms) -> Result<BoundRecord> {
         finite("a bound", value)?;
         finite("a bound's numerical slack", terms.numerical_slack)?;
         let (event, quantity) = match self.guardrail {
@@ -299,7 +303,7 @@ impl Claim<'_> {
 }
 
 /// The standard deviation of u + θv; None if it is not finite.
-fn spread(sums: &Moments, theta: f64) -> Option<f64> {
+pub fn spread(sums: &Moments, theta: f64) -> Option<f64> {
     let mean = (sums.u + theta * sums.v) / sums.contexts;
     let square = (sums.uu + 2.0 * theta * sums.uv + theta * theta * sums.vv) / sums.contexts;
     Some((square - mean * mean).max(0.0).sqrt()).filter(|spread| spread.is_finite())

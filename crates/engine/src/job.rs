@@ -241,6 +241,30 @@ fn learn_side(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<Part
     split::learn(inputs.log, &span, &target, spec.seed, control)
 }
 
+/// Learns on all rows of a log, for a certificate of about `contexts` other rows (docs/math.md#partials).
+///
+/// # Errors
+/// If the log cannot be read or the caller cancels.
+pub fn learn_for_other_rows(
+    spec: &JobSpec,
+    inputs: &Inputs,
+    contexts: u64,
+    control: &Control,
+) -> Result<(AutoEvidence, LearningRecord)> {
+    let control = budgeted(spec, control)?;
+    let span = Span::Time { first_certified_row: inputs.log.shape().rows, policy_version: None };
+    let target = Target { contexts, improvement_delta: GIVEN.improvement * objective_delta(spec) };
+    let learned = split::learn(inputs.log, &span, &target, spec.seed, &control.span(0.0, 0.9))?;
+    let PartOne { policy, calibration, improvement, risk, choices, trainings, .. } = learned;
+    let termination = match control.out_of_time() {
+        true => TerminationReason::TimeBudget,
+        false => TerminationReason::Converged,
+    };
+    let record = LearningRecord { termination, iterations: trainings, split: None, choices };
+    let split = SplitEvidence { calibration, improvement, risk, budget: None, guardrails: Vec::new() };
+    Ok((AutoEvidence { policy: exploring(policy, spec, inputs)?, split }, record))
+}
+
 /// `auto`: learns on the learn side everything that is certified.
 fn learn_auto(spec: &JobSpec, inputs: &Inputs, control: &Control) -> Result<(AutoEvidence, LearningRecord)> {
     let control = budgeted(spec, control)?;

@@ -28,6 +28,7 @@ pub mod log;
 pub mod measure;
 pub mod numerics;
 pub mod objective;
+pub mod partial;
 pub mod plan;
 pub mod policy;
 pub mod rank;

@@ -12,6 +12,7 @@ use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
 use super::log::ranges::blocks;
 use super::log::{Capabilities, Chunk, LogSource};
+use super::numerics::exact::ExactSum;
 use super::numerics::sum::Sum;
 use super::policy::{Policy, PolicyParams, Scored, Scratch, mixed};
 use super::refit::{LinearModel, Refitted};
@@ -115,13 +116,56 @@ pub fn measure(
     finish(&totals, worst_total, subject, log.shape().contexts as f64)
 }
 
+/// Sums `statistics` of `subject` over the contexts of `log` exactly, so that the sums of the parts of a log add up to the
+/// same bits in every order.
+///
+/// # Errors
+/// If the log cannot be read or has an unexpected number of rows, or propensities do not sum to 1.
+pub fn sum_exactly(
+    log: &dyn LogSource,
+    subject: Subject,
+    statistics: &dyn Statistics,
+    control: &Control,
+) -> Result<Vec<ExactSum>> {
+    let link = link_of(subject);
+    let pass = Pass { log, player: player(subject, link.as_deref()), modeled: None, control };
+    let count = statistics.count();
+    let parts: Vec<(Vec<ExactSum>, u64)> = blocks(log.chunks())
+        .into_par_iter()
+        .map(|range| {
+            let (mut sums, mut scratch) = (vec![ExactSum::default(); count], Vec::new());
+            let mut out = [vec![0.0; count]];
+            let rows = pass.each(range, |visited| {
+                check_total(visited.off)?;
+                out[0].fill(0.0);
+                statistics.add(&visited.seen, &visited.played[..1], &mut scratch, &mut out)?;
+                sums.iter_mut().zip(&out[0]).for_each(|(sum, &term)| sum.add(term));
+                Ok(())
+            })?;
+            Ok((sums, rows))
+        })
+        .collect::<Result<_>>()?;
+    expect_rows(log, parts.iter().map(|(_, rows)| rows).sum())?;
+    let mut totals = vec![ExactSum::default(); count];
+    for (sums, _) in &parts {
+        totals.iter_mut().zip(sums).for_each(|(total, sum)| total.merge(sum));
+    }
+    Ok(totals)
+}
+
+/// Checks how far Σπ may be from 1.
+fn check_total(off: f64) -> Result<()> {
+    if off.is_nan() || off > 1e-6 {
+        return Err(EngineError::Numerical(format!("propensities sum to 1 only up to {off}")));
+    }
+    Ok(())
+}
+
 /// Means over contexts, and the bound on their error: the difference of the two resolutions times the
 /// policy's safety factor, the effect of Σπ ≠ 1 and of the rounding of the scores, and the error of the
 /// summation.
 fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: f64) -> Result<Measured> {
-    if worst_total.is_nan() || worst_total > 1e-6 {
-        return Err(EngineError::Numerical(format!("propensities sum to 1 only up to {worst_total}")));
-    }
+    check_total(worst_total)?;
     let (safety, rounding) = match subject {
         Subject::Policy(policy) => (policy.quadrature_safety(), policy.score_rounding()),
         Subject::Logged(_) => (0.0, 0.0),
@@ -339,9 +383,7 @@ fn collect_block(
     let controlled = rules.control != ControlVariate::None;
     let rows = pass.each(range, |visited| {
         let Visited { seen, ordinal, played, off } = visited;
-        if *off > 1e-6 {
-            return Err(EngineError::Numerical(format!("propensities sum to 1 only up to {off}")));
-        }
+        check_total(*off)?;
         fine.clear();
         coarse.clear();
         let top = rules.plays(seen, played[0], &mut fine)?;

@@ -174,7 +174,7 @@ impl Write {
             Some(key) => {
                 let (issued, ledger) = (Some(job.issued()), Some(place.clone()));
                 let mut document =
-                    Document { certificate: certificate.clone(), issued, ledger, signature: None };
+                    Document { certificate: certificate.clone(), issued, ledger, partials: None, signature: None };
                 key.sign(&mut document).map_err(|error| StoreError::damaged("a certificate", error))?;
                 document.signature
             }

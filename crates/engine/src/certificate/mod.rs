@@ -7,6 +7,7 @@ mod content;
 mod document;
 mod evidence;
 mod guardrail;
+mod merged;
 mod reason;
 mod signature;
 mod statement;
@@ -21,6 +22,7 @@ pub use evidence::{
     AutoEvidence, Evidence, GuardrailEvidence, LearnedEvidence, PriorEvidence, SplitEvidence,
 };
 pub use guardrail::{GuardrailResult, GuardrailUnits, LossNumbers, guardrails_hold};
+pub use merged::{MergedRecord, PartialEntry, PartialsRecord};
 pub use reason::{Reason, ReasonCode};
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use statement::{assumptions, attestations, reasons, statement, what_holds};

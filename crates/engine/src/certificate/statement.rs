@@ -132,8 +132,9 @@ pub fn statement(certificate: &Certificate) -> String {
     };
     let guardrails: String =
         c.guardrails.iter().map(|guardrail| format!("; {}", guardrail.statement())).collect();
+    let merged = c.merged.as_ref().map(|merged| format!(" {}", merged.note)).unwrap_or_default();
     format!(
-        "With probability at least {}% over the draw of the {} certified rows, {result}{guardrails}{}. {decision}",
+        "With probability at least {}% over the draw of the {} certified rows, {result}{guardrails}{}. {decision}{merged}",
         percent(c.confidence),
         c.certified.as_ref().map_or(c.dataset.rows, |certified| certified.rows),
         compared_with(c)

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Breakdown, CandidateUnits, GuardrailResult, Reason, UserUnits};
+use super::{Breakdown, CandidateUnits, GuardrailResult, MergedRecord, Reason, UserUnits};
 use crate::checks::CheckResult;
 use crate::control::TerminationReason;
 use crate::log::{ActionSets, Logging, NamedOutcome, Span};
@@ -382,6 +382,9 @@ pub struct Certificate {
     /// The rows that the bounds were computed on; absent in certificates of methods 1 and 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certified: Option<CertifiedRows>,
+    /// What the certificate was merged from; absent if it was computed from the rows themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub merged: Option<MergedRecord>,
     /// The checks of the log against the assumptions of the guarantee, on all rows and on the certified ones. A
     /// check that failed and was not accepted means `keep`. Certificates of methods 1 and 2 have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

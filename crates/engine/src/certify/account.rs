@@ -46,17 +46,19 @@ pub struct Account {
 }
 
 impl Account {
+    /// An account whose baseline is this mean cost, without a bound on it.
+    pub fn of_mean(spec: &JobSpec, mean: f64) -> Account {
+        let baseline = BaselineRisk { kind: spec.baseline.kind, estimate: mean, lower_bound: None };
+        Account { records: Vec::new(), shares: Vec::new(), baseline }
+    }
+
     /// Opens the account with the baseline, and with the bound on it if the spec needs one
     /// (docs/math.md#baseline).
     ///
     /// `log` are the rows on which π0 is measured: all rows of a fixed log, and otherwise the certified ones.
     pub fn open(spec: &JobSpec, log: &dyn LogSource, control: &Control) -> Result<Account> {
         let mean = baseline::mean_cost(log, control)?;
-        let mut account = Account {
-            records: Vec::new(),
-            shares: Vec::new(),
-            baseline: BaselineRisk { kind: spec.baseline.kind, estimate: mean, lower_bound: None },
-        };
+        let mut account = Account::of_mean(spec, mean);
         match spec.baseline.kind {
             BaselineKind::Known => {
                 let missing = || EngineError::Log("the risk of the known baseline is missing".into());

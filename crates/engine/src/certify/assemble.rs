@@ -5,12 +5,14 @@ use super::ground::Ground;
 use super::judge::Judged;
 use crate::certificate::{
     self, CandidateResult, Certificate, CertifiedRows, DatasetRecord, DeltaShare, Exploration, FORMAT,
-    GuardrailResult, LearningRecord, METHOD, PeriodEstimate, PolicyRecord, PriorEvidence, UserUnits,
+    GuardrailResult, LearningRecord, METHOD, MergedRecord, PeriodEstimate, PolicyRecord, PriorEvidence,
+    UserUnits,
 };
+use crate::checks::CheckResult;
 use crate::cost_model::CostModel;
 use crate::digest::digest_of;
 use crate::error::{EngineError, Result, finite};
-use crate::log::{LogSource, NamedOutcome};
+use crate::log::{LogShape, LogSource, NamedOutcome, Span};
 use crate::policy::PolicyParams;
 use crate::spec::JobSpec;
 
@@ -53,9 +55,48 @@ pub struct Subjects<'a> {
     pub best: Option<String>,
 }
 
-/// Assembles the certificate.
+/// The rows that a certificate is about, and their checks.
+pub struct Rows<'a> {
+    pub spec: &'a JobSpec,
+    /// The log as a whole.
+    pub shape: &'a LogShape,
+    /// Its digest and its version.
+    pub dataset: (&'a str, u64),
+    /// Whether the logging policy's parameters are known.
+    pub policy_known: bool,
+    /// How the certified rows were chosen, and the numbers of these rows and of their contexts.
+    pub span: &'a Span,
+    pub certified: (u64, u64),
+    pub checks: &'a [CheckResult],
+    /// What was merged, if the certificate is one of partials.
+    pub merged: Option<MergedRecord>,
+}
+
+/// Assembles the certificate of the rows that a job has read.
 pub fn assemble(
     ground: &Ground,
+    account: Account,
+    judged: Judged,
+    subjects: Subjects,
+) -> Result<Certificate> {
+    let Ground { spec, inputs, .. } = *ground;
+    let certified = ground.certified.shape();
+    let rows = Rows {
+        spec,
+        shape: inputs.log.shape(),
+        dataset: (inputs.dataset_digest, inputs.dataset_version),
+        policy_known: inputs.logging_policy.is_some(),
+        span: &ground.span,
+        certified: (certified.rows, certified.contexts),
+        checks: &ground.checks,
+        merged: None,
+    };
+    assemble_rows(rows, account, judged, subjects)
+}
+
+/// Assembles the certificate.
+pub fn assemble_rows(
+    rows: Rows,
     account: Account,
     judged: Judged,
     subjects: Subjects,
@@ -66,10 +107,8 @@ pub fn assemble(
     if !(-1.0..=0.0).contains(&guarantee.risk) {
         return Err(EngineError::Numerical(format!("the guaranteed risk {} is not a risk", guarantee.risk)));
     }
-    let Ground { spec, inputs, .. } = *ground;
+    let Rows { spec, shape, span, .. } = rows;
     check_shares(spec, &account.shares)?;
-    let shape = inputs.log.shape();
-    let certified = ground.certified.shape();
     let mut certificate = Certificate {
         format: FORMAT.into(),
         method: METHOD,
@@ -92,8 +131,8 @@ pub fn assemble(
         bounds: account.records,
         delta_accounting: account.shares,
         dataset: DatasetRecord {
-            version: inputs.dataset_version,
-            digest: inputs.dataset_digest.into(),
+            version: rows.dataset.1,
+            digest: rows.dataset.0.into(),
             rows: shape.rows,
             contexts: shape.contexts,
             n_actions: shape.n_actions,
@@ -106,19 +145,20 @@ pub fn assemble(
             outcomes: subjects.outcomes,
         },
         certified: Some(CertifiedRows {
-            span: ground.span.clone(),
-            rows: certified.rows,
-            contexts: certified.contexts,
+            span: span.clone(),
+            rows: rows.certified.0,
+            contexts: rows.certified.1,
             last_quarter: subjects.last_quarter,
         }),
-        checks: ground.checks.clone(),
+        merged: rows.merged,
+        checks: rows.checks.to_vec(),
         policy: subjects.policy.map(policy_record).transpose()?,
         prior_digest: subjects.prior.map(digest_of).transpose()?,
         cost_model_digest: subjects.cost_model.map(|model| model.digest()).transpose()?,
         learning: subjects.learning,
         exploration: subjects.exploration,
-        assumptions: certificate::assumptions(spec, &ground.span),
-        attestations: certificate::attestations(spec, &shape.capabilities, inputs.logging_policy.is_some()),
+        assumptions: certificate::assumptions(spec, span),
+        attestations: certificate::attestations(spec, &shape.capabilities, rows.policy_known),
         engine_version: crate::VERSION.into(),
         seed: spec.seed,
         spec: spec.clone(),

@@ -4,7 +4,7 @@
 use crate::bound::{Played, Seen};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
-use crate::log::{LogSource, Precision};
+use crate::log::{LogShape, LogSource, Precision};
 use crate::measure::{Statistics, Subject, measure};
 
 /// A logged propensity of at least this counts as certain.
@@ -49,6 +49,15 @@ pub struct Findings {
     pub controlled: bool,
     /// Shares of exploration, each with the factor by which the variance would change.
     pub exploration: Vec<(f64, f64)>,
+}
+
+/// The number of terms.
+pub const FINDINGS: usize = EXPLORED + SHARES.len();
+
+/// The terms of the findings of a policy on a log, per context. The mean of the cost times the weight is the estimated
+/// risk.
+pub fn findings_of(log: &dyn LogSource, subject: Subject) -> Box<dyn Statistics> {
+    Box::new(Terms::of(log, subject))
 }
 
 /// The terms of the findings, per context.
@@ -120,7 +129,7 @@ impl Terms {
 
 impl Statistics for Terms {
     fn count(&self) -> usize {
-        EXPLORED + SHARES.len()
+        FINDINGS
     }
 
     fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
@@ -139,14 +148,14 @@ impl Findings {
     /// If the log cannot be read or the job is canceled.
     pub fn measure(log: &dyn LogSource, subject: Subject, control: &Control) -> Result<Option<Findings>> {
         match measure(log, subject, None, &Terms::of(log, subject), control) {
-            Ok(measured) => Ok(Some(Findings::of(log, subject, &measured.statistics))),
+            Ok(measured) => Ok(Some(Findings::of(log.shape(), subject, &measured.statistics))),
             Err(EngineError::Numerical(_)) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn of(log: &dyn LogSource, subject: Subject, s: &[f64]) -> Findings {
-        let shape = log.shape();
+    /// The findings from the means of their terms.
+    pub fn of(shape: &LogShape, subject: Subject, s: &[f64]) -> Findings {
         let capabilities = &shape.capabilities;
         let (rows, contexts) = (shape.rows as f64, shape.contexts as f64);
         let ratio = |over: f64, under: f64| if under > 0.0 { over / under } else { 0.0 };

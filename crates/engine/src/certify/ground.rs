@@ -161,7 +161,8 @@ fn log_checks(
     }
 }
 
-fn plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
+/// What is checked on a log of this shape.
+pub fn check_plan(spec: &JobSpec, shape: &LogShape, policies: &[Checked]) -> CheckPlan {
     let capabilities = &shape.capabilities;
     let precision_of = |subject: &Subject| match subject {
         Subject::Logged(candidate) => capabilities.precision_of(*candidate),
@@ -197,7 +198,7 @@ pub fn check_rows(
     scope: CheckScope,
     control: &Control,
 ) -> Result<Vec<CheckResult>> {
-    let mut plan = plan(spec, log.shape(), policies);
+    let mut plan = check_plan(spec, log.shape(), policies);
     if scope == CheckScope::Log {
         // The stated risk is that of the certified period.
         plan.known_baseline = None;
@@ -211,7 +212,8 @@ pub fn check_rows(
                 control.check()?;
                 let chunk = log.chunk(index)?;
                 chunk.check(log.shape())?;
-                check_chunk(&chunk, log.shape(), before.get(index).copied(), policies, &mut checks)?;
+                let mut row = |row: &CheckRow| checks.row(row);
+                check_chunk(&chunk, log.shape(), before.get(index).copied(), policies, &mut row)?;
             }
             Ok(checks)
         })
@@ -219,6 +221,25 @@ pub fn check_rows(
     let mut all = ChecksBuilder::new(plan);
     parts.into_iter().for_each(|part| all.merge(part));
     Ok(all.finish(scope))
+}
+
+/// Shows the rows of a log as checks see them.
+///
+/// # Errors
+/// If the log cannot be read or the job is canceled.
+pub fn check_each(
+    log: &dyn LogSource,
+    policies: &[Checked],
+    control: &Control,
+    visit: &mut dyn FnMut(&CheckRow),
+) -> Result<()> {
+    for index in 0..log.chunks() {
+        control.check()?;
+        let chunk = log.chunk(index)?;
+        chunk.check(log.shape())?;
+        check_chunk(&chunk, log.shape(), None, policies, visit)?;
+    }
+    Ok(())
 }
 
 /// The number of contexts that appeared before each chunk, if rows of one context are decisions of their own. Only
@@ -250,7 +271,7 @@ fn check_chunk(
     shape: &LogShape,
     mut contexts_before: Option<u64>,
     policies: &[Checked],
-    checks: &mut ChecksBuilder,
+    visit: &mut dyn FnMut(&CheckRow),
 ) -> Result<()> {
     let missing = || EngineError::Log("the candidate is missing from the log".into());
     let capabilities = &shape.capabilities;
@@ -297,7 +318,7 @@ fn check_chunk(
                 let all = &all[..own(all)];
                 CandidateWeight { played: all[action as usize], all: Some(all) }
             }));
-            checks.row(&CheckRow {
+            visit(&CheckRow {
                 action,
                 cost: chunk.costs[row],
                 propensity: context.full.map_or_else(

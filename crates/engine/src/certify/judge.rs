@@ -5,7 +5,7 @@ use super::breakdown::breakdown;
 use super::causes::{Case, causes};
 use super::findings::Findings;
 use super::ground::Ground;
-use super::planned::plan_after;
+use super::planned::{NextLook, plan_after};
 use crate::certificate::{self, Breakdown, Decision, Reason, guardrails_hold};
 use crate::checks::CheckResult;
 use crate::control::Control;
@@ -61,27 +61,39 @@ pub fn judge(
     (candidate, subject): (Option<&str>, Subject),
     control: &Control,
 ) -> Result<Judged> {
-    let (spec, guarantee) = (ground.spec, claims.guarantee);
     let findings = Findings::measure(&ground.certified, subject, control)?;
+    let failed = ground.failed(candidate);
+    Ok(verdict(ground.spec, account, claims, findings, &failed, ground.next_look()))
+}
+
+/// The verdict, given what the rows show, the failed checks that concern the policy, and what a later look would be.
+pub fn verdict(
+    spec: &JobSpec,
+    account: &Account,
+    claims: &PolicyClaims,
+    findings: Option<Findings>,
+    failed: &[&CheckResult],
+    next: NextLook,
+) -> Judged {
+    let guarantee = claims.guarantee;
     let records = account.records_of(claims);
     let breakdown = breakdown(records, &guarantee, findings.as_ref());
-    let failed = ground.failed(candidate);
     let estimate = breakdown.as_ref().map(|breakdown| breakdown.estimate);
-    let decision = decide(spec, claims, &failed, estimate);
+    let decision = decide(spec, claims, failed, estimate);
     let numbers = (guarantee.improvement, estimate);
-    let mut reasons = certificate::reasons(spec, decision, numbers, &claims.guardrails, &failed);
+    let mut reasons = certificate::reasons(spec, decision, numbers, &claims.guardrails, failed);
     let case = Case {
         spec,
         decision,
         guaranteed: guarantee.improvement,
         breakdown: breakdown.as_ref(),
         findings: findings.as_ref(),
-        failed: &failed,
+        failed,
     };
     reasons.extend(causes(&case));
     let plan = match decision {
-        Decision::Keep => plan_after(ground, &case, records, &claims.guardrails),
+        Decision::Keep => plan_after(next, &case, records, &claims.guardrails),
         Decision::Deploy => None,
     };
-    Ok(Judged { guarantee, breakdown, decision, reasons, plan })
+    Judged { guarantee, breakdown, decision, reasons, plan }
 }

@@ -10,6 +10,7 @@ mod findings;
 mod ground;
 mod guardrails;
 mod judge;
+mod merged;
 mod planned;
 pub mod shares;
 
@@ -37,7 +38,9 @@ use crate::policy::PolicyParams;
 use crate::spec::{ExploreWith, JobKind, JobSpec, Looks};
 
 pub use candidates::certify_candidates;
-pub use ground::{Checked, check_rows};
+pub use findings::{FINDINGS, findings_of};
+pub use ground::{Checked, check_each, check_plan, check_rows};
+pub use merged::{MergedNumbers, certify_merged};
 pub use planned::plan_before;
 
 /// Certifies a policy that was learned with a named bound.

@@ -7,7 +7,7 @@ use super::ground::Ground;
 use super::shares::GIVEN;
 use crate::certificate::{BoundRecord, GuardrailResult};
 use crate::error::SpecError;
-use crate::log::LogSource;
+use crate::log::{LogSource, Period};
 use crate::plan::{Game, Outlook, POWER, Plan, PlanRequest, Seen, Settings, Sight, power_of_each};
 use crate::spec::{BoundKind, JobKind, JobSpec, Looks};
 
@@ -19,14 +19,34 @@ pub fn plan_before(request: &PlanRequest) -> Result<Plan, SpecError> {
     request.plan(GIVEN.improvement)
 }
 
+/// What is known about a later look.
+#[derive(Clone, Copy)]
+pub struct NextLook {
+    /// Whether its contexts are independent draws under one policy.
+    pub independent: bool,
+    /// The traffic that the timestamps of the log show.
+    pub rows_per_day: Option<f64>,
+}
+
+impl Ground<'_> {
+    /// What is known about a later look.
+    pub fn next_look(&self) -> NextLook {
+        let shape = self.inputs.log.shape();
+        NextLook {
+            independent: self.spec.is_fixed() && !self.certified.shape().capabilities.repeated_contexts,
+            rows_per_day: rows_per_day(shape.rows, shape.capabilities.period),
+        }
+    }
+}
+
 /// What would certify the required improvement, and every guardrail; None if the rows do not tell. It never fails.
 pub fn plan_after(
-    ground: &Ground,
+    next: NextLook,
     case: &Case,
     records: Records,
     guardrails: &[GuardrailResult],
 ) -> Option<Plan> {
-    let settings = settings_of(ground, case, records)?;
+    let settings = settings_of(next, case, records)?;
     if guardrails.is_empty() {
         return Some(settings.plan(known(case)));
     }
@@ -59,8 +79,8 @@ fn plan_of_guardrail(result: &GuardrailResult, objective: &Settings) -> Plan {
     settings.plan(None)
 }
 
-fn settings_of(ground: &Ground, case: &Case, records: Records) -> Option<Settings> {
-    let (spec, found) = (ground.spec, case.findings?);
+fn settings_of(next: NextLook, case: &Case, records: Records) -> Option<Settings> {
+    let (spec, found) = (case.spec, case.findings?);
     let record = records.improvement.unwrap_or(records.risk);
     let settled = case.settled()?;
     let contexts = found.contexts.max(1.0);
@@ -72,7 +92,7 @@ fn settings_of(ground: &Ground, case: &Case, records: Records) -> Option<Setting
     };
     let own = record.terms.spread.filter(|_| records.improvement.is_some());
     let fresh = match own {
-        Some(spread) => Sight { game: next_game(record, spec, ground), spread },
+        Some(spread) => Sight { game: next_game(record, spec, next), spread },
         None => observed,
     };
     let pooled = match own {
@@ -98,7 +118,7 @@ fn settings_of(ground: &Ground, case: &Case, records: Records) -> Option<Setting
         fresh,
         pooled,
         rows_per_context: found.rows / contexts,
-        rows_per_day: spec.rows_per_day.or_else(|| rows_per_day(ground)),
+        rows_per_day: spec.rows_per_day.or(next.rows_per_day),
         exploration: found.exploration.clone(),
     };
     Some(settings)
@@ -132,10 +152,9 @@ fn this_game(record: &BoundRecord, spec: &JobSpec, found: &Findings) -> Game {
 }
 
 /// The game of a later look at fresh rows.
-fn next_game(record: &BoundRecord, spec: &JobSpec, ground: &Ground) -> Game {
-    let independent = spec.is_fixed() && !ground.certified.shape().capabilities.repeated_contexts;
+fn next_game(record: &BoundRecord, spec: &JobSpec, next: NextLook) -> Game {
     match (spec.kind, spec.bound) {
-        (_, BoundKind::Auto) if independent => Game::Aimed,
+        (_, BoundKind::Auto) if next.independent => Game::Aimed,
         _ if record.bound == "budgeted_betting" => Game::Budget,
         (JobKind::Learn, _) => Game::One,
         (JobKind::Evaluate, _) => Game::Mixture,
@@ -143,11 +162,10 @@ fn next_game(record: &BoundRecord, spec: &JobSpec, ground: &Ground) -> Game {
 }
 
 /// The traffic that the timestamps of the log show.
-fn rows_per_day(ground: &Ground) -> Option<f64> {
+pub fn rows_per_day(rows: u64, period: Option<Period>) -> Option<f64> {
     const DAY: f64 = 86_400e6;
-    let shape = ground.inputs.log.shape();
-    let period = shape.capabilities.period?;
+    let period = period?;
     let days = (period.last as f64 - period.first as f64) / DAY;
-    let rows = shape.rows.saturating_sub(1) as f64 / days;
+    let rows = rows.saturating_sub(1) as f64 / days;
     Some(rows).filter(|rows| (1e-6..=1e12).contains(rows))
 }

@@ -71,6 +71,11 @@ impl ChecksBuilder {
         }
     }
 
+    /// The intervals of rounded propensities.
+    pub(super) fn widths(&self) -> &Widths {
+        &self.widths
+    }
+
     /// Adds a row.
     pub fn row(&mut self, row: &CheckRow) {
         if self.k.is_none()
@@ -145,7 +150,7 @@ impl ChecksBuilder {
     }
 
     /// Whether all numbers are in their ranges. NaN is in none.
-    fn is_valid(&self, row: &CheckRow) -> bool {
+    pub(super) fn is_valid(&self, row: &CheckRow) -> bool {
         let action = row.action as usize;
         let all_probabilities =
             |all: &[f64]| all.iter().fold(true, |so_far, p| so_far & (*p >= 0.0) & (*p <= 1.0 + TOLERANCE));

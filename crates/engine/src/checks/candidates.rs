@@ -6,6 +6,19 @@ use super::evidence::{Finding, log_mean, readable};
 use super::propensities::FullRow;
 use super::{CandidatePlan, CandidateWeight, CheckName};
 
+/// What to do if the check failed.
+pub(super) const REMEDY: &str =
+    "log the candidate's probability of the logged action, not of the action that it prefers";
+
+/// What was found, if this is the mean weight.
+pub(super) fn message(observed: f64) -> String {
+    format!(
+        "the mean of the candidate's probability over the propensity is {}, expected 1 (less if the \
+         candidate takes actions that were never logged)",
+        readable(observed)
+    )
+}
+
 /// Weights count as at most this where their exact mean is used.
 const CAP: f64 = 100.0;
 
@@ -71,12 +84,8 @@ impl Candidate {
             expected: 1.0,
             log_evidence: log_mean(&[above, above, below, self.exact.log_evidence(CAP)]),
             rows: self.rows,
-            message: format!(
-                "the mean of the candidate's probability over the propensity is {}, expected 1 (less if the \
-                 candidate takes actions that were never logged)",
-                readable(observed)
-            ),
-            remedy: "log the candidate's probability of the logged action, not of the action that it prefers",
+            message: message(observed),
+            remedy: REMEDY,
             skipped: false,
         }
     }

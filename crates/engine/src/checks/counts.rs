@@ -138,7 +138,7 @@ pub(super) fn mix(logs: &[f64], k: Option<usize>) -> (f64, usize) {
     (log_mix(parts), worst.unwrap_or(0))
 }
 
-const REMEDY: &str = "check that the logged action is the one that was drawn and that actions are numbered \
+pub(super) const REMEDY: &str = "check that the logged action is the one that was drawn and that actions are numbered \
                       alike in `action` and in the propensities";
 
 /// The finding on the counts of all actions. With sets of each row's own, their number is not known in advance.

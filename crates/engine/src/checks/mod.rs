@@ -16,6 +16,7 @@ mod known;
 mod propensities;
 mod repetitions;
 mod slices;
+mod summed;
 mod timed;
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::log::Rounding;
 pub use builder::ChecksBuilder;
 pub use drift::{Drift, DriftChange, TimeSlice};
+pub use summed::{CheckSums, SummedChecks};
 pub use timed::TimedSlices;
 
 /// The level of all checks of one builder together. A log is checked at upload and once more in a job, so a

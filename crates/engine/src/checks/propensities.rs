@@ -80,7 +80,7 @@ impl FirstActions {
     }
 }
 
-const REMEDY: &str =
+pub(super) const REMEDY: &str =
     "log the probability with which the logged action was drawn, at the time of the decision";
 
 #[derive(Default)]

@@ -32,7 +32,7 @@ pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
 pub use outcome::{NamedOutcome, Outcome, OutcomeKind};
 pub use outcome_log::OutcomeLog;
 pub use part::{PartLog, Side, Span, Split};
-pub use precision::{Precision, PrecisionFinder, Rounding};
+pub use precision::{Precision, PrecisionFinder, Rounding, SeenDigits};
 pub use sets::{
     ActionSets, ChunkSets, Contexts, FeatureSpace, MAX_HASH_DIMS, Places, Sets, SetsView, Sparse,
     SparseVector, padded, uniform_over,

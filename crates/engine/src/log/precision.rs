@@ -145,10 +145,47 @@ pub struct PrecisionFinder {
     seen: Vec<u64>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Digits {
     decimals: u8,
     significant: u8,
+}
+
+/// The digits of the probabilities that a [`PrecisionFinder`] has seen. Those of the parts of a log can be merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SeenDigits {
+    as_double: Digits,
+    as_single: Digits,
+    double: bool,
+}
+
+impl SeenDigits {
+    /// Adds the digits of other probabilities.
+    pub fn merge(&mut self, other: &SeenDigits) {
+        for (mine, theirs) in [(&mut self.as_double, other.as_double), (&mut self.as_single, other.as_single)]
+        {
+            mine.decimals = mine.decimals.max(theirs.decimals);
+            mine.significant = mine.significant.max(theirs.significant);
+        }
+        self.double |= other.double;
+    }
+
+    /// The precision of what was seen.
+    pub fn precision(&self) -> Precision {
+        let (Digits { decimals, significant }, fine) = match self.double {
+            true => (self.as_double, FINE),
+            false => (self.as_single, FINE_SINGLE),
+        };
+        // Numbers without decimals are 0 and 1: those of a deterministic policy, not rounded ones.
+        let rounded = decimals > 0 && significant < fine;
+        Precision {
+            decimals: rounded.then_some(decimals),
+            significant: rounded.then_some(significant),
+            single: !self.double && decimals > 0,
+        }
+    }
 }
 
 const SEEN: usize = 1024;
@@ -178,19 +215,15 @@ impl PrecisionFinder {
         }
     }
 
+    /// The digits of what was seen.
+    pub fn seen(&self) -> SeenDigits {
+        let [as_double, as_single] = self.digits;
+        SeenDigits { as_double, as_single, double: self.double }
+    }
+
     /// The precision of what was seen.
     pub fn finish(&self) -> Precision {
-        let (Digits { decimals, significant }, fine) = match self.double {
-            true => (self.digits[0], FINE),
-            false => (self.digits[1], FINE_SINGLE),
-        };
-        // Numbers without decimals are 0 and 1: those of a deterministic policy, not rounded ones.
-        let rounded = decimals > 0 && significant < fine;
-        Precision {
-            decimals: rounded.then_some(decimals),
-            significant: rounded.then_some(significant),
-            single: !self.double && decimals > 0,
-        }
+        self.seen().precision()
     }
 }
 

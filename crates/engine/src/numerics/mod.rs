@@ -3,7 +3,9 @@
 
 pub mod divergence;
 pub mod elementary;
+pub mod exact;
 pub mod kernels;
+pub mod logs;
 pub mod matrix;
 pub mod product;
 pub mod random;

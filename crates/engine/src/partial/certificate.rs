@@ -1,0 +1,124 @@
+//! The certificate of merged partials.
+
+use super::error::MergeError;
+use super::merge::Merged;
+use super::recipe::{Recipe, RecipeBet};
+use super::sums::ClaimSums;
+use crate::bound::{ControlVariate, Member, Mixture};
+use crate::certificate::{About, BoundRecord, Certificate, Document, MergedRecord};
+use crate::certify::{MergedNumbers, certify_merged, check_plan};
+use crate::checks::CheckScope;
+use crate::claims::{Claim, PolicyQuantity, spread};
+use crate::cost_model::CostModel;
+use crate::error::{Result, finite};
+use crate::numerics::elementary::ln;
+use crate::numerics::exact::ExactSum;
+use crate::terms::Terms;
+
+/// What the caller states, on every certificate of partials.
+const FROZEN_BEFORE: &str = "The caller states that the recipe was frozen before anybody looked at the outcomes of the \
+                             certified rows, and that the partials are the sums over these rows.";
+
+impl Merged {
+    /// The certificate. It does not depend on how the rows were divided into partitions, nor on any order.
+    ///
+    /// # Errors
+    /// If a number is not finite.
+    pub fn certificate(&self) -> Result<Certificate, MergeError> {
+        let Merged { recipe, rows, sums, .. } = self;
+        let shape = self.shape();
+        let subject = recipe.measured();
+        let n = rows.certified as f64;
+        let policies = [(recipe.label().unwrap_or_else(|| "learned".into()), subject)];
+        let plan = check_plan(&recipe.spec, &shape, &policies);
+        let checks = sums.checks.finish(&plan, CheckScope::CertifiedRows);
+        let findings: Vec<f64> = sums.findings.iter().map(|sum| sum.value() / n).collect();
+        let digest = self.rows_digest()?;
+        let numbers = MergedNumbers {
+            spec: &recipe.spec,
+            shape: &shape,
+            rows: rows.total(),
+            digest: &digest,
+            subject,
+            policy: recipe.policy(),
+            cost_model: recipe.model(),
+            learning: recipe.learning.clone(),
+            mean_cost: finite("the mean cost", sums.cost.value() / n)?,
+            findings: &findings,
+            checks: &checks,
+            merged: MergedRecord {
+                recipe: self.recipe_digest.clone(),
+                content: self.content.clone(),
+                frozen_on_rows: recipe.learned_from.rows,
+                frozen_on: recipe.learned_from.digest.clone(),
+                note: MergedRecord::NOTE.into(),
+            },
+        };
+        let mut certificate =
+            certify_merged(numbers, |about, quantity, delta| self.claim(about, quantity, delta))?;
+        certificate.attestations.push(FROZEN_BEFORE.into());
+        certificate.digest = certificate.content_digest()?;
+        Ok(certificate)
+    }
+
+    /// The certificate with the list of its partials, not signed.
+    ///
+    /// # Errors
+    /// If a number is not finite.
+    pub fn document(&self) -> Result<Document, MergeError> {
+        let (certificate, partials) = (self.certificate()?, Some(self.partials.clone()));
+        Ok(Document { certificate, issued: None, ledger: None, partials, signature: None })
+    }
+
+    fn claim(&self, about: About, quantity: PolicyQuantity, delta: f64) -> Result<BoundRecord> {
+        let (bets, sums) = match quantity {
+            PolicyQuantity::Improvement => (&self.recipe.improvement, &self.sums.improvement),
+            PolicyQuantity::Risk => (&self.recipe.risk, &self.sums.risk),
+        };
+        let claim = Claim { about, subject: self.recipe.measured(), quantity, delta, guardrail: None };
+        let (value, terms) = bound(bets, sums, self.rows.certified, quantity.kappa(), delta, &self.recipe)?;
+        claim.record("betting", value, terms)
+    }
+}
+
+/// The mixture of the bets, from its sums.
+fn bound(
+    bets: &[RecipeBet],
+    sums: &ClaimSums,
+    rows: u64,
+    kappa: u8,
+    delta: f64,
+    recipe: &Recipe,
+) -> Result<(f64, Terms)> {
+    let member = |bet: &RecipeBet| Member { lambda: bet.lambda, share: bet.share, theta: Some(bet.theta) };
+    let mixture = Mixture { members: bets.iter().map(member).collect(), delta };
+    let logs: Vec<f64> = sums.logs.iter().map(ExactSum::value).collect();
+    let found = mixture.invert(&logs, rows as f64, f64::from(kappa))?;
+    let (moments, theta) = (sums.moments(rows), found.theta.unwrap_or(0.0));
+    let estimate = (moments.u + theta * moments.v) / rows as f64;
+    let terms = Terms {
+        n: rows,
+        contexts: rows,
+        kl: Some(0.0),
+        penalty: Some(ln(1.0 / delta)),
+        tau: Some(0.0),
+        kappa: Some(kappa),
+        estimate: Some(finite("an estimate", estimate)?),
+        theta: (recipe.control() != ControlVariate::None).then_some(theta),
+        lambda: Some(found.lambda),
+        log_sum: Some(found.log_sum),
+        spread: spread(&moments, theta),
+        grid_size: Some(bets.len() as u64),
+        numerical_slack: 64.0 * f64::EPSILON * (1.0 + found.value.abs()),
+        ..Terms::default()
+    };
+    Ok((found.value, terms))
+}
+
+impl Recipe {
+    /// The cost model, if it is the control variate.
+    pub(super) fn model(&self) -> Option<CostModel<'_>> {
+        let (calibration, scores) = self.cost_model.zip(self.policy())?;
+        Some(CostModel { scores, calibration })
+    }
+}
