@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::goals::GoalArgs;
 use super::log_file::{LogArgs, read_json, store_policy};
+use super::merge::certify_by_recipe;
 use super::report::ReportPage;
 use super::{Failure, Verdict, print_text, runtime, summary};
 
@@ -48,10 +49,17 @@ pub struct CertifyArgs {
     /// memory].
     #[arg(long, value_name = "BYTES")]
     max_memory: Option<u64>,
+    /// Certify by a recipe of `guarantor recipe`, as a merge of the partials of these files would. The recipe says
+    /// everything but the files and their format.
+    #[arg(long, value_name = "RECIPE.json", conflicts_with_all = ["spec", "policy", "policy_out"])]
+    recipe: Option<PathBuf>,
 }
 
 /// Runs the job and prints its certificate. The verdict is the decision.
 pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
+    if let Some(recipe) = &args.recipe {
+        return certify_by_recipe(recipe, &args.log.partition(), args.json, args.signing_key.as_deref());
+    }
     let directory = tempfile::tempdir()?;
     let Finished { certificate, evidence } = runtime()?.block_on(run(&args, directory.path()))?;
     if let Some(path) = &args.policy_out {
@@ -61,7 +69,8 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
     }
     if args.json {
         let certificate = certificate.clone();
-        let mut document = Document { certificate, issued: None, ledger: None, partials: None, signature: None };
+        let mut document =
+            Document { certificate, issued: None, ledger: None, partials: None, signature: None };
         if let Some(path) = &args.signing_key {
             signing_key(path)?.sign(&mut document)?;
         }
@@ -78,7 +87,7 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
 }
 
 /// Reads the key, or creates it.
-fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
+pub fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     if let Some(key) = read_signing_key(path)? {
         return Ok(key);
     }

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::io::AsyncReadExt;
 
 use super::Failure;
+use super::partial::PartitionArgs;
 
 /// The options that describe a log.
 #[derive(Args)]
@@ -159,6 +160,11 @@ pub fn with_formats(files: &[PathBuf], named: Option<Format>) -> Result<Vec<(&Pa
 }
 
 impl LogArgs {
+    /// The files as one partition, which a recipe describes.
+    pub fn partition(&self) -> PartitionArgs {
+        PartitionArgs::new(self.files.clone(), self.format, self.hash_dims)
+    }
+
     /// The log that the options describe.
     ///
     /// # Errors
@@ -233,13 +239,7 @@ impl InputLog<'_> {
             outcomes: self.outcomes.clone(),
             options: self.options,
             logging_policy,
-            // The caller's own files are trusted, so they need no protection against decompression bombs.
-            limits: IngestLimits {
-                decoded_bytes: u64::MAX,
-                decoded_ratio: u64::MAX,
-                identity_bytes: u64::MAX,
-                ..IngestLimits::default()
-            },
+            limits: local_limits(),
         };
         let mut files = Vec::new();
         for (path, format) in &self.files {
@@ -281,6 +281,31 @@ impl InputLog<'_> {
         let size = |(path, _): &(&Path, FileFormat)| std::fs::metadata(path).ok().map(|meta| meta.len());
         self.files.iter().map(size).sum()
     }
+}
+
+/// The limits of the caller's own files. They are trusted, so they need no protection against decompression bombs.
+pub fn local_limits() -> IngestLimits {
+    IngestLimits {
+        decoded_bytes: u64::MAX,
+        decoded_ratio: u64::MAX,
+        identity_bytes: u64::MAX,
+        ..IngestLimits::default()
+    }
+}
+
+/// Opens files, or standard input, for reading without a store.
+///
+/// # Errors
+/// If a file cannot be opened.
+pub fn open_files(files: &[(&Path, FileFormat)]) -> Result<Vec<(FileFormat, std::fs::File)>, Failure> {
+    let open = |(path, format): &(&Path, FileFormat)| {
+        let file = match path.as_os_str() == STDIN {
+            true => std::io::stdin().as_fd().try_clone_to_owned()?.into(),
+            false => std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?,
+        };
+        Ok((*format, file))
+    };
+    files.iter().map(open).collect()
 }
 
 /// A file, or standard input.

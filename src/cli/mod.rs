@@ -1,4 +1,5 @@
-//! The command line: serve, demo, certify, plan, inspect, verify, openapi, simulate, backup, keys.
+//! The command line: serve, demo, certify, recipe, partial, merge, plan, inspect, verify, openapi, simulate, backup,
+//! keys.
 
 mod backup;
 mod certify;
@@ -9,7 +10,10 @@ mod inspect;
 mod keys;
 mod log_file;
 mod logging;
+mod merge;
+mod partial;
 mod plan;
+mod recipe;
 mod rejections;
 mod report;
 mod serve;
@@ -42,6 +46,19 @@ enum Command {
     ///
     /// Exit codes: 0 deploy, 1 keep, 2 error.
     Certify(certify::CertifyArgs),
+    /// Freeze a recipe on the earliest part of a log that outgrows one machine
+    ///
+    /// A policy is learned on the log, or a candidate is taken, and everything is fixed that the sum over the other rows
+    /// depends on. `guarantor partial` sums up partitions, and `guarantor merge` certifies.
+    Recipe(Box<recipe::RecipeArgs>),
+    /// Sum up one partition of a log by a recipe
+    Partial(partial::PartialArgs),
+    /// Certify the partials of a log, without a server
+    ///
+    /// The certificate does not depend on how the log was divided, nor on any order.
+    ///
+    /// Exit codes: 0 deploy, 1 keep, 2 error.
+    Merge(merge::MergeArgs),
     /// Say how many rows would certify an improvement, before any log exists
     ///
     /// Exit codes: 0 a plan, 1 no number of rows can be promised, 2 error.
@@ -84,6 +101,9 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Serve(args) => serve::serve(*args).map(|()| Verdict::Yes),
         Command::Demo(args) => demo::demo(args).map(|()| Verdict::Yes),
         Command::Certify(args) => certify::certify(args),
+        Command::Recipe(args) => recipe::recipe(*args),
+        Command::Partial(args) => partial::partial(args),
+        Command::Merge(args) => merge::merge(args),
         Command::Plan(args) => plan::plan(*args),
         Command::Inspect(args) => inspect::inspect(args),
         Command::Verify(args) => verify::verify(args),

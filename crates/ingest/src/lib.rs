@@ -68,6 +68,7 @@ mod outcome_options;
 mod outcomes;
 mod parquet;
 mod parquet_sizes;
+pub mod partials;
 mod plain;
 mod precision;
 mod records;

@@ -165,6 +165,15 @@ impl RowSketch {
         }
     }
 
+    /// The same sketch with at most this many sampled rows.
+    pub(crate) fn trimmed(mut self, most: usize) -> RowSketch {
+        while self.kept.len() > most && self.zeros < 63 {
+            self.zeros += 1;
+            self.drop_beyond(self.zeros);
+        }
+        self
+    }
+
     /// Whether the two logs have the same rows, or so many in common that it cannot be chance.
     pub fn same_rows(&self, other: &RowSketch) -> bool {
         let sums = |sketch: &RowSketch| [&[sketch.sum][..], &sketch.others].concat();

@@ -54,7 +54,7 @@ pub struct Partial {
     pub digits: [SeenDigits; 2],
     /// The sums.
     pub sums: Sums,
-    /// A sketch of the certified rows in base64, by which overlaps are found.
+    /// A sketch of the certified rows in hexadecimal digits, by which overlaps are found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sketch: Option<String>,
     /// The digest of all other fields.

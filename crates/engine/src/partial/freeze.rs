@@ -24,7 +24,7 @@ pub struct FreezeRequest<'a> {
     pub spec: &'a JobSpec,
     /// The number of rows that will be certified. λ is chosen for it; without it, a few λ share the bet.
     pub planned_rows: Option<u64>,
-    /// The sketch of the learn log in base64, by which its rows are recognized among the certified ones.
+    /// The sketch of the learn log in hexadecimal digits, by which its rows are recognized among the certified ones.
     pub sketch: Option<String>,
 }
 

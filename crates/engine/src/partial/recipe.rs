@@ -1,7 +1,5 @@
 //! The recipe: everything that the sum over rows depends on, fixed before the first certified row.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -102,7 +100,7 @@ pub struct LearnedFrom {
     pub rows: u64,
     /// The digest of its rows.
     pub digest: String,
-    /// The sketch of its rows in base64, by which they are recognized among the certified ones; absent if nothing was
+    /// The sketch of its rows in hexadecimal digits, by which they are recognized among the certified ones; absent if nothing was
     /// fixed by them but the sizes of the bets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sketch: Option<String>,
@@ -225,15 +223,6 @@ impl Recipe {
     /// Whether rows must have a `timestamp`.
     pub fn needs_timestamps(&self) -> bool {
         matches!(self.split, SplitRule::After { .. })
-    }
-
-    /// The policies by the ids of the spec.
-    pub(super) fn policies(&self) -> BTreeMap<String, PolicyParams> {
-        let id = self.spec.candidates.iter().find_map(|candidate| match candidate {
-            Candidate::Policy { policy_id } => Some(policy_id.clone()),
-            Candidate::Logged { .. } => None,
-        });
-        id.zip(self.policy().cloned()).into_iter().collect()
     }
 
     /// Checks everything that a certificate rests on.
