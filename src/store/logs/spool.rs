@@ -6,7 +6,7 @@
 //! The chunks are bit for bit those of the same log in memory, and so is everything computed from them.
 
 use std::fs::File;
-use std::hash::RandomState;
+use std::hash::{BuildHasher, RandomState};
 use std::os::unix::fs::FileExt;
 
 use super::order::{Order, Place};
@@ -191,7 +191,7 @@ impl Spooler {
                 sums: vec![0; starts.len() - 1],
                 starts,
                 offsets,
-                hasher: RandomState::new(),
+                seed: RandomState::new().hash_one(0u8),
                 logging_policy,
             },
         })

@@ -323,6 +323,11 @@ pub trait LogSource: Sync {
     /// The number of chunks.
     fn chunks(&self) -> usize;
 
+    /// Whether every call of `chunk` checks that the rows are those that were there at first.
+    fn guards_itself(&self) -> bool {
+        false
+    }
+
     /// One chunk. Every call must return the same rows in the same order.
     ///
     /// # Errors
