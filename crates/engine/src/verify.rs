@@ -8,6 +8,7 @@ use crate::certify::{certify_auto, certify_candidates, certify_learned};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
 use crate::inputs::Inputs;
+use crate::partial::Merged;
 
 /// What vouches for a document's wording. Its numbers are recomputed in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +61,33 @@ pub fn verify(
     if other_release && let Some(note) = checks.iter_mut().find(|check| check.name == "engine_version") {
         let issued = &certificate.engine_version;
         note.detail = format!("issued by engine {issued}, recomputed by {}", crate::VERSION);
+    }
+    Ok(Verification::of(checks))
+}
+
+/// Recomputes a certificate of partials from their sums, and compares every field. The sums themselves cannot be
+/// recomputed without the rows.
+///
+/// # Errors
+/// If a certificate has no JSON form.
+pub fn verify_merged(certificate: &Certificate, wording: Wording, merged: &Merged) -> Result<Verification> {
+    let mut checks = vec![check_digest(certificate)];
+    match merged.certificate() {
+        Ok(mut again) => {
+            let other_release = certificate.engine_version != crate::VERSION;
+            again.engine_version.clone_from(&certificate.engine_version);
+            again.dataset.version = certificate.dataset.version;
+            if other_release && wording == Wording::Vouched {
+                adopt_wording(&mut again, certificate);
+            }
+            compare(certificate, &again, &mut checks)?;
+            let detail = "recomputed from the merged sums; the sums of the partials cannot be recomputed without the rows";
+            checks.push(Check::new("partials", true, detail));
+        }
+        Err(error) => {
+            let detail = format!("the certificate cannot be recomputed: {error}");
+            checks.push(Check::new("recomputation", false, detail));
+        }
     }
     Ok(Verification::of(checks))
 }

@@ -1,7 +1,7 @@
 //! What the digest of a certificate covers: the log, the spec, the policies and the numbers, but not the ids that a
 //! service happened to give them. The signature covers the ids.
 
-use super::Certificate;
+use super::{Certificate, PartialsRecord};
 use crate::digest::digest_of;
 use crate::error::Result;
 use crate::spec::{Candidate, JobSpec};
@@ -14,8 +14,9 @@ const POLICY: &str = "policy:";
 
 impl Certificate {
     /// The digest of what was certified: everything but the digest itself, with each stored policy named by its own
-    /// digest instead of its id, and without the number of the dataset's version. The same log, spec and seed have
-    /// the same digest everywhere, however often a policy was stored and in however many parts the log arrived.
+    /// digest instead of its id, and without the number of the dataset's version and the list of partials. The same log,
+    /// spec and seed have the same digest everywhere, however often a policy was stored, in however many parts the log
+    /// arrived, and into however many partitions it was divided.
     ///
     /// # Errors
     /// If a number of the certificate is not finite.
@@ -24,6 +25,7 @@ impl Certificate {
         if self.method >= WITHOUT_IDS {
             Names::of(self).replace(&mut content);
             content.dataset.version = 0;
+            content.merged.iter_mut().for_each(|merged| merged.partials = PartialsRecord::default());
         }
         digest_of(&content)
     }

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Certificate, PartialsRecord, Signature};
+use super::{Certificate, Signature};
 
 /// A certificate with the job that issued it, its ledger entry and its signature. `issued` and `ledger` are
 /// absent if the command line certified without a service, `signature` if there was no signing key.
@@ -21,9 +21,6 @@ pub struct Document {
     /// The ledger entry of the look.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerPlace>,
-    /// The partials that the certificate was merged from; absent if it was computed from the rows themselves.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub partials: Option<PartialsRecord>,
     /// The signature of the whole document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,

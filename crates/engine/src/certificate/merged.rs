@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::digest_of;
 use crate::error::Result;
 
-/// That a certificate was merged from partials. It does not depend on their number, and is part of the digest.
+/// That a certificate was merged from partials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct MergedRecord {
@@ -19,6 +19,9 @@ pub struct MergedRecord {
     pub frozen_on: String,
     /// What to know about it, as a sentence.
     pub note: String,
+    /// The partials. Like the dataset's version they are no part of the certificate's digest, which does not depend on how
+    /// the rows were divided; the signature covers them.
+    pub partials: PartialsRecord,
 }
 
 impl MergedRecord {
@@ -27,11 +30,9 @@ impl MergedRecord {
                                     certificate did not recompute.";
 }
 
-/// The partials that a certificate was merged from. Like ids and times it is outside of the certificate's digest, which
-/// does not depend on how the rows were divided.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// The partials that a certificate was merged from.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct PartialsRecord {
     /// How many partials were merged.
     pub count: u64,
@@ -47,7 +48,6 @@ pub struct PartialsRecord {
 /// One partial.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct PartialEntry {
     /// The name of the partition.
     pub partition: String,

@@ -21,6 +21,8 @@ const CAP: f64 = 1e4;
 /// As in the checks row by row.
 const CAP_PER_ACTION: f64 = 20.0;
 const WEIGHT_CAP: f64 = 100.0;
+/// At this probability or above, the logging policy had practically no choice.
+const NEAR_DETERMINISTIC: f64 = 0.99;
 /// Without π0(·|x), actions beyond these are not counted one by one.
 const TRACKED: usize = 4096;
 
@@ -106,8 +108,11 @@ pub struct CheckSums {
     rows: u64,
     /// Rows whose numbers are not in their ranges. They fail every check.
     invalid: u64,
-    /// Σ1/π0, and what it should be.
+    /// Rows in which an action had a propensity of at least 0.99.
+    near_deterministic: u64,
+    /// Σ1/π0, Σ1/π0², and what the first should be.
     inverse: ExactSum,
+    inverse_squares: ExactSum,
     expected: ExactSum,
     /// Against a mean of 1/π0 that is too large, and against any other mean if π0(·|x) is known.
     inverse_above: OneSided,
@@ -132,6 +137,17 @@ impl CheckSums {
         self.inverse.value() / self.rows.max(1) as f64
     }
 
+    /// (Σ1/π0)²/Σ1/π0²: how many rows of a uniform log the rows are worth.
+    pub fn effective_sample_size(&self) -> f64 {
+        let (sum, squares) = (self.inverse.value(), self.inverse_squares.value());
+        if squares > 0.0 { sum * sum / squares } else { 0.0 }
+    }
+
+    /// The share of rows in which an action had a propensity of at least 0.99.
+    pub fn near_deterministic_share(&self) -> f64 {
+        self.near_deterministic as f64 / self.rows.max(1) as f64
+    }
+
     fn grow(&mut self, k: usize) {
         if self.actions.len() < k {
             self.actions.resize_with(k, ActionSums::default);
@@ -143,7 +159,9 @@ impl CheckSums {
         self.rows += other.rows;
         self.invalid += other.invalid;
         self.random += other.random;
+        self.near_deterministic += other.near_deterministic;
         self.inverse.merge(&other.inverse);
+        self.inverse_squares.merge(&other.inverse_squares);
         self.expected.merge(&other.expected);
         self.inverse_above.merge(&other.inverse_above);
         self.inverse_exact.merge(&other.inverse_exact);
@@ -315,6 +333,8 @@ impl SummedChecks {
         let sums = &mut self.sums;
         sums.expected.add(sums.inverse_exact.add(p, &self.values, action, widths));
         sums.inverse.add(self.values[action]);
+        sums.inverse_squares.add(self.values[action] * self.values[action]);
+        sums.near_deterministic += u64::from(p.iter().any(|&p| p >= NEAR_DETERMINISTIC));
         let support = p.iter().filter(|&&p| p > 0.0).count();
         if support > 1 {
             sums.random += 1;
@@ -343,7 +363,10 @@ impl SummedChecks {
     fn add_logged(&mut self, row: &CheckRow, widths: &Widths) {
         let (sums, k, action) = (&mut self.sums, self.plan.n_actions, row.action as usize);
         let inverse = 1.0 / widths.upper(row.propensity);
-        sums.inverse.add((1.0 / row.propensity).min(1e12));
+        let written = (1.0 / row.propensity).min(1e12);
+        sums.inverse.add(written);
+        sums.inverse_squares.add(written * written);
+        sums.near_deterministic += u64::from(row.propensity >= NEAR_DETERMINISTIC);
         sums.expected.add(k as f64);
         sums.random += 1;
         sums.inverse_above.add((inverse - 1.0) / (k.max(2) - 1) as f64);

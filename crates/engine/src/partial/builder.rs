@@ -15,7 +15,7 @@ use crate::claims::PolicyQuantity;
 use crate::control::Control;
 use crate::error::{EngineError, Result, RowError};
 use crate::log::{Columns, LogSource, MemoryLog, Period, PrecisionFinder, Repetitions};
-use crate::measure::{Modeled, collect, sum_exactly};
+use crate::measure::{Modeled, collect_each, sum_exactly};
 use crate::numerics::exact::ExactSum;
 
 /// The name of a candidate in a log that has no other.
@@ -211,14 +211,18 @@ impl PartialBuilder {
         let recipe = Arc::clone(&self.recipe);
         let subject = recipe.measured();
         let model = recipe.model();
+        let rules = [PolicyQuantity::Improvement, PolicyQuantity::Risk].map(|quantity| Rules {
+            kappa: quantity.kappa(),
+            control: recipe.control(),
+            tau: 0.0,
+        });
+        let modeled = model.as_ref().map(Modeled::Fixed);
+        let [improvement, risk] = collect_each(log, subject, modeled, [&rules[0], &rules[1]], None, control)?;
         let claims = [
-            (PolicyQuantity::Improvement, &recipe.improvement, &mut self.sums.improvement),
-            (PolicyQuantity::Risk, &recipe.risk, &mut self.sums.risk),
+            (improvement.table, &recipe.improvement, &mut self.sums.improvement),
+            (risk.table, &recipe.risk, &mut self.sums.risk),
         ];
-        for (quantity, bets, sums) in claims {
-            let rules = Rules { kappa: quantity.kappa(), control: recipe.control(), tau: 0.0 };
-            let modeled = model.as_ref().map(Modeled::Fixed);
-            let table = collect(log, subject, modeled, &rules, None, control)?.table;
+        for (table, bets, sums) in claims {
             let mut added = ClaimSums::new(bets);
             added.add(&table, bets);
             sums.merge(&added);

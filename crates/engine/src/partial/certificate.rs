@@ -4,13 +4,16 @@ use super::error::MergeError;
 use super::merge::Merged;
 use super::recipe::{Recipe, RecipeBet};
 use super::sums::ClaimSums;
-use crate::bound::{ControlVariate, Member, Mixture};
-use crate::certificate::{About, BoundRecord, Certificate, Document, MergedRecord};
+use crate::bound::{ControlVariate, Guess, Member, Mixture};
+use crate::certificate::{
+    About, AutoEvidence, BoundRecord, Certificate, Evidence, MergedRecord, SplitEvidence,
+};
 use crate::certify::{MergedNumbers, certify_merged, check_plan};
 use crate::checks::CheckScope;
 use crate::claims::{Claim, PolicyQuantity, spread};
 use crate::cost_model::CostModel;
 use crate::error::{Result, finite};
+use crate::job::Finished;
 use crate::numerics::elementary::ln;
 use crate::numerics::exact::ExactSum;
 use crate::terms::Terms;
@@ -52,6 +55,7 @@ impl Merged {
                 frozen_on_rows: recipe.learned_from.rows,
                 frozen_on: recipe.learned_from.digest.clone(),
                 note: MergedRecord::NOTE.into(),
+                partials: self.partials.clone(),
             },
         };
         let mut certificate =
@@ -61,13 +65,27 @@ impl Merged {
         Ok(certificate)
     }
 
-    /// The certificate with the list of its partials, not signed.
+    /// What a job on the merged sums returns. The evidence has the learned policy; what bets started from is in the recipe.
     ///
     /// # Errors
     /// If a number is not finite.
-    pub fn document(&self) -> Result<Document, MergeError> {
-        let (certificate, partials) = (self.certificate()?, Some(self.partials.clone()));
-        Ok(Document { certificate, issued: None, ledger: None, partials, signature: None })
+    pub fn finished(&self) -> Result<Finished, MergeError> {
+        let certificate = self.certificate()?;
+        let evidence = match self.recipe.policy().filter(|_| self.recipe.label().is_none()) {
+            None => Evidence::Candidates,
+            Some(policy) => {
+                let unused = Guess { mean: 0.0, variance: 1.0 };
+                let split = SplitEvidence {
+                    calibration: self.recipe.cost_model,
+                    improvement: unused,
+                    risk: unused,
+                    budget: None,
+                    guardrails: Vec::new(),
+                };
+                Evidence::Auto(AutoEvidence { policy: policy.clone(), split })
+            }
+        };
+        Ok(Finished { certificate, evidence })
     }
 
     fn claim(&self, about: About, quantity: PolicyQuantity, delta: f64) -> Result<BoundRecord> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::document::{Partial, PartialRows};
 use super::error::{MergeCode, MergeError};
@@ -10,14 +10,14 @@ use super::recipe::Recipe;
 use super::sums::Sums;
 use crate::certificate::{PartialEntry, PartialsRecord};
 use crate::digest::digest_of;
-use crate::log::Capabilities;
-use crate::log::{LogShape, Period, Precision, SeenDigits};
+use crate::log::{Capabilities, LogShape, Period, Precision, SeenDigits};
 
 /// The most partials of one merge.
 pub const MAX_PARTIALS: usize = 100_000;
 
 /// What partials add up to.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Merged {
     pub(super) recipe: Recipe,
     pub(super) recipe_digest: String,
@@ -48,6 +48,10 @@ pub struct MergedHealth {
     pub inverse_propensity_mean: f64,
     /// The smallest propensity.
     pub least_propensity: f64,
+    /// How many rows of a uniform log the rows are worth.
+    pub effective_sample_size: f64,
+    /// The share of rows in which an action had a propensity of at least 0.99.
+    pub near_deterministic_share: f64,
     /// How often each action was logged.
     pub action_counts: Vec<u64>,
     /// The times of the first and the last row.
@@ -201,6 +205,8 @@ impl Merged {
             mean_cost: self.sums.cost.value() / self.rows.certified as f64,
             inverse_propensity_mean: self.sums.checks.inverse_propensity_mean(),
             least_propensity: self.least_propensity,
+            effective_sample_size: self.sums.checks.effective_sample_size(),
+            near_deterministic_share: self.sums.checks.near_deterministic_share(),
             action_counts: self.sums.checks.counts(),
             period: self.period,
         }
@@ -220,8 +226,20 @@ impl Merged {
         Ok(digest_of(&content)?)
     }
 
+    /// Checks sums that were stored: that they belong to their recipe.
+    ///
+    /// # Errors
+    /// If they do not.
+    pub fn check(&self) -> Result<(), MergeError> {
+        self.recipe.check()?;
+        if self.recipe.digest()? != self.recipe_digest || !self.sums.fit(&self.recipe) {
+            return Err(MergeError::new(MergeCode::InvalidPartial, "the sums are not those of their recipe"));
+        }
+        Ok(())
+    }
+
     /// The sizes of the certified rows, and what they have.
-    pub(super) fn shape(&self) -> LogShape {
+    pub fn shape(&self) -> LogShape {
         let terms = &self.recipe.log;
         let logged = self.recipe.policy().is_none();
         let name = || vec!["candidate".to_owned()];

@@ -11,7 +11,7 @@ use crate::digest::digest_of;
 use crate::log::{Logging, Outcome, Precision};
 use crate::measure::Subject;
 use crate::policy::PolicyParams;
-use crate::spec::{BaselineKind, BoundKind, Candidate, JobKind, JobSpec};
+use crate::spec::{BaselineKind, BoundKind, Candidate, JobKind, JobSpec, Looks};
 
 /// The name and version of the format.
 pub const RECIPE_FORMAT: &str = "guarantor.recipe/1";
@@ -244,6 +244,10 @@ impl Recipe {
             return Err(MergeError::new(MergeCode::MixedReleases, message));
         }
         check_spec(&self.spec)?;
+        let explores = self.spec.explore.is_some() || self.spec.kind == JobKind::Evaluate;
+        if self.spec.logging != Some(self.log.logging) || !explores {
+            return Err(invalid("the spec is not that of the learn log; freeze the recipe again"));
+        }
         self.check_subject()?;
         self.check_control()?;
         check_bets("improvement", &self.improvement, self.control())?;
@@ -314,6 +318,9 @@ pub(super) fn check_spec(spec: &JobSpec) -> Result<(), MergeError> {
     }
     if !spec.guardrails.is_empty() || spec.objective.is_some() {
         return Err(invalid("partials have one outcome without a name; guardrails cannot be merged yet"));
+    }
+    if spec.looks != Some(Looks::Once) || spec.seen_rows.is_some() {
+        return Err(invalid("partials are of rows that no look has seen; use looks = once"));
     }
     if spec.candidates.len() > 1 {
         return Err(invalid(
