@@ -1,5 +1,7 @@
 //! The baseline R(π0) (docs/math.md#baseline).
 
+use rayon::prelude::*;
+
 use super::bound::{Mixture, Sample};
 use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
@@ -11,6 +13,8 @@ use super::numerics::sum::Sum;
 use super::spec::JobSpec;
 use super::terms::Terms;
 
+/// How many chunks are read before their terms are added.
+const READ_AT_ONCE: usize = 256;
 /// A bound on the rounding error of the baseline's bound.
 const SLACK: f64 = 1e-12;
 
@@ -19,10 +23,19 @@ const SLACK: f64 = 1e-12;
 /// # Errors
 /// If the log cannot be read or the job is canceled.
 pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
+    // Chunks are read in parallel and added in their order.
+    let terms = |index: usize| {
+        control.check()?;
+        let chunk = log.chunk(index)?;
+        chunk.check(log.shape())?;
+        Ok(chunk.costs.iter().zip(chunk.weights.iter()).map(|(c, w)| c * w).collect())
+    };
     let mut total = Sum::default();
-    each_chunk(log, control, |chunk| {
-        chunk.costs.iter().zip(chunk.weights.iter()).for_each(|(c, w)| total.add(c * w));
-    })?;
+    for first in (0..log.chunks()).step_by(READ_AT_ONCE) {
+        let range = first..(first + READ_AT_ONCE).min(log.chunks());
+        let chunks = range.into_par_iter().map(terms).collect::<Result<Vec<Vec<f64>>>>()?;
+        chunks.iter().flatten().for_each(|&term| total.add(term));
+    }
     Ok((total.value() / log.shape().contexts as f64).clamp(-1.0, 0.0))
 }
 

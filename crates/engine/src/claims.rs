@@ -1,6 +1,8 @@
 //! Claims: one bound on one quantity of one policy, computed from the log, with its terms and its
 //! numerical slack. A certificate is a list of them.
 
+use std::cell::RefCell;
+
 use super::bound::{
     Aimed, Betting, Bound, Budget, Catoni, Cbb, Change, ControlVariate, Guess, Ix, LondonSandler, Mixture,
     Moments, Order, Plan, Rules, Sample, Start, pilot_of,
@@ -9,7 +11,7 @@ use super::certificate::{About, BoundRecord, BoundedQuantity};
 use super::control::Control;
 use super::error::{Result, finite};
 use super::log::LogSource;
-use super::measure::{Measured, Modeled, Statistics, Subject, collect, measure};
+use super::measure::{Collected, Measured, Modeled, Statistics, Subject, collect, collect_each, measure};
 use super::numerics::elementary::ln;
 use super::refit::{self, Refitted};
 use super::spec::{BoundKind, JobSpec};
@@ -94,6 +96,35 @@ pub struct Bet<'a> {
     /// The cost model, if it is the control variate and was fitted on rows that are not certified. Without it, the
     /// rows that were played before fit one.
     pub cost_model: Option<Modeled<'a>>,
+    /// The plays of the improvement and of the risk, if they were collected already.
+    pub plays: Option<&'a Plays>,
+}
+
+/// The plays of a given policy for the improvement and for the risk, collected in one pass. Each is used once.
+pub struct Plays(RefCell<[Option<Collected>; 2]>);
+
+impl Plays {
+    /// Collects the plays of a bet in order of arrival.
+    ///
+    /// # Errors
+    /// If the log cannot be read or a number is not finite.
+    pub fn collect(log: &dyn LogSource, subject: Subject, bet: &Bet, control: &Control) -> Result<Plays> {
+        let rules = [PolicyQuantity::Improvement, PolicyQuantity::Risk].map(|quantity| Rules {
+            kappa: quantity.kappa(),
+            control: bet.control,
+            tau: 0.0,
+        });
+        let both = collect_each(log, subject, bet.cost_model, [&rules[0], &rules[1]], None, control)?;
+        Ok(Plays(RefCell::new(both.map(Some))))
+    }
+
+    fn take(&self, quantity: PolicyQuantity) -> Option<Collected> {
+        let place = match quantity {
+            PolicyQuantity::Improvement => 0,
+            PolicyQuantity::Risk => 1,
+        };
+        self.0.borrow_mut()[place].take()
+    }
 }
 
 /// The game that a bet is played in.
@@ -211,7 +242,10 @@ impl Claim<'_> {
             _ => None,
         };
         let modeled = bet.cost_model.or(refitted.as_ref().map(Modeled::Refitted));
-        let collected = collect(log, self.subject, modeled, &rules, order.as_ref(), control)?;
+        let collected = match bet.plays.and_then(|plays| plays.take(self.quantity)) {
+            Some(collected) => collected,
+            None => collect(log, self.subject, modeled, &rules, order.as_ref(), control)?,
+        };
         let contexts = sample.contexts as f64;
         let sums = collected.table.moments(0..collected.table.len());
         let mut terms = Terms {

@@ -14,7 +14,7 @@ use crate::log::{LogShape, chunk_contexts};
 use crate::policy::{DRAWS, MAX_KNOWN, MAX_PAIRS};
 use crate::rank::{MAX_CONSIDERED, MAX_HELD_OUT, MAX_HELD_OUT_NON_ZEROS, MAX_NON_ZEROS, MAX_ROWS};
 use crate::refit;
-use crate::spec::{ExploreWith, JobKind, JobSpec, PolicyClass, Preset, PriorKind};
+use crate::spec::{BoundKind, ExploreWith, JobKind, JobSpec, Looks, PolicyClass, Preset, PriorKind};
 use crate::split::{FEW, FOLDS, LARGE, LARGE_FOLDS, NARROW, WIDE, width};
 
 const F32: f64 = 4.0;
@@ -370,6 +370,13 @@ impl Job<'_> {
         let weights = if capabilities.multiple_interactions { F64 } else { 0.0 };
         // Every number twice while the parts of the log are joined, and the blocks of two bytes.
         let rows = self.certified() * 2.0 * (F32 + controlled + weights + 2.0);
+        // In order of arrival, the plays of a candidate's two claims are collected together.
+        let aimed = self.spec.is_fixed()
+            && self.spec.bound != BoundKind::Betting
+            && self.spec.looks == Some(Looks::Once)
+            && !capabilities.repeated_contexts;
+        let together = self.spec.kind == JobKind::Evaluate && !aimed;
+        let rows = if together { 2.0 * rows } else { rows };
         let fits = self.spec.kind == JobKind::Evaluate || !self.spec.guardrails.is_empty();
         let refits = fits && refit::possible(self.shape);
         match given {

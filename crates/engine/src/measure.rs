@@ -100,9 +100,11 @@ pub fn measure(
     let link = link_of(subject);
     let modeled = cost_model.map(Modeled::Fixed);
     let pass = Pass { log, player: player(subject, link.as_deref()), modeled, control };
+    // Without integrals both resolutions are the same numbers, and their difference is 0.
+    let resolutions = if safety_of(subject) > 0.0 { 2 } else { 1 };
     let blocks: Vec<Block> = blocks(log.chunks())
         .into_par_iter()
-        .map(|range| measure_block(&pass, statistics, range))
+        .map(|range| measure_block(&pass, statistics, resolutions, range))
         .collect::<Result<_>>()?;
     expect_rows(log, blocks.iter().map(|b| b.rows).sum())?;
     let mut totals = [vec![Sum::default(); statistics.count()], vec![Sum::default(); statistics.count()]];
@@ -166,10 +168,7 @@ fn check_total(off: f64) -> Result<()> {
 /// summation.
 fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: f64) -> Result<Measured> {
     check_total(worst_total)?;
-    let (safety, rounding) = match subject {
-        Subject::Policy(policy) => (policy.quadrature_safety(), policy.score_rounding()),
-        Subject::Logged(_) => (0.0, 0.0),
-    };
+    let (safety, rounding) = (safety_of(subject), rounding_of(subject));
     let mut measured = Measured { statistics: Vec::new(), errors: Vec::new() };
     for (fine, difference) in totals[0].iter().zip(&totals[1]) {
         let (value, magnitude) = (fine.value() / contexts, fine.magnitude() / contexts);
@@ -183,6 +182,22 @@ fn finish(totals: &[Vec<Sum>; 2], worst_total: f64, subject: Subject, contexts: 
         measured.errors.push(error);
     }
     Ok(measured)
+}
+
+/// The factor of the difference between the two resolutions; 0 if the subject has no integrals.
+fn safety_of(subject: Subject) -> f64 {
+    match subject {
+        Subject::Policy(policy) => policy.quadrature_safety(),
+        Subject::Logged(_) => 0.0,
+    }
+}
+
+/// How far the rounding of scores can move a propensity, relative to it.
+fn rounding_of(subject: Subject) -> f64 {
+    match subject {
+        Subject::Policy(policy) => policy.score_rounding(),
+        Subject::Logged(_) => 0.0,
+    }
 }
 
 /// The subject, prepared for evaluation.
@@ -287,7 +302,12 @@ impl Pass<'_> {
     }
 }
 
-fn measure_block(pass: &Pass, statistics: &dyn Statistics, range: Range<usize>) -> Result<Block> {
+fn measure_block(
+    pass: &Pass,
+    statistics: &dyn Statistics,
+    resolutions: usize,
+    range: Range<usize>,
+) -> Result<Block> {
     let count = statistics.count();
     let empty = || vec![Sum::default(); count];
     let mut sums = [empty(), empty()];
@@ -295,12 +315,19 @@ fn measure_block(pass: &Pass, statistics: &dyn Statistics, range: Range<usize>) 
     let mut out = [vec![0.0; count], vec![0.0; count]];
     let rows = pass.each(range, |visited| {
         worst_total = worst_total.max(visited.off);
-        out.iter_mut().for_each(|out| out.fill(0.0));
-        statistics.add(&visited.seen, &visited.played, &mut scratch, &mut out)?;
+        out[..resolutions].iter_mut().for_each(|out| out.fill(0.0));
+        statistics.add(
+            &visited.seen,
+            &visited.played[..resolutions],
+            &mut scratch,
+            &mut out[..resolutions],
+        )?;
         let ([fine, coarse], [values, differences]) = (&out, &mut sums);
-        for i in 0..count {
-            values[i].add(fine[i]);
-            differences[i].add((fine[i] - coarse[i]).abs());
+        values.iter_mut().zip(fine).for_each(|(sum, &term)| sum.add(term));
+        if resolutions > 1 {
+            for i in 0..count {
+                differences[i].add((fine[i] - coarse[i]).abs());
+            }
         }
         Ok(())
     })?;
@@ -315,6 +342,13 @@ pub struct Collected {
     pub blocks: Vec<u16>,
 }
 
+impl Collected {
+    /// No plays yet.
+    fn new(rules: &Rules) -> Self {
+        Collected { table: Table::new(rules.kappa), blocks: Vec::new() }
+    }
+}
+
 /// Collects z of `subject` on `log`, rounded up by its numerical error.
 ///
 /// # Errors
@@ -327,19 +361,37 @@ pub fn collect(
     order: Option<&Order>,
     control: &Control,
 ) -> Result<Collected> {
+    let [collected] = collect_each(log, subject, modeled, [rules], order, control)?;
+    Ok(collected)
+}
+
+/// The same for several rules at once, in one pass over the log.
+///
+/// # Errors
+/// As [`collect`].
+pub fn collect_each<const N: usize>(
+    log: &dyn LogSource,
+    subject: Subject,
+    modeled: Option<Modeled>,
+    rules: [&Rules; N],
+    order: Option<&Order>,
+    control: &Control,
+) -> Result<[Collected; N]> {
     let link = link_of(subject);
     let pass = Pass { log, player: player(subject, link.as_deref()), modeled, control };
     let precision = Uncertainty::new(log, subject);
-    let parts: Vec<(Collected, u64)> = blocks(log.chunks())
+    let parts: Vec<([Collected; N], u64)> = blocks(log.chunks())
         .into_par_iter()
         .map(|range| collect_block(&pass, rules, order, precision, range))
         .collect::<Result<_>>()?;
-    let mut all = Collected { table: Table::new(rules.kappa), blocks: Vec::new() };
+    let mut all = rules.map(Collected::new);
     let mut rows = 0;
-    for (mut part, read) in parts {
+    for (part, read) in parts {
         rows += read;
-        all.table.append(part.table);
-        all.blocks.append(&mut part.blocks);
+        for (all, mut part) in all.iter_mut().zip(part) {
+            all.table.append(part.table);
+            all.blocks.append(&mut part.blocks);
+        }
     }
     expect_rows(log, rows)?;
     Ok(all)
@@ -359,10 +411,7 @@ struct Uncertainty {
 
 impl Uncertainty {
     fn new(log: &dyn LogSource, subject: Subject) -> Self {
-        let (safety, rounding) = match subject {
-            Subject::Policy(policy) => (policy.quadrature_safety(), policy.score_rounding()),
-            Subject::Logged(_) => (0.0, 0.0),
-        };
+        let (safety, rounding) = (safety_of(subject), rounding_of(subject));
         let capabilities = &log.shape().capabilities;
         let single = capabilities.precision.single && !capabilities.uniform;
         let single = if single { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
@@ -370,28 +419,19 @@ impl Uncertainty {
     }
 }
 
-fn collect_block(
+fn collect_block<const N: usize>(
     pass: &Pass,
-    rules: &Rules,
+    rules: [&Rules; N],
     order: Option<&Order>,
     uncertainty: Uncertainty,
     range: Range<usize>,
-) -> Result<(Collected, u64)> {
-    let mut found = Collected { table: Table::new(rules.kappa), blocks: Vec::new() };
+) -> Result<([Collected; N], u64)> {
+    let mut found = rules.map(Collected::new);
     let (mut fine, mut coarse): (Vec<Play>, Vec<Play>) = (Vec::new(), Vec::new());
     let repeated = pass.log.shape().capabilities.multiple_interactions;
-    let controlled = rules.control != ControlVariate::None;
     let rows = pass.each(range, |visited| {
         let Visited { seen, ordinal, played, off } = visited;
         check_total(*off)?;
-        fine.clear();
-        coarse.clear();
-        let top = rules.plays(seen, played[0], &mut fine)?;
-        if uncertainty.safety > 0.0 {
-            rules.plays(seen, played[1], &mut coarse)?;
-        } else {
-            coarse.extend(&fine);
-        }
         let relative = uncertainty.relative + off;
         if relative.is_nan() || relative > MAX_RELATIVE_ERROR {
             let message = format!(
@@ -400,16 +440,27 @@ fn collect_block(
             return Err(EngineError::Numerical(message));
         }
         let block = order.map(|order| order.block(*ordinal));
-        for (j, (fine, coarse)) in fine.iter().zip(&coarse).enumerate() {
-            // The terms of z are at most |z| + 2 before they are added up.
-            let error = |fine: f64, coarse: f64| {
-                uncertainty.safety * (fine - coarse).abs() + relative * (fine.abs() + 2.0)
-            };
-            // z is κ at most without the control variate, whatever the error.
-            let u = (fine.u + error(fine.u, coarse.u)).min(f64::from(rules.kappa));
-            let control = controlled.then(|| (fine.v + error(fine.v, coarse.v), top + error(top, top)));
-            found.table.push(u, control, repeated.then(|| seen.context.weights[j]))?;
-            found.blocks.extend(block);
+        for (rules, found) in rules.iter().zip(&mut found) {
+            fine.clear();
+            coarse.clear();
+            let top = rules.plays(seen, played[0], &mut fine)?;
+            if uncertainty.safety > 0.0 {
+                rules.plays(seen, played[1], &mut coarse)?;
+            } else {
+                coarse.extend(&fine);
+            }
+            let controlled = rules.control != ControlVariate::None;
+            for (j, (fine, coarse)) in fine.iter().zip(&coarse).enumerate() {
+                // The terms of z are at most |z| + 2 before they are added up.
+                let error = |fine: f64, coarse: f64| {
+                    uncertainty.safety * (fine - coarse).abs() + relative * (fine.abs() + 2.0)
+                };
+                // z is κ at most without the control variate, whatever the error.
+                let u = (fine.u + error(fine.u, coarse.u)).min(f64::from(rules.kappa));
+                let control = controlled.then(|| (fine.v + error(fine.v, coarse.v), top + error(top, top)));
+                found.table.push(u, control, repeated.then(|| seen.context.weights[j]))?;
+                found.blocks.extend(block);
+            }
         }
         Ok(())
     })?;

@@ -94,7 +94,7 @@ impl Mixture {
         let mut sums = vec![0.0; self.members.len()];
         let last = in_order_of_arrival(table, start, |range, theta| {
             self.members.par_iter().zip(&mut sums).for_each(|(member, sum)| {
-                *sum += table.bets(range.clone(), member.theta.unwrap_or(theta), member.lambda).logs;
+                *sum += table.logs(range.clone(), member.theta.unwrap_or(theta), member.lambda);
             });
         });
         let found = self.invert(&sums, contexts, table.kappa())?;

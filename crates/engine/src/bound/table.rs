@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::play::shrunk;
 use crate::error::{EngineError, Result};
+use crate::numerics::dispatch;
 use crate::numerics::elementary::{ln, ln_1p};
 
 /// z is raised to at least this. Such a z has won every bet already.
@@ -193,6 +194,16 @@ impl Table {
         bets
     }
 
+    /// Σ ln(1 − λz) of [`Self::bets`] alone, with the same bits.
+    pub fn logs(&self, range: Range<usize>, theta: f64, lambda: f64) -> f64 {
+        if !self.weights.is_empty() || self.controlled() {
+            return self.bets(range, theta, lambda).logs;
+        }
+        let mut logs = 0.0;
+        product_logs(&self.u[range], lambda, &mut logs);
+        logs
+    }
+
     /// Shows z of some plays, with the control variate's factor θ where it keeps λz at or below 0.9.
     pub fn each(&self, range: Range<usize>, theta: f64, lambda: f64, show: impl FnMut(f64)) {
         range.map(|i| self.z(i, theta, lambda)).for_each(show);
@@ -231,6 +242,28 @@ impl Table {
             first += taken;
         }
         bets
+    }
+}
+
+dispatch! {
+    /// The sum of the logarithms of the products of 1 − λu over blocks, as `unweighted` forms them.
+    fn product_logs(u: &[f32], lambda: f64, logs: &mut f64) = product_logs_body
+}
+
+#[inline(always)]
+fn product_logs_body(u: &[f32], lambda: f64, logs: &mut f64) {
+    for block in u.chunks(LANES * DEPTH) {
+        let mut products = [1.0; LANES];
+        let (rows, rest) = block.as_chunks::<LANES>();
+        for row in rows {
+            for lane in 0..LANES {
+                products[lane] *= (1.0 - lambda * f64::from(row[lane])).max(0.0);
+            }
+        }
+        for (product, &u) in products.iter_mut().zip(rest) {
+            *product *= (1.0 - lambda * f64::from(u)).max(0.0);
+        }
+        *logs += products.iter().map(|&product| ln(product)).sum::<f64>();
     }
 }
 

@@ -8,7 +8,7 @@ use super::judge::{Judged, judge};
 use super::shares::{GIVEN, guardrail_delta, policy_delta};
 use crate::bound::{ControlVariate, Start};
 use crate::certificate::{About, CandidateResult, CandidateUnits, Certificate, Decision, guardrails_hold};
-use crate::claims::{Bet, Claim, Game, bound_of};
+use crate::claims::{Bet, Claim, Game, Plays, bound_of};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
 use crate::estimate;
@@ -62,7 +62,10 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
         let label = candidate.label();
         let judged = judge(&ground, &account, &claims, (Some(&label), subject), &control)?;
         let (risk, improvement) = (claims.guarantee.risk, claims.guarantee.improvement);
-        let estimated_risk = estimate::cips(log, subject, 0.0, &control)?;
+        let estimated_risk = match judged.estimated_risk {
+            Some(risk) => risk,
+            None => estimate::cips(log, subject, 0.0, &control)?,
+        };
         results.push(CandidateResult {
             candidate: label,
             policy_digest: policy.map(PolicyParams::digest).transpose()?,
@@ -128,6 +131,15 @@ fn claim_candidate(
     let label = candidate.label();
     let about = About::Candidate(&label);
     let each = policy_delta(spec) / spec.candidates.len() as f64;
+    // Without a random order, the plays of both claims are collected in one pass.
+    let bets = matches!(spec.bound, BoundKind::Betting | BoundKind::Auto);
+    let (name, bet) = bet_of(ground, subject);
+    let together = bets && spec.bounds_improvement() && !matches!(bet.game, Game::Aimed { .. });
+    let plays = match together {
+        true => Some(Plays::collect(log, subject, &bet, control)?),
+        false => None,
+    };
+    let bet = Bet { plays: plays.as_ref(), ..bet };
     account.claim(spec, about, GIVEN, each, |quantity, delta| {
         let claim = Claim { about, subject, quantity, delta, guardrail: None };
         match spec.bound {
@@ -136,13 +148,16 @@ fn claim_candidate(
             }
             BoundKind::LogSmoothing => {
                 let (control_variate, start) = (ControlVariate::None, Start::CONSTANT);
-                let bet = Bet { game: Game::Mixture, control: control_variate, start, cost_model: None };
+                let bet = Bet {
+                    game: Game::Mixture,
+                    control: control_variate,
+                    start,
+                    cost_model: None,
+                    plays: None,
+                };
                 claim.for_given(log, "log_smoothing", &bet, control)
             }
-            BoundKind::Betting | BoundKind::Auto => {
-                let (name, bet) = bet_of(ground, subject);
-                claim.for_given(log, name, &bet, control)
-            }
+            BoundKind::Betting | BoundKind::Auto => claim.for_given(log, name, &bet, control),
         }
     })
 }
@@ -157,7 +172,7 @@ fn bet_of<'a>(ground: &Ground, subject: Subject) -> (&'static str, Bet<'a>) {
         false => ("betting", Game::Anytime),
     };
     let (control, start) = constant_control(ground, subject, aimed);
-    (name, Bet { game, control, start, cost_model: None })
+    (name, Bet { game, control, start, cost_model: None, plays: None })
 }
 
 /// Enters the claims of the guardrails about a candidate. It does not depend on the certified rows, so the betting

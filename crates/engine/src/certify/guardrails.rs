@@ -118,7 +118,8 @@ impl<'a> Guardrails<'a> {
             // As for the objective: in order of arrival, rows of one context would choose factors for each other.
             let repeated = log.shape().capabilities.multiple_interactions;
             let start = Start { fixed: repeated && !ground.may_aim(), ..start };
-            let bet = Bet { game, control: variate, start, cost_model: model.map(Modeled::Linear) };
+            let bet =
+                Bet { game, control: variate, start, cost_model: model.map(Modeled::Linear), plays: None };
             claim.for_given(log, name, &bet, control)
         })?;
         for (result, prepared) in claims.guardrails.iter_mut().zip(prepared) {

@@ -29,6 +29,8 @@ pub struct Judged {
     pub reasons: Vec<Reason>,
     /// What would change a keep.
     pub plan: Option<Plan>,
+    /// The importance-weighted estimate of the risk, if the rows show one.
+    pub estimated_risk: Option<f64>,
 }
 
 /// Decides `deploy` only if no check failed, or every failed one was accepted, and the guaranteed improvement,
@@ -95,5 +97,6 @@ pub fn verdict(
         Decision::Keep => plan_after(next, &case, records, &claims.guardrails),
         Decision::Deploy => None,
     };
-    Judged { guarantee, breakdown, decision, reasons, plan }
+    let estimated_risk = findings.map(|found| found.risk);
+    Judged { guarantee, breakdown, decision, reasons, plan, estimated_risk }
 }

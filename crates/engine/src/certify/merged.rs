@@ -12,7 +12,7 @@ use crate::certificate::{
 use crate::checks::CheckResult;
 use crate::claims::PolicyQuantity;
 use crate::cost_model::CostModel;
-use crate::error::Result;
+use crate::error::{Result, finite};
 use crate::log::{LogShape, Span};
 use crate::measure::Subject;
 use crate::policy::PolicyParams;
@@ -61,14 +61,14 @@ pub fn certify_merged(
     let claims = account
         .claim(spec, about, GIVEN, policy_delta(spec), |quantity, delta| bound(about, quantity, delta))?;
     account.rest_on(&claims);
-    let finite = numbers.findings.iter().all(|mean| mean.is_finite());
-    let findings = finite.then(|| Findings::of(shape, subject, numbers.findings));
-    let estimated_risk = findings.as_ref().map_or(0.0, |found| found.risk);
+    let sound = numbers.findings.iter().all(|mean| mean.is_finite());
+    let findings = sound.then(|| Findings::of(shape, subject, numbers.findings));
     let failed: Vec<&CheckResult> = numbers.checks.iter().filter(|check| check.failed()).collect();
     let rows_per_day = rows_per_day(shape.rows, shape.capabilities.period);
     let next = NextLook { independent: false, rows_per_day };
     let judged = verdict(spec, &account, &claims, findings, &failed, next);
     let (risk, improvement) = (claims.guarantee.risk, claims.guarantee.improvement);
+    let estimated_risk = finite("the estimated risk", judged.estimated_risk.unwrap_or(f64::NAN))?;
     let candidates = match &label {
         Some(label) => vec![CandidateResult {
             candidate: label.clone(),

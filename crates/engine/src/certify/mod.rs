@@ -268,7 +268,7 @@ fn claim_auto(
         };
         let start = Start { fixed: repeated && !ground.may_aim(), ..start };
         let modeled = cost_model.as_ref().map(Modeled::Fixed);
-        let bet = Bet { game, control: variate, start, cost_model: modeled };
+        let bet = Bet { game, control: variate, start, cost_model: modeled, plays: None };
         let subject = Subject::Policy(&evidence.policy);
         let claim = Claim { about, subject, quantity, delta, guardrail: None };
         claim.for_given(&ground.certified, name, &bet, control)

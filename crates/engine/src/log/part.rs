@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use ndarray::{Array2, Axis, CowArray};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Chunk, ChunkSets, LogShape, LogSource};
@@ -113,16 +114,23 @@ impl<'a> PartLog<'a> {
     pub fn new(log: &'a dyn LogSource, span: Span, side: Side) -> Result<Self> {
         let mut shape = log.shape().clone();
         (shape.rows, shape.contexts) = (0, 0);
-        let (mut weight, mut seen) = (0.0, 0);
-        for index in 0..log.chunks() {
+        let count = |index: usize| {
             let chunk = log.chunk(index)?;
             chunk.check(log.shape())?;
-            seen += chunk.rows() as u64;
+            let (mut own, mut weight) = (0, 0.0);
             for c in (0..chunk.contexts()).filter(|&c| span.side(&chunk, c) == Some(side)) {
                 let rows = chunk.rows_of(c);
-                shape.rows += rows.len() as u64;
+                own += rows.len() as u64;
                 weight += chunk.weights[rows].iter().sum::<f64>();
             }
+            Ok((chunk.rows() as u64, own, weight))
+        };
+        let counted = (0..log.chunks()).into_par_iter().map(count).collect::<Result<Vec<_>>>()?;
+        let (mut weight, mut seen) = (0.0, 0);
+        for (rows, own, weights) in counted {
+            seen += rows;
+            shape.rows += own;
+            weight += weights;
         }
         // Later passes over one side would not notice rows that are missing from the log.
         if seen != log.shape().rows {

@@ -44,7 +44,7 @@ fn exponent_as_f64(exponent: i64) -> f64 {
 }
 
 dispatch! {
-    /// Replaces every number by its natural logarithm: within 1 ulp for normal numbers, −∞ for 0 and subnormal ones,
+    /// Replaces every number by its natural logarithm: within about 1 ulp for normal numbers, −∞ for 0 and subnormal ones,
     /// NaN for negative ones and NaN.
     pub fn ln_each(values: &mut [f64]) = ln_each_body
 }
