@@ -14,6 +14,7 @@ mod kernels;
 #[path = "../common/light_kl.rs"]
 mod light_kl;
 mod modules;
+mod partials;
 mod properties;
 mod set_specs;
 mod sets;
