@@ -69,8 +69,7 @@ pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
     }
     if args.json {
         let certificate = certificate.clone();
-        let mut document =
-            Document { certificate, issued: None, ledger: None, partials: None, signature: None };
+        let mut document = Document { certificate, issued: None, ledger: None, signature: None };
         if let Some(path) = &args.signing_key {
             signing_key(path)?.sign(&mut document)?;
         }

@@ -79,7 +79,7 @@ pub fn certificate(
     expected_rows: Option<u64>,
 ) -> Result<Document, Failure> {
     let (merged, _) = partials::merge(recipe, partials, expected_rows)?;
-    Ok(merged.document()?)
+    Ok(Document { certificate: merged.certificate()?, issued: None, ledger: None, signature: None })
 }
 
 fn show(mut document: Document, json: bool, key: Option<&Path>) -> Result<Verdict, Failure> {
@@ -92,8 +92,9 @@ fn show(mut document: Document, json: bool, key: Option<&Path>) -> Result<Verdic
         let mut page = ReportPage::new(false);
         summary::show(&mut page, &document.certificate);
         print_text(page.text())?;
-        let partials = document.partials.as_ref();
-        print_text(&format!("{}\n", partials.map_or("", |partials| partials.statement.as_str())))?;
+        if let Some(merged) = &document.certificate.merged {
+            print_text(&format!("{}\n", merged.partials.statement))?;
+        }
     }
     Ok(match document.certificate.decision {
         Decision::Deploy => Verdict::Yes,

@@ -11,12 +11,14 @@ use guarantor_engine::certificate::{
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::policy::PolicyParams;
-use guarantor_engine::verify::{Wording, verify_unsupported};
-use guarantor_ingest::{FileFormat, Format};
+use guarantor_engine::verify::{Wording, verify_merged, verify_unsupported};
+use guarantor_ingest::{FileFormat, Format, partials};
 use serde_json::Value;
 
 use super::client::{Client, expect};
 use super::log_file::{InputLog, StatedArgs, format_parser, read_policy, with_formats};
+use super::merge::read_partials;
+use super::recipe::read_recipe;
 use super::{Failure, Verdict, runtime};
 
 /// The arguments of `guarantor verify`.
@@ -44,6 +46,12 @@ pub struct VerifyArgs {
     /// recognizes by its digest. Can be repeated.
     #[arg(long, value_name = "[ID=]FILE", requires = "log")]
     policy: Vec<String>,
+    /// Recompute a certificate that was merged from partials: its recipe, with all of its partials.
+    #[arg(long, value_name = "RECIPE.json", requires = "partial", conflicts_with = "log")]
+    recipe: Option<PathBuf>,
+    /// A partial that the certificate was merged from. Repeat it for all of them.
+    #[arg(long, value_name = "PARTIAL.json", requires = "recipe")]
+    partial: Vec<PathBuf>,
     /// What the certificate must say besides being valid. With `deploy`, a valid certificate that says keep exits with 1.
     #[arg(long, value_name = "DECISION", value_parser = ["deploy"])]
     require: Option<String>,
@@ -62,7 +70,7 @@ pub struct VerifyArgs {
 pub fn verify(args: VerifyArgs) -> Result<Verdict, Failure> {
     let path = args.certificate.display();
     let document = std::fs::read(&args.certificate).map_err(|error| format!("{path}: {error}"))?;
-    let (verification, unchecked) = match (&args.public_key, args.log.is_empty()) {
+    let (verification, unchecked) = match (&args.public_key, args.log.is_empty() && args.recipe.is_none()) {
         (None, true) => (by_server(&args, &document)?, Vec::new()),
         _ => here(&args, &document)?,
     };
@@ -116,8 +124,17 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<(Verification, Vec<&'static s
     } else {
         unchecked.extend(ONLY_SIGNED.into_iter().filter(|name| document.get(name).is_some()));
     }
-    if !args.log.is_empty() {
+    if let Some(recipe) = &args.recipe {
         let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
+        let (merged, _) = partials::merge(&read_recipe(recipe)?, read_partials(&args.partial)?, None)?;
+        checks.extend(verify_merged(&certificate, wording, &merged)?.checks);
+    } else if !args.log.is_empty() {
+        let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
+        if certificate.merged.is_some() {
+            return Err(
+                "the certificate was merged from partials; recompute it with --recipe and --partial".into()
+            );
+        }
         let recomputed = match verify_unsupported(&certificate) {
             Some(verification) => verification,
             None => {

@@ -147,6 +147,7 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
         | "/v1/jobs/{id}/certificate"
         | "/v1/jobs/{id}/events"
         | "/v1/jobs/{id}/policy"
+        | "/v1/partials"
         | "/v1/policies"
         | "/v1/policies/{id}"
         | "/v1/policies/{id}/actions"

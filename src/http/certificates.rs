@@ -24,7 +24,7 @@ use guarantor_engine::certificate::{
     Verification, check_digest, check_signature, differing_fields, extra_field,
 };
 use guarantor_engine::control::Control;
-use guarantor_engine::verify::{Wording, verify_unsupported};
+use guarantor_engine::verify::{Wording, verify_merged, verify_unsupported};
 
 /// The routes of certificates.
 pub fn routes() -> OpenApiRouter<App> {
@@ -185,6 +185,11 @@ async fn recompute(
         Err(StoreError::NotFound(..)) => return Ok(gone("dataset", "the dataset was deleted")),
         dataset => dataset?,
     };
+    if dataset.is_merged() {
+        let merged = app.store.merged_sums(&dataset).await?;
+        let again = move |_: &AtomicBool| verify_merged(&certificate, Wording::Vouched, &merged);
+        return Ok(compute_with(permit, again).await??);
+    }
     let inputs = match StoredInputs::fetch(&app.store, workspace, dataset, &job.spec).await {
         Ok(inputs) => inputs,
         Err(RunError::Failed(failure)) => return Ok(gone("inputs", &failure.message)),

@@ -107,6 +107,7 @@ codes! {
     GuardrailRepeated 422 "guardrail_repeated" "An outcome has two guardrails";
     TooManyGuardrails 422 "too_many_guardrails" "There are too many guardrails";
     FamilyExhausted 422 "family_exhausted" "All looks of the family are taken";
+    PartialsRejected 422 "partials_rejected" "The partials cannot be merged";
     IdempotencyMismatch 422 "idempotency_mismatch" "The key was used with another request";
     JobFailed 424 "job_failed" "The job failed";
     JobCancelled 424 "job_cancelled" "The job was canceled";

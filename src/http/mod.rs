@@ -36,6 +36,7 @@ mod layers;
 mod metrics;
 mod openapi;
 mod page;
+mod partials;
 mod plans;
 mod policies;
 mod policy_cache;

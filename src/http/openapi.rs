@@ -17,7 +17,7 @@ use utoipa_swagger_ui::SwaggerUi;
 use super::codes::Code;
 use super::problem::{FieldError, ProblemBody};
 use super::{
-    App, certificates, datasets, decisions, gates, health, jobs, metrics, plans, policies, webhooks,
+    App, certificates, datasets, decisions, gates, health, jobs, metrics, partials, plans, policies, webhooks,
 };
 
 #[derive(utoipa::OpenApi)]
@@ -32,6 +32,7 @@ use super::{
          (name = "Gates", description = "Ask whether a policy may be rolled out"),
          (name = "Webhooks", description = "Who is told when a job has ended"),
          (name = "Certificates", description = "What is guaranteed, and how to verify it"),
+         (name = "Partials", description = "Certificates of logs that outgrow one machine"),
          (name = "Plans", description = "How many rows would certify an improvement"),
          (name = "Operations", description = "Health and metrics for operators"))
 )]
@@ -49,7 +50,8 @@ pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
         .merge(gates::routes())
         .merge(webhooks::routes())
         .merge(certificates::routes())
-        .merge(plans::routes());
+        .merge(plans::routes())
+        .merge(partials::routes());
     let (open, open_api) = open.split_for_parts();
     let (guarded, guarded_api) = guarded.split_for_parts();
     let mut api = Document::openapi();

@@ -12,7 +12,7 @@ use guarantor_engine::control::Control;
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Candidate, JobKind, JobSpec};
-use guarantor_engine::{self, Finished, Inputs};
+use guarantor_engine::{self, EngineError, Finished, Inputs};
 
 /// A computation whose inputs were fetched. It is called once, on a compute thread.
 pub type Prepared = Box<dyn FnOnce(&Control) -> guarantor_engine::Result<Finished> + Send>;
@@ -54,11 +54,14 @@ impl EngineRunner {
         EngineRunner { memory: Some(memory), ..self }
     }
 
-    async fn inputs(&self, job: &Job) -> Result<StoredInputs, RunError> {
-        let dataset = (self.store.repository())
+    async fn dataset(&self, job: &Job) -> Result<Dataset, RunError> {
+        (self.store.repository())
             .dataset_version(&job.workspace, job.dataset_id, job.dataset_version)
             .await
-            .map_err(|error| unreadable(FailureCode::DatasetUnreadable, error))?;
+            .map_err(|error| unreadable(FailureCode::DatasetUnreadable, error))
+    }
+
+    async fn inputs(&self, job: &Job, dataset: Dataset) -> Result<StoredInputs, RunError> {
         if let Some(memory) = &self.memory {
             let fit = check_fit(&self.store, &job.workspace, &dataset, &job.spec, memory).await;
             let too_large = fit.map_err(|error| unreadable(FailureCode::PolicyUnreadable, error))?.err();
@@ -77,7 +80,13 @@ impl EngineRunner {
 impl Runner for EngineRunner {
     async fn prepare(&self, job: &Job) -> Result<Prepared, RunError> {
         check_current(&job.spec)?;
-        let (inputs, spec) = (self.inputs(job).await?, job.spec.clone());
+        let dataset = self.dataset(job).await?;
+        if dataset.is_merged() {
+            let merged = self.store.merged_sums(&dataset).await;
+            let merged = merged.map_err(|error| unreadable(FailureCode::DatasetUnreadable, error))?;
+            return Ok(Box::new(move |_| merged.finished().map_err(|error| EngineError::Log(error.message))));
+        }
+        let (inputs, spec) = (self.inputs(job, dataset).await?, job.spec.clone());
         Ok(Box::new(move |control| {
             inputs.with(control, |inputs| guarantor_engine::run(&spec, inputs, control))
         }))

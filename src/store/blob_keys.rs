@@ -52,6 +52,19 @@ pub fn dataset_part_key(id: DatasetId, request: Uuid) -> String {
     format!("{}{}.parquet", dataset_part_prefix(id, request), Uuid::now_v7())
 }
 
+/// What the key of merged sums ends with.
+const MERGED: &str = ".merged.json";
+
+/// A new key for sums that stand for the rows of a dataset.
+pub fn merged_key(id: DatasetId) -> String {
+    format!("datasets/{id}/{}{MERGED}", Uuid::now_v7())
+}
+
+/// Whether a key is one of merged sums.
+pub fn is_merged(key: &str) -> bool {
+    key.ends_with(MERGED)
+}
+
 /// How the keys of all attempts of one request begin.
 pub fn dataset_part_prefix(id: DatasetId, request: Uuid) -> String {
     format!("datasets/{id}/{request}-")

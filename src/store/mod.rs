@@ -13,6 +13,7 @@ mod failure;
 mod ids;
 mod keys;
 mod logs;
+mod merged;
 mod open;
 mod page;
 mod private;
@@ -45,6 +46,7 @@ pub use ids::{
 };
 pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token, new_webhook_secret};
 pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
+pub use merged::NewMerged;
 pub use open::DirectoryLock;
 pub use page::{Cursor, Page, PageRequest};
 pub use private::create_private_files;
@@ -302,7 +304,7 @@ impl Store {
             Some(look) => (Some(look.place), look.signature),
             None => return damaged("it is not in the ledger"),
         };
-        Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, partials: None, signature }))
+        Ok(Some(Document { certificate, issued: Some(job.issued()), ledger, signature }))
     }
 
     /// The evidence of a job, if it has a certificate.

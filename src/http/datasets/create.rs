@@ -6,12 +6,12 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use serde_json::json;
 
-use super::DatasetView;
 use super::body::{Chunks, Passed, chunks, drain, limited, metered, read_ahead};
 use super::content::encoding_of;
 use super::digest::{Expected, verified};
 use super::form::{Form, FormPart};
 use super::options::{AppendOptions, UploadOptions, fingerprint_of, limits};
+use super::{DatasetView, require_rows};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -208,6 +208,7 @@ async fn add(
     let headers = request.headers().clone();
     let permit = request.extensions().get::<UploadPermit>().cloned();
     let dataset = app.store.repository().dataset(&workspace, id).await?;
+    require_rows(&dataset, "id")?;
     let format = options.format(content_type(&headers), &dataset)?;
     check_length(&headers, app.config.max_upload_bytes)?;
     let format = format.with_encoding(encoding_of(&headers)?);

@@ -184,6 +184,19 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Checks that a dataset has rows.
+///
+/// # Errors
+/// If it was merged from partials, whose rows are elsewhere.
+pub fn require_rows(dataset: &Dataset, field: &str) -> Result<(), Problem> {
+    if !dataset.is_merged() {
+        return Ok(());
+    }
+    let message = "was merged from partials, so its rows are not here; merge other partials with POST /v1/partials, or \
+                   upload the rows as a dataset";
+    Err(Problem::field(Code::NotForThisKind, field, message))
+}
+
 /// The dataset that a body names.
 ///
 /// # Errors

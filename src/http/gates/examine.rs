@@ -56,6 +56,8 @@ pub struct GateAnswer {
     pub dataset_version: u64,
     /// The digest of that version's rows.
     pub dataset_digest: String,
+    /// Whether the certificate was merged from partials, which the service did not recompute.
+    pub merged: bool,
     /// Whether one fixed policy logged the dataset, as its uploader stated.
     pub logging: Option<Logging>,
     /// The policy that is approved, as the certificate names it: `learned`, `logged:NAME` or `policy:ID`.
@@ -254,6 +256,7 @@ impl Examined {
             dataset_id: job.dataset_id,
             dataset_version: certificate.dataset.version,
             dataset_digest: certificate.dataset.digest.clone(),
+            merged: certificate.merged.is_some(),
             logging: certificate.dataset.logging,
             candidate: subject.name,
             policy_id,

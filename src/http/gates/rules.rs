@@ -63,6 +63,7 @@ fn unmet(requirement: &'static str, required: Value, actual: Value, advice: impl
 /// The first requirement that the certificate does not meet.
 pub fn first_unmet(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
     policy_digest(requirements, facts)
+        .or_else(|| merged(requirements, facts))
         .or_else(|| objective(requirements, facts))
         .or_else(|| improvement(requirements, facts))
         .or_else(|| guardrails(requirements, facts))
@@ -79,11 +80,24 @@ pub fn first_unmet_of_gate(definition: &GateDefinition, facts: &Facts) -> Option
     not_allowed(definition, facts)
         .or_else(|| primary_objective(definition, facts))
         .or_else(|| delta(definition, facts))
-        .or_else(|| first_unmet(&definition.requirements, facts))
+        .or_else(|| {
+            // What the gate allows was tested above.
+            let accept_merged = Some(true);
+            let requirements = GateRequirements { accept_merged, ..definition.requirements.clone() };
+            first_unmet(&requirements, facts)
+        })
 }
 
-/// What a standing gate is closed to, unless it allows it. A merged certificate is not listed, because there are
-/// none yet.
+/// Whether the certificate was computed from the rows, or the gate accepts that it was not.
+fn merged(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+    (facts.answer.merged && requirements.accept_merged != Some(true)).then(|| {
+        let advice = "The certificate was merged from partials, which the service did not recompute. Ask with \
+                      accept_merged=true if you trust whoever computed them.";
+        unmet("accept_merged", json!(true), json!(requirements.accept_merged), advice)
+    })
+}
+
+/// What a standing gate is closed to, unless it allows it.
 fn not_allowed(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {
     let answer = facts.answer;
     let accepted: Vec<&str> = answer.accepted_checks.iter().map(|check| check.name()).collect();
@@ -107,8 +121,13 @@ fn not_allowed(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {
             json!(Logging::Adaptive),
             json!(answer.logging),
         ),
+        (Allowance::MergedCertificates, answer.merged, json!(false), json!(true)),
     ];
-    let closed = |allowance: &Allowance| !definition.allow.contains(allowance);
+    let accepted_merged = definition.requirements.accept_merged == Some(true);
+    let closed = |allowance: &Allowance| {
+        !definition.allow.contains(allowance)
+            && !(accepted_merged && *allowance == Allowance::MergedCertificates)
+    };
     let (allowance, _, required, actual) =
         found.into_iter().find(|(allowance, found, ..)| *found && closed(allowance))?;
     let name = allowance.name();

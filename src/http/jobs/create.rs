@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 
-use super::request::JobRequest;
+use super::request::{JobRequest, check_metadata};
 use super::view::JobView;
 use crate::http::App;
 use crate::http::auth::{Caller, CallerName};
 use crate::http::codes::Code;
-use crate::http::datasets::find_dataset;
+use crate::http::datasets::{find_dataset, require_rows};
 use crate::http::extract::{JsonBody, Nothing, Params, field_problem};
 use crate::http::idempotency::{Created, Creation, Start, replay};
 use crate::http::problem::Problem;
@@ -39,7 +39,7 @@ pub async fn create(
     headers: HeaderMap,
     body: JsonBody<JobRequest>,
 ) -> Result<Response, Problem> {
-    body.value.check_metadata()?;
+    check_metadata(&body.value.metadata)?;
     let request: SpecRequest = serde_path_to_error::deserialize(body.value.spec).map_err(|error| {
         let path = error.path().to_string();
         field_problem(Code::InvalidValue, &path, &error.into_inner().to_string())
@@ -56,6 +56,7 @@ pub async fn create(
         let mut left = RESOLVED_AGAIN;
         loop {
             let dataset = find_dataset(&worker, &workspace, &dataset_id).await?;
+            require_rows(&dataset, "dataset_id")?;
             let resolved = resolve(&worker.store, &workspace, &dataset, &request, &caller).await?;
             require_fit(&worker.store, &workspace, &dataset, &resolved.spec, &worker.job_memory).await?;
             let new = NewJob {
@@ -79,7 +80,11 @@ pub async fn create(
     creation.finish(&app, work).await
 }
 
-async fn submit(app: &App, new: NewJob) -> Result<Job, StoreError> {
+/// Queues a job, or finds the one that an earlier attempt of the same request has queued.
+///
+/// # Errors
+/// If the queue is full, the ledger has changed, or the store fails.
+pub async fn submit(app: &App, new: NewJob) -> Result<Job, StoreError> {
     let (id, workspace) = (new.id, new.workspace.clone());
     match app.queue.submit(new).await {
         // An earlier attempt of this request queued it, and the process died before it could respond.

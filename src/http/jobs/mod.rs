@@ -19,7 +19,9 @@ use super::problem::Problem;
 use crate::store::{Job, JobStatus};
 
 pub use answers::Answers;
-pub use view::certificate_url;
+pub use create::submit;
+pub use request::check_metadata;
+pub use view::{JobView, certificate_url};
 
 /// How long a client should wait before it polls an unfinished job again.
 pub const POLL_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);

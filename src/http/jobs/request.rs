@@ -48,19 +48,17 @@ impl<'de> Deserialize<'de> for JobRequest {
     }
 }
 
-impl JobRequest {
-    /// Checks the size of the metadata.
-    ///
-    /// # Errors
-    /// If it is too large.
-    pub fn check_metadata(&self) -> Result<(), Problem> {
-        let length = serde_json::to_vec(&self.metadata).map_err(Problem::internal)?.len();
-        if length > MOST_METADATA {
-            let message = format!("has {length} bytes of JSON; the maximum is {MOST_METADATA}");
-            return Err(Problem::field(Code::InvalidValue, "metadata", message));
-        }
-        Ok(())
+/// Checks the size of a job's metadata.
+///
+/// # Errors
+/// If it is too large.
+pub fn check_metadata(metadata: &Map<String, Value>) -> Result<(), Problem> {
+    let length = serde_json::to_vec(metadata).map_err(Problem::internal)?.len();
+    if length > MOST_METADATA {
+        let message = format!("has {length} bytes of JSON; the maximum is {MOST_METADATA}");
+        return Err(Problem::field(Code::InvalidValue, "metadata", message));
     }
+    Ok(())
 }
 
 impl utoipa::PartialSchema for JobRequest {

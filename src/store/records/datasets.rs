@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::BlobRef;
+use crate::store::blob_keys::is_merged;
 use crate::store::ids::{DatasetId, PolicyId, Timestamp, Workspace};
 use guarantor_engine::checks::CheckResult;
 use guarantor_engine::footprint::SetSizes;
@@ -178,6 +179,11 @@ impl Dataset {
             non_zeros: all.non_zeros.saturating_add(part.non_zeros),
             of_requests: all.of_requests.saturating_add(part.of_requests),
         }))
+    }
+
+    /// Whether its rows were never here: sums that were merged from partials stand for them.
+    pub fn is_merged(&self) -> bool {
+        self.content.parts.iter().any(|part| is_merged(&part.key))
     }
 
     /// What the caller stated about the log. Rows that are appended inherit it.

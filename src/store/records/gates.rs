@@ -135,6 +135,10 @@ pub struct GateRequirements {
     #[schema(value_type = Option<String>, pattern = "^[0-9]+[smhd]$")]
     #[param(value_type = Option<String>, pattern = "^[0-9]+[smhd]$")]
     pub max_age: Option<Age>,
+    /// With `true`, the certificate may have been merged from partials, which the service did not recompute. Otherwise it
+    /// must have been computed from the rows. For standing gates, `allow` with `merged_certificates` says the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accept_merged: Option<bool>,
     /// The outcome that the certificate's improvement must be about. A standing gate without it asks about the
     /// dataset's primary outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -173,13 +173,8 @@ impl Write {
         let signature = match key {
             Some(key) => {
                 let (issued, ledger) = (Some(job.issued()), Some(place.clone()));
-                let mut document = Document {
-                    certificate: certificate.clone(),
-                    issued,
-                    ledger,
-                    partials: None,
-                    signature: None,
-                };
+                let mut document =
+                    Document { certificate: certificate.clone(), issued, ledger, signature: None };
                 key.sign(&mut document).map_err(|error| StoreError::damaged("a certificate", error))?;
                 document.signature
             }
