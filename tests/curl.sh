@@ -83,6 +83,7 @@ call 200 POST /v1/plans "${JSON[@]}" -d '{"improvement":0.01,"min_improvement":0
 call 422/invalid_value POST /v1/plans "${JSON[@]}" -d '{"improvement":2,"n_actions":4}'
 call 422/unknown_field POST /v1/plans "${JSON[@]}" -d '{"improvement":0.1,"n_actions":4,"rows":5}'
 call 422/not_for_this_kind POST /v1/plans "${JSON[@]}" -d '{"improvement":0.1,"n_actions":4,"fraction":0.5}'
+call 422/partials_rejected POST /v1/partials "${JSON[@]}" -d '{"recipe":{},"partials":[]}'
 "$BIN" plan --improvement 0.02 --n-actions 4 >/dev/null || fail "guarantor plan"
 
 echo "== policies"

@@ -25,6 +25,7 @@ mod limits;
 mod malformed;
 mod openapi;
 mod outcomes;
+mod partials;
 mod plans;
 mod private;
 mod roles;

@@ -134,7 +134,9 @@ fn no_route_shows_another_workspace() {
             "POST /v1/datasets" => (422, "unknown_policy"),
             "POST /v1/certificates/verify" => (422, "unknown_job"),
             // These name no resource.
-            "POST /v1/policies" | "POST /v1/plans" | "GET /v1/certificates/key" => continue,
+            "POST /v1/policies" | "POST /v1/partials" | "POST /v1/plans" | "GET /v1/certificates/key" => {
+                continue;
+            }
             // A token names its gate, and no workspace is asked; tests/service/gates tests it.
             "GET /v1/gate/{token}" | "POST /v1/gate/{token}" => continue,
             _ if !path.starts_with("/v1/") => continue,

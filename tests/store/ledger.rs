@@ -330,7 +330,6 @@ pub async fn a_look_is_signed_as_it_will_be_shown(repository: &dyn Repository) {
         certificate,
         issued: Some(job.issued()),
         ledger: Some(entry.place),
-        partials: None,
         signature: entry.signature,
     };
     let shown = serde_json::to_value(shown).unwrap();
