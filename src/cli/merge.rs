@@ -79,7 +79,7 @@ pub fn certificate(
     expected_rows: Option<u64>,
 ) -> Result<Document, Failure> {
     let (merged, _) = partials::merge(recipe, partials, expected_rows)?;
-    Ok(Document { certificate: merged.certificate()?, issued: None, ledger: None, signature: None })
+    Ok(merged.document()?)
 }
 
 fn show(mut document: Document, json: bool, key: Option<&Path>) -> Result<Verdict, Failure> {

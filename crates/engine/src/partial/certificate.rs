@@ -6,7 +6,7 @@ use super::recipe::{Recipe, RecipeBet};
 use super::sums::ClaimSums;
 use crate::bound::{ControlVariate, Guess, Member, Mixture};
 use crate::certificate::{
-    About, AutoEvidence, BoundRecord, Certificate, Evidence, MergedRecord, SplitEvidence,
+    About, AutoEvidence, BoundRecord, Certificate, Document, Evidence, MergedRecord, SplitEvidence,
 };
 use crate::certify::{MergedNumbers, certify_merged, check_plan};
 use crate::checks::CheckScope;
@@ -63,6 +63,15 @@ impl Merged {
         certificate.attestations.push(FROZEN_BEFORE.into());
         certificate.digest = certificate.content_digest()?;
         Ok(certificate)
+    }
+
+    /// The certificate as a document, not signed.
+    ///
+    /// # Errors
+    /// If a number is not finite.
+    pub fn document(&self) -> Result<Document, MergeError> {
+        let certificate = self.certificate()?;
+        Ok(Document { certificate, issued: None, ledger: None, signature: None })
     }
 
     /// What a job on the merged sums returns. The evidence has the learned policy; what bets started from is in the recipe.
