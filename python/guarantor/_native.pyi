@@ -1,0 +1,3 @@
+"""The native module. Its functions are private: use those of `guarantor`."""
+
+__version__: str
