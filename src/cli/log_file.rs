@@ -335,19 +335,12 @@ fn chunks(
 /// names it is the same every time.
 pub async fn store_policy(store: &Store, workspace: &Workspace, path: &Path) -> Result<PolicyId, Failure> {
     let params = read_policy(path)?;
-    let id = id_of(&params)?;
+    let id: PolicyId = params.id_of_content()?.parse()?;
     match store.create_policy(workspace, id, &params).await {
         // Another name has the same parameters.
         Ok(_) | Err(StoreError::Exists(..)) => Ok(id),
         Err(error) => Err(error.into()),
     }
-}
-
-/// An id that is the beginning of the policy's digest.
-fn id_of(params: &PolicyParams) -> Result<PolicyId, Failure> {
-    let digest = hex::decode(params.digest()?.trim_start_matches("sha256:"))?;
-    let start = digest.first_chunk::<16>().ok_or("the digest of a policy is too short")?;
-    Ok(PolicyId::from(uuid::Builder::from_custom_bytes(*start).into_uuid()))
 }
 
 /// Reads the parameters of a policy from a file and checks them.

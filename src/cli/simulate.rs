@@ -1,13 +1,12 @@
 //! `guarantor simulate`: the log of a known policy in a small simulated world, in any format that can be
 //! uploaded. `guarantor-lab simulate` does the same for the paper's datasets.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
-use guarantor_engine::log::OutcomeKind;
+use guarantor_ingest::simulate::{ROWS, ToyPlan, toy_layout, write_toy};
+use guarantor_ingest::write::LogWriter;
 use guarantor_ingest::write::file::{OutputFile, contexts, counts};
-use guarantor_ingest::write::{LogWriter, LoggedRow, WriteLayout};
 use guarantor_ingest::{FileFormat, Format, declaration_of, toy};
 
 use super::Failure;
@@ -92,12 +91,10 @@ fn temperature(text: &str) -> Result<f64, String> {
     }
 }
 
-const TOY_ROWS: usize = 20_000;
-
 /// The log of `guarantor demo`, as NDJSON.
 pub fn demo_log(rows: usize, seed: u64) -> Result<Vec<u8>, Failure> {
     let mut writer = LogWriter::new(Format::Ndjson, &toy_layout(1, false, false), Vec::new())?;
-    let plan = Plan { contexts: rows, interactions: 1, dim: toy::FEATURES, retrain: 0 };
+    let plan = ToyPlan { contexts: rows, interactions: 1, dim: toy::FEATURES, retrain: 0 };
     write_toy(&mut toy::Toy::new(1.0, seed), &plan, &mut writer)?;
     Ok(writer.finish()?)
 }
@@ -115,7 +112,7 @@ pub fn simulate(args: SimulateToyArgs) -> Result<(), Failure> {
 
 fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failure> {
     let m = args.interactions as usize;
-    let rows = args.rows.unwrap_or(TOY_ROWS - TOY_ROWS % m);
+    let rows = args.rows.unwrap_or(ROWS - ROWS % m);
     let contexts = contexts(rows, m, usize::MAX)?;
     let retrain = args.retrain as usize;
     if retrain >= contexts {
@@ -129,7 +126,7 @@ fn simulate_toy(args: &SimulateToyArgs, format: FileFormat) -> Result<(), Failur
         world = given.map_err(|why| format!("{}: {why}", path.display()))?;
     }
     let file = OutputFile { path: &args.out, format, layout: &layout };
-    let plan = Plan { contexts, interactions: m, dim: layout.dim, retrain };
+    let plan = ToyPlan { contexts, interactions: m, dim: layout.dim, retrain };
     file.write(|writer| write_toy(&mut world, &plan, writer))?;
     if let Some(path) = &args.policy_out {
         let text = serde_json::to_vec(&world.policy())?;
@@ -158,83 +155,4 @@ pub(super) fn print_next(args: &SimulateToyArgs, file: &OutputFile) {
         }
         eprint!("\nTo upload it:\n  {upload}");
     }
-}
-
-fn toy_layout(interactions: usize, no_features: bool, retrained: bool) -> WriteLayout {
-    WriteLayout {
-        dim: if no_features { 0 } else { toy::FEATURES },
-        n_actions: toy::ACTIONS,
-        outcome: OutcomeKind::Reward,
-        context_ids: interactions > 1,
-        timestamps: retrained,
-        versions: retrained,
-        ..WriteLayout::default()
-    }
-}
-
-/// How many contexts are logged, and how.
-struct Plan {
-    contexts: usize,
-    interactions: usize,
-    dim: usize,
-    /// How often the policy is retrained.
-    retrain: usize,
-}
-
-/// The first day of a log whose policy is retrained daily: 2024-01-01, in microseconds since 1970.
-const FIRST_DAY: i64 = 1_704_067_200_000_000;
-const DAY: i64 = 86_400_000_000;
-
-/// A day of a log.
-pub(super) struct Day {
-    pub(super) number: usize,
-    /// The contexts of the day.
-    pub(super) contexts: std::ops::Range<usize>,
-    /// The policy version that logs on this day.
-    pub(super) version: String,
-}
-
-impl Day {
-    /// When a context was logged, in microseconds since 1970.
-    pub(super) fn time_of(&self, context: usize) -> i64 {
-        let each = DAY / self.contexts.len() as i64;
-        FIRST_DAY + DAY * self.number as i64 + each * (context - self.contexts.start) as i64
-    }
-}
-
-/// The days of a log whose policy is retrained this often. They have nearly the same number of contexts.
-pub(super) fn days(contexts: usize, retrain: usize) -> impl Iterator<Item = Day> {
-    (0..=retrain).map(move |number| Day {
-        number,
-        contexts: contexts * number / (retrain + 1)..contexts * (number + 1) / (retrain + 1),
-        version: format!("v{}", number + 1),
-    })
-}
-
-fn write_toy<W: Write>(world: &mut toy::Toy, plan: &Plan, writer: &mut LogWriter<W>) -> io::Result<()> {
-    let Plan { contexts, interactions, dim, retrain } = *plan;
-    for day in days(contexts, retrain) {
-        if day.number > 0 {
-            world.retrain();
-        }
-        for context in day.contexts.clone() {
-            let visitor = world.visitor(interactions);
-            for &(action, outcome) in &visitor.interactions {
-                writer.write(&LoggedRow {
-                    x: &visitor.x[..dim],
-                    action,
-                    propensities: &visitor.propensities,
-                    outcome,
-                    context: context as u64,
-                    timestamp: day.time_of(context),
-                    version: &day.version,
-                    ..LoggedRow::default()
-                })?;
-            }
-            if retrain > 0 {
-                world.learn(&visitor);
-            }
-        }
-    }
-    Ok(())
 }

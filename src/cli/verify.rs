@@ -7,7 +7,7 @@ use clap::Args;
 use guarantor::queue::{RunError, StoredInputs};
 use guarantor::store::{Dataset, PolicyId, Store, Workspace};
 use guarantor_engine::certificate::{
-    Certificate, Check, PublicKey, SignatureState, StrictJson, Verification, check_signature, extra_field,
+    Certificate, PublicKey, StrictJson, Verification, certificate_of, only_signed, signature_check,
 };
 use guarantor_engine::control::unattended;
 use guarantor_engine::policy::PolicyParams;
@@ -103,9 +103,6 @@ fn by_server(args: &VerifyArgs, document: &[u8]) -> Result<Verification, Failure
     Ok(serde_json::from_value(answer)?)
 }
 
-/// The members of a document that only its signature covers.
-const ONLY_SIGNED: [&str; 3] = ["issued", "ledger", "signature"];
-
 /// Checks the signature and the numbers without a server, as far as the arguments allow. Also returns the members of
 /// the document that were not checked: without a key nothing vouches for what the log does not determine.
 fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<(Verification, Vec<&'static str>), Failure> {
@@ -116,13 +113,13 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<(Verification, Vec<&'static s
     let mut wording = Wording::Compared;
     let mut unchecked = Vec::new();
     if let Some(key) = &args.public_key {
-        let signature = signature(&document, &public_keys(key)?);
+        let signature = signature_check(&document, &public_keys(key)?);
         if signature.ok {
             wording = Wording::Vouched;
         }
         checks.push(signature);
     } else {
-        unchecked.extend(ONLY_SIGNED.into_iter().filter(|name| document.get(name).is_some()));
+        unchecked = only_signed(&document);
     }
     if let Some(recipe) = &args.recipe {
         let certificate = certificate_of(document).map_err(|error| format!("{path}: {error}"))?;
@@ -147,44 +144,14 @@ fn here(args: &VerifyArgs, bytes: &[u8]) -> Result<(Verification, Vec<&'static s
     Ok((Verification::of(checks), unchecked))
 }
 
-/// Checks the signature.
-fn signature(document: &Value, keys: &[PublicKey]) -> Check {
-    let (ok, detail) = match check_signature(document, keys) {
-        SignatureState::Valid { key_id } => (true, format!("the whole document is signed by key {key_id}")),
-        SignatureState::Unsigned => (false, "the document is unsigned".into()),
-        SignatureState::Invalid(why) => (false, why),
-    };
-    Check::new("signature", ok, detail)
-}
-
 /// The given key, or the keys in the file of that name.
 fn public_keys(key_or_file: &str) -> Result<Vec<PublicKey>, Failure> {
-    if let Some(key) = PublicKey::from_text(key_or_file) {
-        return Ok(vec![key]);
+    if let Some(keys) = PublicKey::all_from_text(key_or_file) {
+        return Ok(keys);
     }
     let unusable = || format!("--public-key {key_or_file}: expected a key in base64 or a file with one");
     let text = std::fs::read_to_string(key_or_file).map_err(|_| unusable())?;
-    let keys = match serde_json::from_str::<Value>(&text) {
-        Ok(answer @ Value::Object(_)) => {
-            let earlier = answer["earlier"].as_array().into_iter().flatten();
-            let texts = std::iter::once(&answer).chain(earlier).map(|key| key["public_key"].as_str());
-            texts.map(|text| PublicKey::from_text(text?)).collect()
-        }
-        _ => PublicKey::from_text(&text).map(|key| vec![key]),
-    };
-    Ok(keys.ok_or_else(unusable)?)
-}
-
-/// The certificate of a document. The document must have no other member, because no check would cover it.
-fn certificate_of(mut document: Value) -> Result<Certificate, Failure> {
-    if let Value::Object(fields) = &mut document {
-        fields.retain(|name, _| !ONLY_SIGNED.contains(&name.as_str()));
-    }
-    let certificate: Certificate = serde_json::from_value(document.clone())?;
-    match extra_field(&document, &serde_json::to_value(&certificate)?) {
-        Some(field) => Err(format!("unknown member {field}").into()),
-        None => Ok(certificate),
-    }
+    Ok(PublicKey::all_from_text(&text).ok_or_else(unusable)?)
 }
 
 /// The id and the parameters of a policy that is given as `ID=FILE`, or as `FILE` if it is a candidate.

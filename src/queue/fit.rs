@@ -1,13 +1,13 @@
 //! Whether a job fits into memory. A job that does not would end the process in the middle of its work, and
 //! again at each of its next attempts.
 
-use std::fmt;
-
 use super::runner::policy_ids;
 use crate::store::{Dataset, PolicyId, Result, Store, StoreError, StoredPolicy, Workspace};
-use guarantor_engine::footprint::{Footprint, PolicySize, Resources, footprint};
+use guarantor_engine::footprint::{PolicySize, Resources, check_footprint};
 use guarantor_engine::policy::PolicyKind;
-use guarantor_engine::spec::{Candidate, JobKind, JobSpec, PriorKind};
+use guarantor_engine::spec::{Candidate, JobSpec, PriorKind};
+
+pub use guarantor_engine::footprint::TooLarge;
 
 /// What a job may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,43 +16,6 @@ pub struct JobMemory {
     pub max_bytes: u64,
     /// The number of compute threads: some of the memory is per thread.
     pub threads: usize,
-}
-
-/// A job that would take more memory than it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLarge {
-    /// What it would take.
-    pub footprint: Footprint,
-    /// The most bytes that it may take.
-    pub max_bytes: u64,
-    kind: JobKind,
-    has_sets: bool,
-}
-
-impl fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Footprint { log, policies, learning, certifying } = self.footprint;
-        let text = |bytes: u64| format!("{:.1} MiB", bytes as f64 / (1u64 << 20) as f64);
-        write!(
-            f,
-            "the job would take about {} of memory, and {} is allowed: {} for the rows, {} for stored policies, {} for \
-             learning, {} for certifying; ",
-            text(self.footprint.total()),
-            text(self.max_bytes),
-            text(log),
-            text(policies),
-            text(learning),
-            text(certifying),
-        )?;
-        match self.kind {
-            JobKind::Learn if self.has_sets => f.write_str("use fewer rows, or actions with fewer features"),
-            JobKind::Learn => f.write_str(
-                "a learned policy has a parameter per feature and action, so use fewer features or group actions, or \
-                 learn elsewhere and use kind `evaluate`",
-            ),
-            JobKind::Evaluate => f.write_str("evaluate fewer or smaller policies in one job, or use fewer rows"),
-        }
-    }
 }
 
 /// Estimates the memory of a job, and compares it with what the job may use.
@@ -93,10 +56,7 @@ pub async fn check_fit(
         prior,
         candidates: &candidates,
     };
-    let footprint = footprint(spec, &dataset.shape(), &resources);
-    let (max_bytes, kind, has_sets) = (memory.max_bytes, spec.kind, resources.sets.is_some());
-    let fits = footprint.total() <= max_bytes;
-    Ok(if fits { Ok(()) } else { Err(TooLarge { footprint, max_bytes, kind, has_sets }) })
+    Ok(check_footprint(spec, &dataset.shape(), &resources, memory.max_bytes))
 }
 
 /// The size of a stored policy, or `None` if it is gone. The dimensions of φ are in its parameters only, so these

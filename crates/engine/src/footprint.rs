@@ -6,6 +6,8 @@
 //! of a learned policy: the rows; the networks of the learn side with their optimizers; the optimizer of the bound,
 //! which keeps 20 pairs of vectors of length d; and the policies as they are certified and written.
 
+mod too_large;
+
 use serde::{Deserialize, Serialize};
 
 use crate::learn::lbfgs;
@@ -16,6 +18,8 @@ use crate::rank::{MAX_CONSIDERED, MAX_HELD_OUT, MAX_HELD_OUT_NON_ZEROS, MAX_NON_
 use crate::refit;
 use crate::spec::{BoundKind, ExploreWith, JobKind, JobSpec, Looks, PolicyClass, Preset, PriorKind};
 use crate::split::{FEW, FOLDS, LARGE, LARGE_FOLDS, NARROW, WIDE, width};
+
+pub use too_large::{TooLarge, check_footprint};
 
 const F32: f64 = 4.0;
 const F64: f64 = 8.0;

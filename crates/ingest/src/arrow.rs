@@ -13,7 +13,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, Float32Array, Float64Array, RecordBatch, StructArray};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{DataType, Schema};
+use arrow_schema::{ArrowError, DataType, Schema};
 
 use crate::action_set::SetRules;
 use crate::arrow_actions::Actions;
@@ -22,9 +22,10 @@ use crate::arrow_outcomes::OutcomeColumns;
 use crate::arrow_sets::{ActionSetColumn, request};
 use crate::arrow_texts::{Texts, TooLong};
 use crate::arrow_times::Times;
-use crate::extra::extra_columns;
+use crate::extra::{extra_columns, warning_of};
 use crate::row::{
-    CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FormatError, NumberList, OUTCOME_PREFIX, RawRow, RowFault, Visit,
+    CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FormatError, Notes, NumberList, OUTCOME_PREFIX, RawRow,
+    ReadContext, RowFault, Visit,
 };
 use crate::rules::wrong_id;
 
@@ -51,6 +52,23 @@ pub fn check_schema(schema: &Schema, candidates_only: bool) -> Result<Vec<String
     // An empty batch passes through the type checks and nothing else.
     columns_of(&RecordBatch::new_empty(schema.clone().into()))?;
     Ok(ignored)
+}
+
+/// Visits the rows of batches that are in memory, with the checks of a stream.
+pub fn read_batches(
+    schema: &Schema,
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+    context: &ReadContext,
+    visit: &mut Visit,
+) -> Result<Notes, FormatError> {
+    let ignored = guarded(|| check_schema(schema, context.candidates_only))?;
+    let ignored = ignored.map_err(FormatError::Unreadable)?;
+    let mut number = 0;
+    for batch in batches {
+        let batch = batch.map_err(|error| FormatError::Unreadable(error.to_string()))?;
+        each_row(&batch, context.sets, &mut number, visit)?;
+    }
+    Ok(Notes { warnings: warning_of(&ignored).into_iter().collect(), ..Notes::default() })
 }
 
 /// Visits the rows of a batch. `number` is the number of the previous row.

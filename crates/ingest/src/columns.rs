@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use guarantor_engine::log::{Capabilities, Columns, Outcome};
+use guarantor_engine::log::{Capabilities, Columns, LogShape, Outcome, Repetitions};
 
 use crate::batch::{LogLayout, LogRows};
 use crate::marks::{Marks, mark};
@@ -22,6 +22,22 @@ pub struct LogFacts<'a> {
 }
 
 impl LogFacts<'_> {
+    /// The shape that specs are resolved against, of a log with these numbers of rows, contexts and features.
+    pub fn shape(&self, rows: u64, contexts: u64, dim: usize) -> LogShape {
+        LogShape {
+            rows,
+            contexts: match self.options.repetitions {
+                Repetitions::Designed => contexts,
+                Repetitions::Decisions => rows,
+            },
+            logging: self.options.logging,
+            n_actions: self.n_actions,
+            dim,
+            outcome: self.outcome,
+            capabilities: self.capabilities.clone(),
+        }
+    }
+
     /// Columns with what is known besides their rows.
     pub fn apply(&self, columns: Columns) -> Columns {
         let LogOptions { logging, repetitions, exact_propensities, .. } = self.options;

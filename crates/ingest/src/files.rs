@@ -2,11 +2,15 @@
 
 use std::io::Read;
 
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema};
+
+use crate::arrow;
 use crate::check::{Checker, LogSummary};
 use crate::decompress::Decoded;
 use crate::errors::{IngestError, shortened};
-use crate::format::FileFormat;
-use crate::row::{FormatError, Notes, Visit};
+use crate::format::{FileFormat, Format};
+use crate::row::{FormatError, Notes, ReadContext, Visit};
 use crate::sink::Sink;
 
 /// The bits of a row's number that are its number in its file. Those above are the position of the file, so that
@@ -48,7 +52,7 @@ pub fn read_files<R: Read + Send + 'static>(
     let formats: Vec<FileFormat> = files.iter().map(|(format, _)| *format).collect();
     let mut notes = Notes::default();
     for (i, (format, reader)) in files.into_iter().enumerate() {
-        let read = read_rows(i, format, reader, &mut checker, &notes, sink);
+        let read = read_file(i, format, reader, &mut checker, &notes, sink);
         notes.add(read.map_err(|error| FileError { file: Some(i), error })?);
         if checker.has_errors() {
             break;
@@ -57,8 +61,28 @@ pub fn read_files<R: Read + Send + 'static>(
     checker.finish(sink, notes).map_err(|error| of_file(error, &formats))
 }
 
+/// Reads batches of a data frame through `checker` into `sink`, as if they were the only file of a log. `hash_dims` is the
+/// number of dimensions for named features.
+///
+/// # Errors
+/// All errors of the rows, or the first error of the batches as a whole. After an error, the sink has kept nothing or
+/// must be dropped.
+pub fn read_batches(
+    schema: &Schema,
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+    hash_dims: Option<usize>,
+    mut checker: Checker,
+    sink: &mut dyn Sink,
+) -> Result<LogSummary, IngestError> {
+    let file = FileFormat { hash_dims, ..Format::ArrowStream.into() };
+    let notes = read_rows(0, file, &mut checker, &Notes::default(), sink, |context, visit| {
+        arrow::read_batches(schema, batches, context, visit)
+    })?;
+    checker.finish(sink, notes)
+}
+
 /// Reads the rows of one file. `earlier` is what the files before it said.
-fn read_rows(
+fn read_file(
     position: usize,
     file: FileFormat,
     reader: impl Read + Send + 'static,
@@ -66,18 +90,34 @@ fn read_rows(
     earlier: &Notes,
     sink: &mut dyn Sink,
 ) -> Result<Notes, IngestError> {
+    let mut rejection = None;
+    let read = read_rows(position, file, checker, earlier, sink, |context, visit| {
+        let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
+        rejection = Some(source.rejection());
+        let read = file.format.read(&mut source, context, visit);
+        read.and_then(|notes| end_of(&mut source).map(|()| notes))
+    });
+    // What is wrong with the compression is the cause of whatever else went wrong.
+    rejection.map_or(Ok(()), |rejection| rejection.check())?;
+    read
+}
+
+/// Passes the rows that `read` visits to the checker.
+fn read_rows(
+    position: usize,
+    file: FileFormat,
+    checker: &mut Checker,
+    earlier: &Notes,
+    sink: &mut dyn Sink,
+    read: impl FnOnce(&ReadContext, &mut Visit) -> Result<Notes, FormatError>,
+) -> Result<Notes, IngestError> {
     let mut context = checker.context(file.hash_dims);
     context.actions = context.actions.or(earlier.actions);
     context.pdrop = context.pdrop.or(earlier.pdrop);
     file.check(&context.limits)?;
     checker.check_format(file.format)?;
     let visit: &mut Visit = &mut |row, fields| checker.accept(number_in(position, row), fields, sink);
-    let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
-    let rejection = source.rejection();
-    let read = file.format.read(&mut source, &context, visit);
-    let read = read.and_then(|notes| end_of(&mut source).map(|()| notes));
-    rejection.check()?;
-    match read {
+    match read(&context, visit) {
         Ok(_) if is_pointless(file, checker) => {
             let message = "is set, but the rows have no named features; leave it out".into();
             Err(IngestError::Option { field: "hash_dims", message })

@@ -105,7 +105,7 @@ impl StoredLog {
             columns.append(layout, rows);
             Ok::<(), StoreError>(())
         })?;
-        Ok(columns.finish(&facts(&self.dataset)))
+        Ok(columns.finish(&self.dataset.facts()))
     }
 
     /// The same rows in a temporary file, as a source for the engine that holds few of them in memory.
@@ -179,16 +179,6 @@ impl StoredLog {
             return Err(StoreError::damaged("its rows", why).of(Owner::Dataset(self.dataset.id)).into());
         }
         Ok(digest)
-    }
-}
-
-/// What the engine needs to know about a dataset besides its rows.
-fn facts(dataset: &Dataset) -> LogFacts<'_> {
-    LogFacts {
-        n_actions: dataset.content.n_actions,
-        outcome: dataset.content.outcome,
-        options: dataset.options(),
-        capabilities: &dataset.content.capabilities,
     }
 }
 

@@ -203,17 +203,16 @@ impl Dataset {
 
     /// The shape that specs are resolved against.
     pub fn shape(&self) -> LogShape {
-        LogShape {
-            rows: self.content.rows,
-            contexts: match self.repetitions {
-                Repetitions::Designed => self.content.contexts,
-                Repetitions::Decisions => self.content.rows,
-            },
-            logging: self.logging,
+        self.facts().shape(self.content.rows, self.content.contexts, self.content.dim)
+    }
+
+    /// What the engine needs to know about the dataset besides its rows.
+    pub fn facts(&self) -> LogFacts<'_> {
+        LogFacts {
             n_actions: self.content.n_actions,
-            dim: self.content.dim,
             outcome: self.content.outcome,
-            capabilities: self.content.capabilities.clone(),
+            options: self.options(),
+            capabilities: &self.content.capabilities,
         }
     }
 }

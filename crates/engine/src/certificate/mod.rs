@@ -8,6 +8,7 @@ mod document;
 mod evidence;
 mod guardrail;
 mod merged;
+mod offline;
 mod reason;
 mod signature;
 mod statement;
@@ -23,6 +24,7 @@ pub use evidence::{
 };
 pub use guardrail::{GuardrailResult, GuardrailUnits, LossNumbers, guardrails_hold};
 pub use merged::{MergedRecord, PartialEntry, PartialsRecord};
+pub use offline::{certificate_of, only_signed, signature_check};
 pub use reason::{Reason, ReasonCode};
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
 pub use statement::{assumptions, attestations, reasons, statement, what_holds};

@@ -272,6 +272,22 @@ impl PolicyParams {
         digest_of(self)
     }
 
+    /// An id that is the beginning of the digest, as a UUID of version 8. Without a service to give out ids, it makes
+    /// certificates that name the policy the same every time.
+    ///
+    /// # Errors
+    /// If a parameter is not finite.
+    pub fn id_of_content(&self) -> Result<String> {
+        let digest = self.digest()?;
+        let hex = digest.trim_start_matches("sha256:");
+        let number = hex.get(..32).and_then(|start| u128::from_str_radix(start, 16).ok());
+        let number =
+            number.ok_or_else(|| EngineError::Numerical("the digest of a policy is too short".into()))?;
+        let number = number & !(0xf << 76) & !(0b11 << 62) | 8 << 76 | 0b10 << 62;
+        let text = format!("{number:032x}");
+        Ok([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
+    }
+
     /// The digest of what the scores are computed from. Policies that differ in their form, their scale or their
     /// exploration only have the same, because they know the same.
     ///
