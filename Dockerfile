@@ -10,6 +10,8 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY benches benches
+COPY python/Cargo.toml python/Cargo.toml
+COPY python/src python/src
 COPY src src
 COPY ui ui
 RUN --mount=type=cache,target=/usr/local/cargo/registry \

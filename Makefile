@@ -1,11 +1,22 @@
 # What people and CI run. `make quick` before every commit, `make test` before every merge.
-.PHONY: test quick lint openapi bench crash soak
+.PHONY: test quick lint openapi bench crash soak python wheel
 
-# The whole suite: unit, statistical and integration tests, curl through every endpoint, schemathesis, and
-# the FashionMNIST figures.
+# The whole suite: unit, statistical and integration tests, curl through every endpoint, schemathesis, the FashionMNIST
+# figures, and the Python package.
 test:
 	tests/setup.sh
 	cargo test --workspace
+	python/test.sh
+
+# The Python package alone: its wheel in the dev profile, in a fresh environment.
+python:
+	python/test.sh
+
+# The release wheel, for this machine's glibc and later ones. docs/python.md says how wheels for everyone are built.
+wheel:
+	python3 -m venv target/python/tools
+	target/python/tools/bin/pip install -q --disable-pip-version-check 'maturin==1.16.*'
+	cd python && ../target/python/tools/bin/maturin build --release --out ../target/wheels
 
 # Under two minutes after the build: all unit tests, the engine's reference values, properties and whole jobs,
 # the formats, the conformance test of the store, the API through a real server, and the citations in the documents.

@@ -101,7 +101,7 @@ impl Policy {
         let params = self.params.clone();
         attend(py, Wishes::default(), move |_| {
             let asked = sets_of(&params, &contexts)?;
-            let pi = params.propensities(Contexts::Sets(asked.sets.view(0..asked.sets.rows())))?;
+            let pi = params.propensities(Contexts::Sets(asked.sets.view()))?;
             let row = |i: usize| pi.row(i).iter().copied().take(asked.sets.actions_of(i).len()).collect();
             Ok((0..pi.nrows()).map(row).collect())
         })
@@ -112,7 +112,7 @@ impl Policy {
         let params = self.params.clone();
         attend(py, Wishes::default(), move |_| {
             let asked = sets_of(&params, &contexts)?;
-            let sets = Contexts::Sets(asked.sets.view(0..asked.sets.rows()));
+            let sets = Contexts::Sets(asked.sets.view());
             Ok(params.sample(sets, seed)?.into_iter().unzip())
         })
     }
