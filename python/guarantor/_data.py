@@ -198,7 +198,9 @@ def _column(name: str, values: Any) -> Column:
         case "O":
             return Column(name, "text", [None if value is None else str(value) for value in array])
         case kind:
-            raise TypeError(f"the column {name!r} has the type {array.dtype}, of the kind {kind!r}; pass numbers or texts")
+            raise TypeError(
+                f"the column {name!r} has the type {array.dtype}, of the kind {kind!r}; pass numbers or texts"
+            )
 
 
 def _unboxed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:

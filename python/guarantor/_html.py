@@ -78,7 +78,7 @@ def job_html(job: _Fields) -> str:
     else:
         progress = job.get("progress") or {}
         phase = progress.get("phase") or status
-        parts = [_verdict(status.capitalize(), "", True), _bar(float(progress.get("fraction") or 0), phase)]
+        parts = [_verdict(status.capitalize(), "", None), _bar(float(progress.get("fraction") or 0), phase)]
     return _card([*parts, _foot([("job", job.get("id"))])])
 
 
@@ -92,7 +92,9 @@ def plan_html(plan: _Fields) -> str:
 def verification_html(verification: _Fields) -> str:
     """Draw a verification: every check."""
     valid = verification.get("valid") is True
-    rows = [(check.get("ok"), check.get("name"), check.get("detail")) for check in verification.get("checks", [])]
+    rows = [
+        (check.get("ok"), check.get("name"), check.get("detail")) for check in verification.get("checks", [])
+    ]
     return _card([_verdict("Valid" if valid else "Not valid", "", valid), _table(rows)])
 
 
@@ -104,8 +106,8 @@ def _card(parts: Sequence[str]) -> str:
     return f"<div style='{style}'>{''.join(part for part in parts if part)}</div>"
 
 
-def _verdict(title: str, statement: object, good: bool) -> str:
-    color, mark = (GOOD, "✓") if good else (BAD, "■")
+def _verdict(title: str, statement: object, good: bool | None) -> str:
+    color, mark = (GOOD, "✓") if good else (BAD, "■") if good is False else (GOOD, "…")
     sentence = f"<div style='margin-top:.35em'>{_text(statement)}</div>" if statement else ""
     return (
         f"<div style='border-left:4px solid {color};padding:2px 0 2px 12px;margin-bottom:12px'>"
@@ -124,7 +126,9 @@ def _tiles(tiles: Sequence[tuple[str, str, str]]) -> str:
         )
 
     shown = "".join(tile(*entry) for entry in tiles if entry[1])
-    return f"<div style='display:flex;flex-wrap:wrap;gap:10px 18px;margin:10px 0'>{shown}</div>" if shown else ""
+    return (
+        f"<div style='display:flex;flex-wrap:wrap;gap:10px 18px;margin:10px 0'>{shown}</div>" if shown else ""
+    )
 
 
 def _row(*parts: str) -> str:
@@ -139,9 +143,13 @@ def _numbers(fields: _Fields) -> list[tuple[str, str, str]]:
     baseline = units.get("baseline_outcome")
     confidence = fields.get("confidence")
     return [
-        ("guaranteed improvement", _signed(units.get("guaranteed_improvement")), "at least so much better"),
+        ("guaranteed improvement", _signed(units.get("guaranteed_improvement")), "a lower bound"),
         ("required", f"> {_number(required)}" if required is not None else "", "for deploy"),
-        ("confidence", f"{100 * confidence:.6g}%" if confidence is not None else "", "that all of it is true"),
+        (
+            "confidence",
+            f"{100 * confidence:.6g}%" if confidence is not None else "",
+            "that all of it is true",
+        ),
         (
             f"guaranteed {kind}",
             _number(units.get("guaranteed_outcome")),
@@ -209,7 +217,8 @@ def _waterfall(certificate: _Fields) -> str:
         bars.append((str(step["name"]).replace("_", " "), at, at + change, BAD, _signed(change)))
         at += change
     guaranteed = scale * breakdown["guaranteed"]
-    bars.append(("guaranteed", 0.0, guaranteed, GOOD, _signed(guaranteed)))
+    ends = GOOD if guaranteed > 0 else BAD
+    bars.append(("guaranteed", 0.0, guaranteed, ends, _signed(guaranteed)))
     axis = _Axis([value for _, start, end, _, _ in bars for value in (start, end)], 110, 310)
     body = []
     for i, (name, start, end, color, label) in enumerate(bars):
@@ -220,7 +229,9 @@ def _waterfall(certificate: _Fields) -> str:
         body.append(f"<rect x='{left:.1f}' y='{y}' width='{width:.1f}' height='15' rx='1' fill='{color}'/>")
         body.append(_svg_text(right + 5, y + 12, label, "start"))
     height = 12 + 24 * len(bars) + 6
-    body.append(f"<line x1='{axis(0):.1f}' y1='6' x2='{axis(0):.1f}' y2='{height - 6}' stroke='currentColor'/>")
+    body.append(
+        f"<line x1='{axis(0):.1f}' y1='6' x2='{axis(0):.1f}' y2='{height - 6}' stroke='currentColor'/>"
+    )
     return _figure("What the guarantee costs", 380, height, body, "")
 
 
@@ -278,7 +289,9 @@ def _guardrails(guardrails: Sequence[_Fields]) -> str:
     rows = []
     for entry in guardrails:
         units = entry.get("user_units") or {}
-        detail = f"loses at most {_number(units.get('guaranteed_loss'))}; allowed {_number(units.get('max_loss'))}"
+        detail = (
+            f"loses at most {_number(units.get('guaranteed_loss'))}; allowed {_number(units.get('max_loss'))}"
+        )
         rows.append((entry.get("ok"), entry.get("outcome"), detail))
     return _heading("Guardrails") + _table(rows) if rows else ""
 
@@ -330,7 +343,11 @@ def _bar(fraction: float, label: str) -> str:
 
 
 def _foot(entries: Sequence[tuple[str, object]]) -> str:
-    shown = [f"{name} <code style='background:transparent;color:inherit'>{_text(v)}</code>" for name, v in entries if v]
+    shown = [
+        f"{name} <code style='background:transparent;color:inherit'>{_text(v)}</code>"
+        for name, v in entries
+        if v
+    ]
     style = "font-size:12px;opacity:.75;margin-top:8px;overflow-wrap:anywhere"
     return f"<div style='{style}'>{' · '.join(shown)}</div>" if shown else ""
 
@@ -354,7 +371,9 @@ def _svg_text(x: float, y: float, text: str, anchor: str, bold: bool = False) ->
 
 
 def _line(x: float, y1: float, y2: float) -> str:
-    return f"<line x1='{x:.1f}' y1='{y1}' x2='{x:.1f}' y2='{y2}' stroke='currentColor' stroke-dasharray='4 3'/>"
+    return (
+        f"<line x1='{x:.1f}' y1='{y1}' x2='{x:.1f}' y2='{y2}' stroke='currentColor' stroke-dasharray='4 3'/>"
+    )
 
 
 def _text(value: object) -> str:
@@ -366,7 +385,7 @@ def _number(value: Any) -> str:
 
 
 def _signed(value: Any) -> str:
-    return "" if value is None else f"{float(value):+.4g}".replace("-", "−")
+    return "" if value is None else f"{float(value):+.4g}".replace("-", "−") if value else "0"
 
 
 def _amount(value: Any) -> str:

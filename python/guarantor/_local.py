@@ -51,9 +51,7 @@ def read(
         1000
     """
     policy = text_of(logging_policy)
-    return read_log(
-        data, options, features=features, rename=rename, logging_policy=policy, progress=progress
-    )
+    return read_log(data, options, features=features, rename=rename, logging_policy=policy, progress=progress)
 
 
 def inspect(
@@ -123,7 +121,7 @@ def certify(
         >>> certificate.policy.propensities([[0.0] * 8]).shape
         (1, 5)
     """
-    log_options, fields = _split(options)
+    log_options, fields = split_options(options)
     request = {**(spec or {}), **fields}
     log = read_log(
         data,
@@ -133,8 +131,7 @@ def certify(
         logging_policy=text_of(logging_policy),
         progress=progress,
     )
-    named = {name: _policy(source) for name, source in (policies or {}).items()}
-    return _run(log, request, named, max_memory, threads, progress)
+    return _run(log, request, policies or {}, max_memory, threads, progress)
 
 
 def evaluate(
@@ -172,7 +169,7 @@ def evaluate(
         >>> guarantor.evaluate(fresh, [teacher], outcome="reward", independent_of_log=True).decision
         'deploy'
     """
-    log_options, fields = _split(options)
+    log_options, fields = split_options(options)
     named: dict[str, Policy] = {}
     entries: list[Json] = []
     for candidate in candidates:
@@ -249,7 +246,9 @@ def verify(
         ['digest', 'guaranteed_improvement']
     """
     if log is None and public_key is None:
-        raise ValueError("pass log, public_key or both: anyone can write a document that agrees with its own digest")
+        raise ValueError(
+            "pass log, public_key or both: anyone can write a document that agrees with its own digest"
+        )
     examined = json.loads(_native.examine(_document(certificate), _key(public_key)))
     checks, document = examined["verification"]["checks"], examined["certificate"]
     if log is not None:
@@ -268,9 +267,9 @@ def verify(
             )
             named = texts_of(_named(policies, document))
             report = reporter(progress)
-            recomputed = json.loads(
-                known._native.verify(text, named, examined["vouched"], threads, report)
-            )["checks"]
+            recomputed = json.loads(known._native.verify(text, named, examined["vouched"], threads, report))[
+                "checks"
+            ]
         names = {check["name"] for check in recomputed}
         checks = [check for check in checks if check["name"] not in names] + recomputed
     valid = all(check["ok"] for check in checks)
@@ -355,28 +354,33 @@ def simulate(
     return _native.simulate(json.dumps(keywords), text_of(policy), out)
 
 
-def _split(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Separate the options of a log from the fields of a spec."""
     of_log = {name: value for name, value in options.items() if name in LOG_OPTIONS}
     return of_log, {name: value for name, value in options.items() if name not in LOG_OPTIONS}
 
 
+def prepared(request: Json, policies: Mapping[str, PolicySource]) -> tuple[dict[str, Any], dict[str, Policy]]:
+    """Give policies ids that follow from their parameters, as the command line does, so that certificates repeat."""
+    # What describes a job for people is no part of what is certified.
+    fields = {name: value for name, value in request.items() if name != "metadata"}
+    loaded = {name: _policy(source) for name, source in policies.items()}
+    # The ids of a server stay.
+    ids = {name: name if _is_uuid(name) else policy.id for name, policy in loaded.items()}
+    renamed: dict[str, Any] = json.loads(json.dumps(fields), object_hook=lambda each: _renamed(each, ids))
+    return renamed, {ids[name]: policy for name, policy in loaded.items()}
+
+
 def _run(
     log: Log,
     request: dict[str, Any],
-    policies: Mapping[str, Policy],
+    policies: Mapping[str, PolicySource],
     max_memory: int | None,
     threads: int | None,
     progress: ProgressCallback | None,
 ) -> Certificate:
-    # What describes a job for people is no part of what is certified, as on the command line.
-    request.pop("metadata", None)
-    text, ids = json.dumps(request), {}
-    for name, policy in policies.items():
-        # Ids that follow from the parameters make the certificate the same every time. Those of a server stay.
-        ids[name] = name if _is_uuid(name) else policy.id
-    request = json.loads(text, object_hook=lambda fields: _renamed(fields, ids))
-    texts = texts_of({ids[name]: policy for name, policy in policies.items()})
+    request, named = prepared(request, policies)
+    texts = texts_of(named)
     memory = max_memory if max_memory is not None else _memory() // 4 * 3
     document, policy_text = log._native.certify(
         json.dumps(request), texts, memory, threads, reporter(progress)
@@ -415,7 +419,9 @@ def _named(
         policy = _policy(source)
         label = ids.get(policy.digest)
         if label is None:
-            raise ValueError(f"no candidate of the certificate is {policy!r}; pass the policy of a prior by its id")
+            raise ValueError(
+                f"no candidate of the certificate is {policy!r}; pass the policy of a prior by its id"
+            )
         named[label.removeprefix("policy:")] = policy
     return named
 

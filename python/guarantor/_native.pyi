@@ -93,4 +93,22 @@ def examine(document: str, public_key: str | None = None) -> str: ...
 def simulate(
     keywords: str, policy: str | None = None, out: str | PathLike[str] | None = None
 ) -> Table | None: ...
+def freeze(
+    log: Log,
+    spec: str,
+    policies: Mapping[str, str],
+    planned_rows: int | None,
+    snapshot: str | None,
+    threads: int | None = None,
+    progress: _Report | None = None,
+) -> tuple[str, str]: ...
+def partial(
+    data: object,
+    recipe: str,
+    partition: str,
+    rename: Mapping[str, str],
+    features: Sequence[str],
+    threads: int | None = None,
+) -> str: ...
+def merge(recipe: str, partials: Sequence[str], expected_rows: int | None = None) -> str: ...
 def panic_for_test() -> None: ...

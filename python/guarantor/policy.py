@@ -156,13 +156,14 @@ def _contexts_json(X: Contexts) -> str:
     try:
         return json.dumps({"contexts": X}, default=_plain)
     except TypeError as error:
-        message = "the policy plays over the actions that it is given; pass a list of {'x': …, 'actions': […]}"
+        message = (
+            "the policy plays over the actions that it is given; pass a list of {'x': …, 'actions': […]}"
+        )
         raise ValueError(message) from error
 
 
 def _plain(value: object) -> Any:
-    # numpy's arrays and scalars.
-    if hasattr(value, "tolist"):
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     raise TypeError(type(value).__name__)
 

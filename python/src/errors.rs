@@ -3,6 +3,7 @@
 use guarantor_engine::EngineError;
 use guarantor_engine::error::{RowError, SpecError};
 use guarantor_engine::footprint::TooLarge;
+use guarantor_engine::partial::MergeError;
 use guarantor_ingest::{FileError, IngestError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -19,6 +20,8 @@ pub enum Failure {
     TooLarge(TooLarge),
     /// The engine failed.
     Engine(EngineError),
+    /// A recipe or partials cannot be used.
+    Merge(MergeError),
     /// An argument is not valid. The field is empty if it is not known.
     Argument { field: String, message: String },
     /// The engine panicked, with this message.
@@ -56,6 +59,9 @@ impl Failure {
                 let needed = error.footprint.total();
                 let message = format!("{error}; to run it anyway, set max_memory={needed}");
                 json!({"kind": "spec", "code": "job_too_large", "field": "max_memory", "message": message})
+            }
+            Failure::Merge(error) => {
+                json!({"kind": "spec", "code": error.code, "field": "", "message": error.message})
             }
             Failure::Engine(EngineError::Row(error)) => {
                 json!({"kind": "log", "message": error.to_string(), "file": null, "rows": [row(error)], "total": 1})

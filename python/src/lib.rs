@@ -10,6 +10,7 @@ mod errors;
 mod log;
 mod numpy;
 mod options;
+mod partial;
 mod policy;
 mod simulate;
 mod table;
@@ -25,6 +26,8 @@ mod _native {
     use super::certificate::{examine, plan};
     #[pymodule_export]
     use super::log::Log;
+    #[pymodule_export]
+    use super::partial::{freeze, merge, partial};
     #[pymodule_export]
     use super::policy::Policy;
     #[pymodule_export]

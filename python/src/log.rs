@@ -28,7 +28,7 @@ use crate::policy::params_of;
 use crate::table::Shaping;
 
 /// Who accepts a failed check, as the certificate names them.
-const CALLER: &str = "python";
+pub const CALLER: &str = "python";
 
 /// A log in memory.
 #[pyclass(frozen, module = "guarantor._native")]
@@ -80,7 +80,8 @@ impl Known {
 /// The parameters of policies, by id.
 pub type PolicyTexts = BTreeMap<String, String>;
 
-fn policies_of(texts: &PolicyTexts) -> Outcome<BTreeMap<String, PolicyParams>> {
+/// The policies, read and checked.
+pub fn policies_of(texts: &PolicyTexts) -> Outcome<BTreeMap<String, PolicyParams>> {
     texts.iter().map(|(id, text)| Ok((id.clone(), params_of(text)?))).collect()
 }
 
@@ -158,7 +159,8 @@ impl Log {
             let finished = log.run(&spec, &policies, control)?;
             let policy = finished.evidence.policy().map(to_json).transpose()?;
             let certificate = finished.certificate;
-            let document = Document { certificate, issued: None, ledger: None, signature: None };
+            let document =
+                Document { certificate, issued: None, ledger: None, partials: None, signature: None };
             Ok((to_json(&document)?, policy))
         })
     }

@@ -123,14 +123,17 @@ pub struct Description {
 impl Description {
     /// The checker of the log's rows.
     pub fn checker(&self, logging_policy: Option<PolicyParams>) -> Result<Checker> {
-        // The caller's own data is trusted, so it needs no protection against decompression bombs.
-        let limits = IngestLimits {
-            decoded_bytes: u64::MAX,
-            decoded_ratio: u64::MAX,
-            identity_bytes: u64::MAX,
-            ..IngestLimits::default()
-        };
-        let rules = Rules::new(self.n_actions, self.outcome, logging_policy, limits)?;
+        let rules = Rules::new(self.n_actions, self.outcome, logging_policy, trusted())?;
         Ok(Checker::new(rules.with_outcomes(self.outcomes.clone()).with_options(self.options)))
+    }
+}
+
+/// The limits of the caller's own data. It is trusted, so it needs no protection against decompression bombs.
+pub fn trusted() -> IngestLimits {
+    IngestLimits {
+        decoded_bytes: u64::MAX,
+        decoded_ratio: u64::MAX,
+        identity_bytes: u64::MAX,
+        ..IngestLimits::default()
     }
 }

@@ -76,7 +76,8 @@ def test_jobs_of_every_status_draw(deploy: guarantor.Certificate) -> None:
 
 
 @pytest.mark.parametrize(
-    "draw", [_html.certificate_html, _html.health_html, _html.job_html, _html.plan_html, _html.verification_html]
+    "draw",
+    [_html.certificate_html, _html.health_html, _html.job_html, _html.plan_html, _html.verification_html],
 )
 def test_texts_cannot_become_markup(draw: Callable[[dict[str, Any]], str]) -> None:
     evil = "<script>alert('1')</script>\"'&"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -111,7 +113,7 @@ def test_progress_grows_and_ends() -> None:
     guarantor.certify(guarantor.simulate(rows=3000), outcome="reward", progress=seen.append)
     assert seen[-1].phase == "done"
     assert seen[-1].fraction == 1.0
-    assert all(a.fraction <= b.fraction for a, b in zip(seen, seen[1:], strict=False))
+    assert all(a.fraction <= b.fraction for a, b in itertools.pairwise(seen))
 
 
 def test_an_exception_of_the_progress_function_ends_the_job() -> None:
@@ -231,12 +233,19 @@ def test_verify_finds_what_was_changed(tmp_path: Path) -> None:
 
 
 def test_verify_checks_signatures(tmp_path: Path) -> None:
-    import subprocess
-
-    guarantor.simulate(rows=600, seed=8, out=tmp_path / "log.ndjson")
+    log = str(tmp_path / "log.ndjson")
+    guarantor.simulate(rows=600, seed=8, out=log)
     signed = subprocess.run(
-        [BINARY, "certify", tmp_path / "log.ndjson", "--outcome", "reward", "--json"]
-        + ["--signing-key", tmp_path / "key.json"],
+        [
+            BINARY,
+            "certify",
+            log,
+            "--outcome",
+            "reward",
+            "--json",
+            "--signing-key",
+            str(tmp_path / "key.json"),
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -244,8 +253,8 @@ def test_verify_checks_signatures(tmp_path: Path) -> None:
     document = json.loads(signed.stdout)
     key = signed.stderr.split()[-1]
     assert guarantor.verify(document, public_key=key).valid
-    assert guarantor.verify(document, public_key=key, log=tmp_path / "log.ndjson").valid
-    assert guarantor.verify(document, log=tmp_path / "log.ndjson").unchecked == ["signature"]
+    assert guarantor.verify(document, public_key=key, log=log).valid
+    assert guarantor.verify(document, log=log).unchecked == ["signature"]
     document["statement"] = "Deploy everything."
     assert guarantor.verify(document, public_key=key).failed == ["signature", "digest"]
 
@@ -264,12 +273,11 @@ def test_candidates_of_the_log_are_evaluated() -> None:
 
 
 def test_simulated_logs_are_those_of_the_command_line(tmp_path: Path) -> None:
-    import subprocess
-
-    for world in ["toy", "news", "shop"]:
+    worlds: list[Literal["toy", "news", "shop"]] = ["toy", "news", "shop"]
+    for world in worlds:
         arguments = ["simulate", "--dataset", world, "--rows", "60", "--seed", "3", "--out"]
         subprocess.run([BINARY, *arguments, tmp_path / "theirs.ndjson"], check=True, capture_output=True)
-        guarantor.simulate(world, rows=60, seed=3, out=tmp_path / "ours.ndjson")  # type: ignore[arg-type]
+        guarantor.simulate(world, rows=60, seed=3, out=tmp_path / "ours.ndjson")
         assert (tmp_path / "ours.ndjson").read_bytes() == (tmp_path / "theirs.ndjson").read_bytes()
     with pytest.raises(guarantor.SpecError, match="rows"):
         guarantor.simulate(rows=0)

@@ -66,7 +66,10 @@ def test_parameters_that_are_wrong_are_named() -> None:
 
 def test_a_policy_over_action_lists_plays_each_list() -> None:
     uniform = guarantor.Policy({"kind": "uniform_over_sets"})
-    contexts = [{"actions": [{"id": "a"}, {"id": "b"}]}, {"actions": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}]}]
+    contexts = [
+        {"actions": [{"id": "a"}, {"id": "b"}]},
+        {"actions": [{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}]},
+    ]
     pi = uniform.propensities(contexts)
     assert [list(row) for row in pi] == [[0.5, 0.5], [0.25] * 4]
     draws = uniform.sample(contexts * 50, rng=1)
@@ -82,7 +85,7 @@ def test_what_obp_logs_is_a_log() -> None:
     rng = np.random.default_rng(5)
     n, k = 400, 3
     pi_b = np.full((n, k, 1), 1 / k)
-    feedback = {
+    feedback: dict[str, Any] = {
         "n_rounds": n,
         "n_actions": k,
         "context": rng.normal(size=(n, 2)),
@@ -92,7 +95,7 @@ def test_what_obp_logs_is_a_log() -> None:
         "position": None,
         "pi_b": pi_b,
     }
-    direct = {
+    direct: dict[str, Any] = {
         "x": feedback["context"],
         "action": feedback["action"],
         "reward": feedback["reward"],
@@ -101,5 +104,7 @@ def test_what_obp_logs_is_a_log() -> None:
     }
     ours = guarantor.read(guarantor.from_obp(feedback), outcome="reward")
     assert ours.digest == guarantor.read(direct, outcome="reward").digest
-    placed = guarantor.from_obp({**feedback, "position": np.arange(n) % 2, "pi_b": np.repeat(pi_b, 2, axis=2)})
+    placed = guarantor.from_obp(
+        {**feedback, "position": np.arange(n) % 2, "pi_b": np.repeat(pi_b, 2, axis=2)}
+    )
     assert guarantor.inspect(placed, outcome="reward")["dim"] == 4

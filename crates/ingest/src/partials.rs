@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::sync::Arc;
 
+use arrow_array::RecordBatch;
+use arrow_schema::{ArrowError, Schema};
 use guarantor_engine::control::Control;
 use guarantor_engine::error::EngineError;
 use guarantor_engine::log::{Capabilities, Repetitions};
@@ -16,7 +18,7 @@ use crate::check::Checker;
 use crate::columns::{ColumnsBuilder, LogFacts};
 use crate::digest::LogDigest;
 use crate::errors::IngestError;
-use crate::files::{FileError, read_files};
+use crate::files::{FileError, read_batches, read_files};
 use crate::fingerprint::fingerprints;
 use crate::format::FileFormat;
 use crate::rules::{LogOptions, Rules};
@@ -155,6 +157,26 @@ pub fn read_partial<R: Read + Send + 'static>(
     let rules = rules_of(recipe, limits).map_err(|error| FileError { file: None, error })?;
     let read = read_files(files, Checker::new(rules), &mut sink);
     sink.finish(read)
+}
+
+/// The partial of a partition in batches of a data frame. `hash_dims` is the number of dimensions for named features.
+///
+/// # Errors
+/// Why the batches were rejected, or the recipe cannot be used on their rows.
+pub fn read_partial_batches(
+    schema: &Schema,
+    batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+    hash_dims: Option<usize>,
+    recipe: &Arc<Recipe>,
+    partition: &str,
+    limits: IngestLimits,
+    control: &Control,
+) -> Result<Partial, PartialFault> {
+    let mut sink = PartialSink::new(Arc::clone(recipe), partition, control)?;
+    let rejected = |error| FileError { file: None, error };
+    let rules = rules_of(recipe, limits).map_err(rejected)?;
+    let read = read_batches(schema, batches, hash_dims, Checker::new(rules), &mut sink);
+    sink.finish(read.map_err(rejected))
 }
 
 /// Merges partials, and finds those that have rows in common with each other or with the learn log. Returns the sketch of

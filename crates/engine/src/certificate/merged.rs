@@ -17,6 +17,9 @@ pub struct MergedRecord {
     pub frozen_on_rows: u64,
     /// The digest of that log.
     pub frozen_on: String,
+    /// The snapshot of the table that the rows were read from, if the caller named one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
     /// What to know about it, as a sentence.
     pub note: String,
     /// The partials. Like the dataset's version they are no part of the certificate's digest, which does not depend on how

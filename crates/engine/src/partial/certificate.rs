@@ -54,6 +54,7 @@ impl Merged {
                 content: self.content.clone(),
                 frozen_on_rows: recipe.learned_from.rows,
                 frozen_on: recipe.learned_from.digest.clone(),
+                snapshot: recipe.snapshot.clone(),
                 note: MergedRecord::NOTE.into(),
                 partials: self.partials.clone(),
             },

@@ -98,6 +98,7 @@ impl Recipe {
             },
             planned_rows: request.planned_rows,
             learning,
+            snapshot: None,
         };
         recipe.check()?;
         Ok(recipe)

@@ -17,6 +17,8 @@ use crate::spec::{BaselineKind, BoundKind, Candidate, JobKind, JobSpec, Looks};
 pub const RECIPE_FORMAT: &str = "guarantor.recipe/1";
 /// The most bets of one claim.
 const MAX_BETS: usize = 128;
+/// The longest name of a snapshot.
+const MAX_SNAPSHOT: usize = 256;
 /// The largest λ: λz stays at or below 0.9 for z ≤ 1.
 const MAX_LAMBDA: f64 = 0.9;
 
@@ -141,6 +143,9 @@ pub struct Recipe {
     /// How the policy was learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learning: Option<LearningRecord>,
+    /// The snapshot of the table that the rows are read from, if there is one, as the caller names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 fn invalid(message: impl Into<String>) -> MergeError {
@@ -230,6 +235,11 @@ impl Recipe {
     /// # Errors
     /// The first fault.
     pub fn check(&self) -> Result<(), MergeError> {
+        if self.snapshot.as_ref().is_some_and(|name| name.is_empty() || name.len() > MAX_SNAPSHOT) {
+            return Err(invalid(format!(
+                "the name of the snapshot is empty or has more than {MAX_SNAPSHOT} bytes"
+            )));
+        }
         if self.format != RECIPE_FORMAT {
             return Err(invalid(format!("the format is {:?}, expected {RECIPE_FORMAT:?}", self.format)));
         }
