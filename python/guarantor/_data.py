@@ -28,7 +28,6 @@ class ArrowStream(Protocol):
 
 
 Path: TypeAlias = str | PathLike[str]
-LogData: TypeAlias = ArrowStream | Mapping[str, npt.ArrayLike] | Path | Sequence[Path] | "Log"
 
 
 class Progress(NamedTuple):
@@ -91,6 +90,9 @@ class Log:
     def __repr__(self) -> str:
         about = self._about
         return f"Log({about['rows']} rows, {about['n_actions']} actions, {about['dim']} features)"
+
+
+LogData: TypeAlias = ArrowStream | Mapping[str, npt.ArrayLike] | Path | Sequence[Path] | Log
 
 
 def reporter(progress: ProgressCallback | None) -> Callable[..., None] | None:
@@ -208,7 +210,8 @@ def _unboxed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if len(array) == 0 or isinstance(array[0], str):
         return array
     try:
-        return np.asarray(array.tolist(), dtype=np.float64)
+        plain = np.asarray(array.tolist())
+        return plain if plain.dtype.kind in "biuf" else plain.astype(np.float64)
     except (TypeError, ValueError):
         if isinstance(array[0], (list, tuple, np.ndarray, Mapping)):
             message = "lists of different lengths and nested values need a data frame: use polars, pyarrow or a file"

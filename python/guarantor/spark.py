@@ -44,7 +44,8 @@ def certify(
     learn: DataFrame | None = None,
     learn_rows: int = 100_000,
     snapshot: str | None = None,
-    client: Any = None,
+    url: str | None = None,
+    key: str | None = None,
     spec: Json | None = None,
     policies: Mapping[str, PolicySource] | None = None,
     features: Sequence[str] | None = None,
@@ -59,8 +60,9 @@ def certify(
         learn_rows: How many rows to learn from, at most half of them. They are the earliest ones, so rows need a
             `timestamp`; only if you state `logging="fixed"` can they be a random sample instead.
         snapshot: The snapshot of the table that `df` reads. The certificate names it.
-        client: A `guarantor.Client`. Its server signs the certificate and enters it in its ledger; without one, the
+        url: A server. It merges the sums, signs the certificate and enters it in its ledger; without one, the
             certificate is made here and not signed.
+        key: The API key of that server.
         spec: As for `guarantor.certify`, with one candidate at most.
         policies: As for `guarantor.certify`.
         features: As for `guarantor.read`.
@@ -78,10 +80,9 @@ def certify(
         rename=rename,
         **options,
     )
-    if client is None:
+    if url is None:
         return partials.merge(sums.recipe, sums.partials, expected_rows=sums.expected_rows)
-    signed = client.merge_partials(sums.recipe.to_dict(), sums.partials, expected_rows=sums.expected_rows)
-    return Certificate(signed, sums.recipe.policy)
+    return partials.submit(sums.recipe, sums.partials, url=url, key=key, expected_rows=sums.expected_rows)
 
 
 def evaluate(df: DataFrame, candidate: str | Policy, **keywords: Any) -> Certificate:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-BINARY = os.environ.get("GUARANTOR_BINARY") or str(
+BINARY = os.environ.get("GUARANTOR_BIN") or str(
     Path(__file__).resolve().parents[2] / "target" / "debug" / "guarantor"
 )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from native_support import request, server
 
 import guarantor
 from guarantor import partials
@@ -158,3 +159,27 @@ def test_the_earliest_rows_are_learned_from(table: pa.Table, df: DataFrame) -> N
     last = sums.recipe.to_dict()["split"]["timestamp"]
     times = pc.cast(table["timestamp"], pa.int64()).to_pylist()
     assert last == sorted(times)[LEARN - 1]
+
+
+def test_a_server_signs_the_same_certificate(df: DataFrame, single: guarantor.Certificate) -> None:
+    from guarantor import spark as on_spark
+
+    with server() as url:
+        if not offers_partials(url):
+            pytest.skip("this server has no /v1/partials")
+        signed = on_spark.certify(df.repartition(3), learn_rows=LEARN, url=url, **OPTIONS)
+        assert signed.digest == single.digest
+        key = request(f"{url}/v1/certificates/key")["public_key"]
+        assert guarantor.verify(signed, public_key=key).valid
+        # The rows were looked at, so they are not fresh any more.
+        with pytest.raises(guarantor.SpecError) as caught:
+            on_spark.certify(df, learn_rows=LEARN, url=url, delta=0.2, **OPTIONS)
+        assert caught.value.code == "no_fresh_rows"
+        sums = on_spark.sum_up(df.repartition(4), learn_rows=LEARN, **OPTIONS)
+        with pytest.raises(guarantor.SpecError) as caught:
+            partials.submit(sums.recipe, sums.partials[:-1], url=url, expected_rows=sums.expected_rows)
+        assert caught.value.code == "missing_rows"
+
+
+def offers_partials(url: str) -> bool:
+    return "/v1/partials" in request(f"{url}/openapi.json")["paths"]

@@ -338,3 +338,10 @@ fn betting_grid_is_the_documented_one() {
         assert!((choice.lambda - want).abs() <= TOLERANCE * want, "{k}: {} not {want}", choice.lambda);
     }
 }
+
+/// Certificates name policies by these ids, so they must never change. The value is that of release 0.6.0.
+#[test]
+fn the_id_of_a_policy_follows_from_its_parameters() {
+    let policy = PolicyParams::Uniform { n_actions: 5, dim: 8 };
+    assert_eq!(policy.id_of_content().unwrap(), "ec06429b-ed23-8c3f-8651-9c89e646f15d");
+}
