@@ -1,0 +1,202 @@
+"""Jobs: submitting, waiting, following, certificates and the gate of a job."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Literal, Unpack
+
+import httpx2
+
+from guarantor.client._effects import Call, Emit, Op, Sleep, Stream, follow, next_event
+from guarantor.client._gates import requirements_query
+from guarantor.client._operations import Operations, identifier, parsed
+from guarantor.client._retry import broken, retry_after
+from guarantor.client._transport import items, verb
+from guarantor.client.errors import Conflict, InvalidRequest, JobCanceled, JobFailed, WaitTimeout, error_of
+from guarantor.client.models import (
+    Dataset,
+    Decision,
+    Gate,
+    IssuedCertificate,
+    Job,
+    JobEvent,
+    JobStatus,
+    Policy,
+)
+from guarantor.client.requests import GateRequirements, Spec
+
+FINISHED = frozenset({"succeeded", "failed", "cancelled"})
+
+# The longest wait that a server allows unless its operator chose another one.
+_WAIT = 60
+
+
+class JobVerbs(Operations):
+    """Jobs, which learn or evaluate policies."""
+
+    @verb
+    def create(
+        self, dataset: str | Dataset, *, idempotency_key: str | None = None, **spec: Unpack[Spec]
+    ) -> Op[Job]:
+        """Submit a job. Everything but the dataset has a default, and the job shows the defaults.
+
+        A retried request creates one job. With an `idempotency_key` of your own, so does a pipeline that is
+        run again within 24 hours.
+        """
+        body = {"dataset_id": dataset if isinstance(dataset, str) else dataset.id, **spec}
+        return (yield from self._create(Job, "/v1/jobs", body, idempotency_key))
+
+    @verb
+    def get(self, job: str | Job) -> Op[Job]:
+        """Return the job as it is now."""
+        return (yield from self._get(Job, f"/v1/jobs/{identifier(job)}"))
+
+    @items
+    def list(
+        self,
+        *,
+        status: JobStatus | None = None,
+        decision: Decision | None = None,
+        dataset: str | Dataset | None = None,
+    ) -> Stream[Job]:
+        """Jobs, newest first."""
+        dataset_id = dataset.id if isinstance(dataset, Dataset) else dataset
+        yield from self._list(
+            Job, "/v1/jobs", {"status": status, "decision": decision, "dataset_id": dataset_id}
+        )
+
+    @verb
+    def wait(self, job: str | Job, *, timeout: float | None = None) -> Op[Job]:
+        """Wait until a job has ended, without polling: the server answers when it has.
+
+        Raises `WaitTimeout` if it takes longer than `timeout` seconds. The job then goes on.
+        """
+        return (yield from self._ended(identifier(job), timeout))
+
+    def _ended(self, job_id: str, timeout: float | None) -> Op[Job]:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        longest = _WAIT
+        while True:
+            asked = time.monotonic()
+            seconds = max(0, min(longest, math.ceil(deadline - asked))) if timeout is not None else longest
+            call = Call(
+                "GET", f"/v1/jobs/{job_id}", {"wait": str(seconds)}, repeatable=True, patience=seconds
+            )
+            try:
+                found = yield from self._call(Job, call)
+            except InvalidRequest as error:
+                if error.field != "wait" or longest <= 1:
+                    raise
+                longest //= 2  # the operator allows less
+                continue
+            if found.status in FINISHED:
+                return found
+            now = time.monotonic()
+            if now >= deadline:
+                raise WaitTimeout(
+                    f"job {found.id} is {found.status} after {timeout} seconds; it goes on", found
+                )
+            if now - asked < seconds / 2:
+                # It answered early because it shuts down. Another process will take over.
+                yield Sleep(self._settings.retry.first)
+
+    @verb
+    def result(self, job: str | Job, *, timeout: float | None = None) -> Op[IssuedCertificate]:
+        """Wait for a job and returns its certificate. Raises `JobFailed` or `JobCanceled` if it has none."""
+        return (yield from self._certified((yield from self._ended(identifier(job), timeout))))
+
+    def _certified(self, job: Job) -> Op[IssuedCertificate]:
+        if job.status == "failed":
+            why = f"{job.error.code}: {job.error.message}" if job.error else "it did not say why"
+            raise JobFailed(f"job {job.id} failed: {why}", job)
+        if job.status == "cancelled":
+            raise JobCanceled(f"job {job.id} was canceled", job)
+        return (yield from JobVerbs.certificate.op(self, job))
+
+    @verb
+    def cancel(self, job: str | Job) -> Op[Job]:
+        """Cancel a job. One that was canceled already stays so; one that has ended is a `Conflict`."""
+        path = f"/v1/jobs/{identifier(job)}"
+        try:
+            return (yield from self._call(Job, Call("POST", f"{path}/cancel", repeatable=True)))
+        except Conflict as conflict:
+            found = yield from self._get(Job, path)
+            if found.status == "cancelled":
+                return found
+            raise conflict
+
+    @verb
+    def certificate(self, job: str | Job) -> Op[IssuedCertificate]:
+        """Return the certificate of a job that succeeded."""
+        return (yield from self._get(IssuedCertificate, f"/v1/jobs/{identifier(job)}/certificate"))
+
+    @verb
+    def policy(self, job: str | Job, *, include: Literal["mean"] | None = None) -> Op[Policy]:
+        """Return the policy that a job learned; with `include="mean"`, with its parameters."""
+        return (yield from self._get(Policy, f"/v1/jobs/{identifier(job)}/policy", {"include": include}))
+
+    @verb
+    def gate(self, job: str | Job, **requirements: Unpack[GateRequirements]) -> Op[Gate]:
+        """Asks the gate of a job. Returns only if it is open; otherwise it raises `GateClosed`."""
+        path = f"/v1/jobs/{identifier(job)}/gate"
+        return (yield from self._get(Gate, path, requirements_query(requirements), gate=True))
+
+    @items
+    def history(self, job: str | Job, *, after: int = 0) -> Stream[JobEvent]:
+        """Return the events so far, oldest first."""
+        yield from self._list(JobEvent, f"/v1/jobs/{identifier(job)}/events", {"after": after or None})
+
+    @items
+    def events(self, job: str | Job, *, after: int = 0) -> Stream[JobEvent]:
+        r"""Return the events of a job as they happen, until it has ended.
+
+        If the connection breaks or the server restarts, the stream goes on after the last event that arrived.
+
+        Example:
+            >>> from guarantor.client import Client
+            >>> rows = b'{"x": [0.1], "action": 1, "propensity": 0.3, "reward": 1}\n' * 300
+            >>> with Client() as client:
+            ...     dataset = client.datasets.create(rows, format="ndjson", outcome="reward")
+            ...     job = client.jobs.create(dataset)
+            ...     names = [event.event for event in client.jobs.events(job)]
+            >>> names[0], names[-1]
+            ('queued', 'succeeded')
+
+        """
+        job_id, last, failures = identifier(job), after, 0
+        while True:
+            call = Call(
+                "GET", f"/v1/jobs/{job_id}/events", headers={"last-event-id": str(last)}, repeatable=True
+            )
+            asked: float | None = None
+            try:
+                stream = yield from follow(call)
+                if stream.response.status_code not in (200, 429, 503):
+                    raise error_of(stream.response)
+                asked = retry_after(stream.response)
+                failure = (
+                    None
+                    if stream.response.status_code == 200
+                    else error_of(stream.response, retry_after=asked)
+                )
+                while failure is None and (message := (yield from next_event(stream))) is not None:
+                    event = parsed(JobEvent, json.loads(message.data))
+                    last, failures = event.id, 0
+                    yield Emit(event)
+                    if event.event in FINISHED:
+                        return
+            except httpx2.TransportError as error:
+                failure = broken(error, call)
+            if failure is None and (yield from self._get(Job, f"/v1/jobs/{job_id}")).status in FINISHED:
+                # The stream was opened after the last event, or ended just before it.
+                yield from self._list(JobEvent, f"/v1/jobs/{job_id}/events", {"after": last or None})
+                return
+            failures += 1
+            delay = self._settings.retry.delay(failures, asked)
+            if delay is None:
+                raise failure or Conflict(
+                    503, {"code": "unavailable", "detail": "the stream keeps ending"}, None, None
+                )
+            yield Sleep(delay)

@@ -1,0 +1,348 @@
+"""The verbs of the package, done by a server: certify, evaluate, inspect, plan and verify."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, Unpack, cast
+
+from guarantor.client._base import Model
+from guarantor.client._candidates import Probabilities
+from guarantor.client._datasets import DatasetVerbs
+from guarantor.client._effects import Call, Op, observed
+from guarantor.client._jobs import JobVerbs
+from guarantor.client._logs import Source, event_ids, prepared
+from guarantor.client._operations import Operations, stated
+from guarantor.client._policies import PolicyVerbs
+from guarantor.client._transport import verb
+from guarantor.client.errors import ClientError
+from guarantor.client.models import (
+    CertificateVerification,
+    Dataset,
+    IssuedCertificate,
+    JobEvent,
+    Plan,
+    Policy,
+    Progress,
+    ServiceHealth,
+    SigningKeys,
+)
+from guarantor.client.requests import Candidate, Goals, PlanRequest, PolicyParams, UploadOptions
+
+Candidates: TypeAlias = (
+    Sequence[str | Policy | Candidate] | Mapping[str, Probabilities | PolicyParams | Policy]
+)
+"""The policies to evaluate.
+
+In a list: names of candidates that the log carries, stored policies, or candidates as the API takes them. In a
+mapping, by name: arrays of probabilities, parameters of policies, or stored policies.
+"""
+
+ProgressCallback: TypeAlias = Callable[[Progress], object]
+
+# Options of an upload, which are the keyword arguments that a job does not take.
+_UPLOAD = frozenset(UploadOptions.__annotations__)
+
+
+class GoalOptions(UploadOptions, Goals):
+    """What describes the log, and what the job must show."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a verb goes about its job."""
+
+    timeout: float | None
+    progress: ProgressCallback | None
+    key: str | None
+
+    def part(self, name: str) -> str | None:
+        """Return the idempotency key of one request of several."""
+        return None if self.key is None else f"{self.key}:{name}"
+
+
+class ClientVerbs(Operations):
+    """The verbs that `guarantor` has too, so that a notebook becomes a pipeline by changing one line."""
+
+    @verb
+    def certify(
+        self,
+        log: Source | Dataset,
+        *,
+        features: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[GoalOptions],
+    ) -> Op[IssuedCertificate]:
+        r"""Learn a policy from a log and certify it: upload, job, wait, certificate.
+
+        Options of the log and of the job go together, as for `guarantor.certify`. A dataset that the server
+        has already is not uploaded again. Ctrl-C cancels the job. With an `idempotency_key` of your own, a
+        pipeline that is run again within 24 hours gets the same certificate, and takes no second look at the
+        rows.
+
+        Args:
+            log: A data frame, arrays by name, a file in any format or several, or a dataset.
+            features: The columns of a data frame that are, in this order, the numbers of `x`.
+            rename: The field of a log that each of these columns is.
+            progress: Is called with the progress of the job.
+            timeout: How many seconds to wait for the job.
+            idempotency_key: What makes a repeated call the same call.
+            options: The options of an upload and the fields of a job's spec.
+
+        Raises:
+            InvalidRows: Rows of the log are wrong.
+            JobFailed: There is no certificate.
+            WaitTimeout: The job takes longer than `timeout`. It goes on.
+
+        Example:
+            >>> from guarantor.client import Client
+            >>> row = '{"x": [%d], "action": %d, "propensities": [0.5, 0.5], "reward": %d}\n'
+            >>> log = "".join(row % (i % 3, i * 7 % 11 % 2, i * 7 % 11 % 2) for i in range(2000))
+            >>> with Client() as client:
+            ...     certificate = client.certify(log.encode(), format="ndjson", outcome="reward")
+            >>> certificate.decision, certificate.guaranteed_improvement > 0.1
+            ('deploy', True)
+
+        """
+        run = Run(timeout, progress, idempotency_key)
+        dataset = yield from self._dataset(log, features, rename, options, run)
+        return (yield from self._job(dataset, {"kind": "learn"}, options, run))
+
+    @verb
+    def evaluate(
+        self,
+        log: Source | Dataset,
+        *,
+        candidates: Candidates,
+        features: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+        progress: ProgressCallback | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[GoalOptions],
+    ) -> Op[IssuedCertificate]:
+        r"""Certify policies that exist already. They share δ, and each has its own numbers and decision.
+
+        `independent_of_log=True` is your statement that no candidate was learned from these rows. The server
+        rejects the job without it, and the certificate prints it. The other arguments are those of `certify`.
+
+        Example:
+            >>> from guarantor.client import Client
+            >>> row = '{"action": %d, "propensities": [0.5, 0.5], "reward": %d}\n'
+            >>> log = "".join(row % (i * 7 % 11 % 2, i * 7 % 11 % 2) for i in range(1000))
+            >>> always_1 = [[0.0, 1.0]] * 1000
+            >>> with Client() as client:
+            ...     certificate = client.evaluate(log.encode(), format="ndjson", outcome="reward",
+            ...                                   candidates={"always_1": always_1}, independent_of_log=True)
+            >>> certificate.decision
+            'deploy'
+
+        """
+        run = Run(timeout, progress, idempotency_key)
+        dataset = yield from self._dataset(log, features, rename, options, run)
+        listed: list[Candidate] = []
+        arrays: dict[str, Probabilities] = {}
+        for name, entry in _named(candidates):
+            if name is None or isinstance(entry, (Mapping, Policy)):
+                listed.append((yield from self._candidate(name, entry, run)))
+            else:
+                arrays[name] = entry
+                listed.append({"kind": "logged", "name": name})
+        if arrays:
+            ids, key = event_ids(log), run.part("candidates")
+            add = DatasetVerbs.add_candidates.op
+            group = self._group(DatasetVerbs)
+            dataset = yield from add(group, dataset, arrays, event_ids=ids, idempotency_key=key)
+        return (yield from self._job(dataset, {"kind": "evaluate", "candidates": listed}, options, run))
+
+    def _candidate(self, name: str | None, entry: Any, run: Run) -> Op[Candidate]:
+        """Return a candidate as the API takes it."""
+        if isinstance(entry, str):
+            return {"kind": "logged", "name": entry}
+        if isinstance(entry, Policy):
+            return {"kind": "policy", "policy_id": entry.id}
+        if not isinstance(entry, Mapping):
+            raise TypeError(f"a candidate is a name, a policy or an object, not {type(entry).__name__}")
+        parameters = cast("Any", entry)
+        if parameters.get("kind") in ("logged", "policy"):
+            return cast("Candidate", parameters)
+        group, key = self._group(PolicyVerbs), run.part(f"policy:{name}")
+        policy = yield from PolicyVerbs.create.op(group, parameters, idempotency_key=key)
+        return {"kind": "policy", "policy_id": policy.id}
+
+    def _dataset(
+        self,
+        log: Source | Dataset,
+        features: Sequence[str] | None,
+        rename: Mapping[str, str] | None,
+        options: Mapping[str, Any],
+        run: Run,
+    ) -> Op[Dataset]:
+        """Return the log as a dataset of the server."""
+        about: Any = {name: value for name, value in options.items() if name in _UPLOAD}
+        if isinstance(log, Dataset):
+            if about or features or rename:
+                raise TypeError(
+                    "the dataset is on the server already; what describes the log cannot be changed"
+                )
+            return log
+        first, *others = prepared(log, features, rename)
+        group = self._group(DatasetVerbs)
+        key = run.part("dataset")
+        dataset = yield from DatasetVerbs.create.op(group, first, idempotency_key=key, **about)
+        for i, other in enumerate(others):
+            append, key, form = DatasetVerbs.append.op, run.part(f"rows:{i}"), about.get("format")
+            dataset = yield from append(group, dataset, other, format=form, idempotency_key=key)
+        return dataset
+
+    def _job(
+        self, dataset: Dataset, spec: dict[str, Any], options: Mapping[str, Any], run: Run
+    ) -> Op[IssuedCertificate]:
+        """Run a job from its submission to its certificate."""
+        spec |= {name: value for name, value in options.items() if name not in _UPLOAD}
+        jobs = self._group(JobVerbs)
+        job = yield from JobVerbs.create.op(jobs, dataset, idempotency_key=run.part("job"), **spec)
+        try:
+            if run.progress is not None:
+                yield from observed(JobVerbs.events.op(jobs, job), _reports(run.progress))
+            return (yield from JobVerbs.result.op(jobs, job, timeout=run.timeout))
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:  # Ctrl-C, or a canceled task: nobody waits for the job
+            # It may have ended just now, and the interruption is what the caller must see.
+            with suppress(ClientError):
+                yield from self._sent(Call("POST", f"/v1/jobs/{job.id}/cancel"))
+            raise
+
+    @verb
+    def inspect(
+        self,
+        log: Source | Dataset,
+        *,
+        features: Sequence[str] | None = None,
+        rename: Mapping[str, str] | None = None,
+        **options: Unpack[UploadOptions],
+    ) -> Op[Dataset]:
+        r"""Check a log and report on its health, without leaving it on the server.
+
+        Example:
+            >>> from guarantor.client import Client
+            >>> rows = b'{"x": [0.1], "action": 1, "propensity": 0.3, "reward": 1}\n' * 3
+            >>> with Client() as client:
+            ...     report = client.inspect(rows, format="ndjson", outcome="reward")
+            >>> report.health.actions_never_logged
+            [0]
+
+        """
+        group = self._group(DatasetVerbs)
+        if isinstance(log, Dataset):
+            return (yield from DatasetVerbs.get.op(group, log))
+        dataset = yield from self._dataset(log, features, rename, options, Run(None, None, None))
+        yield from DatasetVerbs.delete.op(group, dataset)
+        return dataset
+
+    @verb
+    def plan(self, **request: Unpack[PlanRequest]) -> Op[Plan]:
+        """How many rows would certify an improvement, before any log exists.
+
+        Example:
+            >>> from guarantor.client import Client
+            >>> with Client() as client:
+            ...     plan = client.plan(improvement=0.05, n_actions=4, full_propensities=True)
+            >>> plan.possible
+            True
+
+        """
+        return (yield from self._compute(Plan, "/v1/plans", stated(request)))
+
+    @verb
+    def verify(
+        self, certificate: Model | Mapping[str, Any] | str | bytes | os.PathLike[str]
+    ) -> Op[CertificateVerification]:
+        """Has the server check the signature of a certificate and recompute it from the stored log.
+
+        Takes a certificate, its JSON as an object or as text, or the path of a file.
+        """
+        return (
+            yield from self._compute(
+                CertificateVerification, "/v1/certificates/verify", _document(certificate)
+            )
+        )
+
+    @verb
+    def signing_keys(self) -> Op[SigningKeys]:
+        """Return the public key that checks the signatures of certificates, and its predecessors."""
+        return (yield from self._get(SigningKeys, "/v1/certificates/key"))
+
+    @verb
+    def health(self) -> Op[ServiceHealth]:
+        """Return what the server says about itself."""
+        return (yield from self._get(ServiceHealth, "/healthz"))
+
+    @verb
+    def is_ready(self) -> Op[bool]:
+        """Whether the server takes requests now."""
+        return (yield from self._alive("/readyz"))
+
+    @verb
+    def is_alive(self) -> Op[bool]:
+        """Whether the process runs, even if it cannot work."""
+        return (yield from self._alive("/livez"))
+
+    def _alive(self, path: str) -> Op[bool]:
+        try:
+            yield from self._sent(Call("GET", path))
+        except ClientError:
+            return False
+        return True
+
+    @verb
+    def metrics(self) -> Op[str]:
+        """Return the metrics of the server, in the text format of Prometheus."""
+        return (yield from self._sent(Call("GET", "/metrics", repeatable=True))).text
+
+
+def _named(candidates: Candidates) -> list[tuple[str | None, Any]]:
+    """Return candidates with their names, if they have some of their own."""
+    if isinstance(candidates, str):
+        return [(None, candidates)]
+    if isinstance(candidates, Mapping):
+        return list(cast("Mapping[str | None, Any]", candidates).items())
+    return [(None, entry) for entry in candidates]
+
+
+def _reports(progress: ProgressCallback) -> Callable[[JobEvent], None]:
+    """Return a function that passes on the progress that an event reports."""
+
+    def see(event: JobEvent) -> None:
+        if event.event == "progress":
+            progress(Progress.model_validate(event.data))
+
+    return see
+
+
+def _document(certificate: Any) -> Any:
+    """Return a certificate as JSON."""
+    if isinstance(certificate, Model):
+        return certificate.to_dict()
+    if isinstance(certificate, Mapping):
+        return dict(cast("Mapping[str, Any]", certificate))
+    if isinstance(certificate, os.PathLike):
+        certificate = Path(cast("os.PathLike[str]", certificate)).read_bytes()
+    if isinstance(certificate, (str, bytes)):
+        text = certificate if isinstance(certificate, bytes) else certificate.encode()
+        if not text.lstrip().startswith(b"{"):
+            text = Path(os.fsdecode(text)).read_bytes()
+        return json.loads(text)
+    if hasattr(certificate, "to_dict"):
+        return certificate.to_dict()
+    raise TypeError(
+        f"a certificate is a result of certify, JSON, or the path of a file, not {type(certificate).__name__}"
+    )
