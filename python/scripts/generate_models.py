@@ -34,6 +34,8 @@ BASES = {
     "Certificate": "guarantor.client._base.CertificateBase",
     "Dataset": "guarantor.client._base.DatasetBase",
     "Job": "guarantor.client._base.JobBase",
+    "Plan": "guarantor.client._base.PlanBase",
+    "Verification": "guarantor.client._base.VerificationBase",
 }
 
 # Requests whose arguments are written by hand.
@@ -119,6 +121,9 @@ def prepared(document: dict[str, Any]) -> dict[str, Schema]:
     }
     added = {"type": "object", "properties": own}
     schemas["Spec"] = {"description": f"{about}.", "allOf": [{"$ref": "#/components/schemas/Goals"}, added]}
+    plan = schemas["PlanRequest"]
+    expected = {name: field for name, field in plan["properties"].items() if name != "improvement"}
+    schemas["PlanRequest"] = {**plan, "properties": expected}  # the improvement is an argument of its own
     return schemas
 
 

@@ -27,7 +27,9 @@ def response(status: int, body: object = None, **headers: str) -> httpx2.Respons
 
 
 def problem(status: int, code: str, **more: object) -> httpx2.Response:
-    return response(status, {"status": status, "code": code, "title": "t", "detail": "d", "errors": [], **more})
+    return response(
+        status, {"status": status, "code": code, "title": "t", "detail": "d", "errors": [], **more}
+    )
 
 
 def test_waits_double_and_never_fall_below_what_the_server_asks() -> None:
@@ -41,7 +43,14 @@ def test_waits_double_and_never_fall_below_what_the_server_asks() -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("7", 7.0), ("0", 0.0), ("-3", 0.0), ("Wed, 18 Nov 2026 00:00:05 GMT", 5.0), ("soon", None), ("nan", None)],
+    [
+        ("7", 7.0),
+        ("0", 0.0),
+        ("-3", 0.0),
+        ("Wed, 18 Nov 2026 00:00:05 GMT", 5.0),
+        ("soon", None),
+        ("nan", None),
+    ],
 )
 def test_retry_after_is_a_number_or_a_date(text: str, seconds: float | None) -> None:
     now = 1794960000.0  # 2026-11-18T00:00:00Z

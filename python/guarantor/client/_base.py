@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
@@ -28,6 +31,10 @@ class Model(BaseModel):
         if self._document is not None:
             return self._document
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
+
+    def to_json(self) -> str:
+        """Return the JSON object as text. Its numbers are those that the digest covers, to the last bit."""
+        return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.to_dict()[name]
@@ -57,21 +64,75 @@ def draw(function: str, document: dict[str, Any]) -> str | None:
 
 
 class CertificateBase(Model):
-    """A certificate draws itself in a notebook."""
+    """What certificates have besides their members. In a notebook they draw themselves."""
+
+    @property
+    def deploy(self) -> bool:
+        """Whether the decision is `deploy`."""
+        return self.to_dict().get("decision") == "deploy"
+
+    def __bool__(self) -> bool:
+        raise TypeError("a certificate is neither true nor false: ask for its `deploy`")
+
+    @property
+    def guaranteed_outcome(self) -> float:
+        """The worst expected outcome of the policy, in the units of the outcome."""
+        return float(self["user_units"]["guaranteed_outcome"])
+
+    @property
+    def baseline_outcome(self) -> float:
+        """The mean outcome under the logging policy, in the units of the outcome."""
+        return float(self["user_units"]["baseline_outcome"])
+
+    @property
+    def failed_checks(self) -> list[str]:
+        """The names of the checks that failed."""
+        return [str(check["name"]) for check in self.to_dict().get("checks") or [] if check["ok"] is False]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the document to a file, as `guarantor verify` reads it."""
+        Path(path).write_text(self.to_json())
 
     def _repr_html_(self) -> str | None:
         return draw("certificate_html", self.to_dict())
 
 
 class DatasetBase(Model):
-    """A dataset draws its health report in a notebook."""
+    """What datasets have besides their members. In a notebook they draw their health report."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What deserves attention, as sentences."""
+        return [str(warning["message"]) for warning in self["health"]["warnings"]]
 
     def _repr_html_(self) -> str | None:
         return draw("health_html", self.to_dict())
 
 
 class JobBase(Model):
-    """A job draws its progress or its result in a notebook."""
+    """In a notebook, a job draws its progress or its result."""
 
     def _repr_html_(self) -> str | None:
         return draw("job_html", self.to_dict())
+
+
+class PlanBase(Model):
+    """In a notebook, a plan draws itself."""
+
+    def _repr_html_(self) -> str | None:
+        return draw("plan_html", self.to_dict())
+
+
+class VerificationBase(Model):
+    """A verification is true if the certificate is valid."""
+
+    def __bool__(self) -> bool:
+        return self.to_dict().get("valid") is True
+
+    @property
+    def failed(self) -> list[str]:
+        """The names of the checks that failed."""
+        return [str(check["name"]) for check in self["checks"] if not check["ok"]]
+
+    def _repr_html_(self) -> str | None:
+        return draw("verification_html", self.to_dict())

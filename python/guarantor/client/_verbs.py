@@ -38,9 +38,12 @@ Candidates: TypeAlias = (
 )
 """The policies to evaluate.
 
-In a list: names of candidates that the log carries, stored policies, or candidates as the API takes them. In a
-mapping, by name: arrays of probabilities, parameters of policies, or stored policies.
+In a list: names of candidates that the log carries, stored policies, or candidates as the API takes them. In
+a mapping, by name: arrays of probabilities, parameters of policies, or stored policies.
 """
+
+PolicySource: TypeAlias = Policy | PolicyParams | Any
+"""A stored policy, parameters of one, or a `guarantor.Policy`."""
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 
@@ -65,6 +68,21 @@ class Run:
         return None if self.key is None else f"{self.key}:{name}"
 
 
+@dataclass(frozen=True)
+class Described:
+    """What is said about a log."""
+
+    options: Mapping[str, Any]
+    features: Sequence[str] | None = None
+    rename: Mapping[str, str] | None = None
+    logging_policy: PolicySource | None = None
+
+
+def _part_of(options: Mapping[str, Any], *, upload: bool = False) -> dict[str, Any]:
+    """Return the options of the log, or those of the job."""
+    return {name: value for name, value in options.items() if (name in _UPLOAD) == upload}
+
+
 class ClientVerbs(Operations):
     """The verbs that `guarantor` has too, so that a notebook becomes a pipeline by changing one line."""
 
@@ -73,8 +91,10 @@ class ClientVerbs(Operations):
         self,
         log: Source | Dataset,
         *,
+        spec: Mapping[str, Any] | None = None,
         features: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
+        logging_policy: PolicySource | None = None,
         progress: ProgressCallback | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
@@ -89,8 +109,10 @@ class ClientVerbs(Operations):
 
         Args:
             log: A data frame, arrays by name, a file in any format or several, or a dataset.
+            spec: The spec of the job as a dictionary; keywords take precedence.
             features: The columns of a data frame that are, in this order, the numbers of `x`.
             rename: The field of a log that each of these columns is.
+            logging_policy: The policy that logged the data, if it is known. It is stored first.
             progress: Is called with the progress of the job.
             timeout: How many seconds to wait for the job.
             idempotency_key: What makes a repeated call the same call.
@@ -112,17 +134,20 @@ class ClientVerbs(Operations):
 
         """
         run = Run(timeout, progress, idempotency_key)
-        dataset = yield from self._dataset(log, features, rename, options, run)
-        return (yield from self._job(dataset, {"kind": "learn"}, options, run))
+        about = Described(_part_of(options, upload=True), features, rename, logging_policy)
+        dataset = yield from self._dataset(log, about, run)
+        return (yield from self._job(dataset, {**(spec or {}), **_part_of(options), "kind": "learn"}, run))
 
     @verb
     def evaluate(
         self,
         log: Source | Dataset,
-        *,
         candidates: Candidates,
+        *,
+        spec: Mapping[str, Any] | None = None,
         features: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
+        logging_policy: PolicySource | None = None,
         progress: ProgressCallback | None = None,
         timeout: float | None = None,
         idempotency_key: str | None = None,
@@ -146,11 +171,12 @@ class ClientVerbs(Operations):
 
         """
         run = Run(timeout, progress, idempotency_key)
-        dataset = yield from self._dataset(log, features, rename, options, run)
+        about = Described(_part_of(options, upload=True), features, rename, logging_policy)
+        dataset = yield from self._dataset(log, about, run)
         listed: list[Candidate] = []
         arrays: dict[str, Probabilities] = {}
         for name, entry in _named(candidates):
-            if name is None or isinstance(entry, (Mapping, Policy)):
+            if name is None or isinstance(entry, (Mapping, Policy)) or _plays(entry):
                 listed.append((yield from self._candidate(name, entry, run)))
             else:
                 arrays[name] = entry
@@ -160,55 +186,55 @@ class ClientVerbs(Operations):
             add = DatasetVerbs.add_candidates.op
             group = self._group(DatasetVerbs)
             dataset = yield from add(group, dataset, arrays, event_ids=ids, idempotency_key=key)
-        return (yield from self._job(dataset, {"kind": "evaluate", "candidates": listed}, options, run))
+        goals = {**(spec or {}), **_part_of(options), "kind": "evaluate", "candidates": listed}
+        return (yield from self._job(dataset, goals, run))
 
     def _candidate(self, name: str | None, entry: Any, run: Run) -> Op[Candidate]:
         """Return a candidate as the API takes it."""
         if isinstance(entry, str):
             return {"kind": "logged", "name": entry}
-        if isinstance(entry, Policy):
-            return {"kind": "policy", "policy_id": entry.id}
-        if not isinstance(entry, Mapping):
-            raise TypeError(f"a candidate is a name, a policy or an object, not {type(entry).__name__}")
-        parameters = cast("Any", entry)
-        if parameters.get("kind") in ("logged", "policy"):
-            return cast("Candidate", parameters)
-        group, key = self._group(PolicyVerbs), run.part(f"policy:{name}")
-        policy = yield from PolicyVerbs.create.op(group, parameters, idempotency_key=key)
-        return {"kind": "policy", "policy_id": policy.id}
+        if isinstance(entry, Mapping):
+            given = cast("Any", entry)
+            if given.get("kind") in ("logged", "policy"):
+                return cast("Candidate", given)
+        return {"kind": "policy", "policy_id": (yield from self._stored(entry, run.part(f"policy:{name}")))}
 
-    def _dataset(
-        self,
-        log: Source | Dataset,
-        features: Sequence[str] | None,
-        rename: Mapping[str, str] | None,
-        options: Mapping[str, Any],
-        run: Run,
-    ) -> Op[Dataset]:
+    def _stored(self, policy: Any, key: str | None) -> Op[str]:
+        """Return the id of a policy, which is stored if it is not yet."""
+        if isinstance(policy, Policy):
+            return policy.id
+        parameters: Any = policy.to_dict() if hasattr(policy, "to_dict") else policy
+        if not isinstance(parameters, Mapping):
+            raise TypeError(
+                f"a policy is a stored one, one of guarantor.Policy, or its parameters, not {policy!r}"
+            )
+        create, group = PolicyVerbs.create.op, self._group(PolicyVerbs)
+        return (yield from create(group, cast("Any", parameters), idempotency_key=key)).id
+
+    def _dataset(self, log: Source | Dataset, about: Described, run: Run) -> Op[Dataset]:
         """Return the log as a dataset of the server."""
-        about: Any = {name: value for name, value in options.items() if name in _UPLOAD}
         if isinstance(log, Dataset):
-            if about or features or rename:
+            if about != Described({}):
                 raise TypeError(
                     "the dataset is on the server already; what describes the log cannot be changed"
                 )
             return log
-        first, *others = prepared(log, features, rename)
-        group = self._group(DatasetVerbs)
-        key = run.part("dataset")
-        dataset = yield from DatasetVerbs.create.op(group, first, idempotency_key=key, **about)
+        first, *others = prepared(log, about.features, about.rename)
+        options: Any = dict(about.options)
+        if about.logging_policy is not None:
+            key = run.part("logging policy")
+            options["logging_policy_id"] = yield from self._stored(about.logging_policy, key)
+        group, key = self._group(DatasetVerbs), run.part("dataset")
+        dataset = yield from DatasetVerbs.create.op(group, first, idempotency_key=key, **options)
         for i, other in enumerate(others):
-            append, key, form = DatasetVerbs.append.op, run.part(f"rows:{i}"), about.get("format")
+            append, key, form = DatasetVerbs.append.op, run.part(f"rows:{i}"), options.get("format")
             dataset = yield from append(group, dataset, other, format=form, idempotency_key=key)
         return dataset
 
-    def _job(
-        self, dataset: Dataset, spec: dict[str, Any], options: Mapping[str, Any], run: Run
-    ) -> Op[IssuedCertificate]:
+    def _job(self, dataset: Dataset, spec: Mapping[str, Any], run: Run) -> Op[IssuedCertificate]:
         """Run a job from its submission to its certificate."""
-        spec |= {name: value for name, value in options.items() if name not in _UPLOAD}
-        jobs = self._group(JobVerbs)
-        job = yield from JobVerbs.create.op(jobs, dataset, idempotency_key=run.part("job"), **spec)
+        jobs, fields = self._group(JobVerbs), cast("Any", spec)
+        job = yield from JobVerbs.create.op(jobs, dataset, idempotency_key=run.part("job"), **fields)
         try:
             if run.progress is not None:
                 yield from observed(JobVerbs.events.op(jobs, job), _reports(run.progress))
@@ -228,6 +254,7 @@ class ClientVerbs(Operations):
         *,
         features: Sequence[str] | None = None,
         rename: Mapping[str, str] | None = None,
+        logging_policy: PolicySource | None = None,
         **options: Unpack[UploadOptions],
     ) -> Op[Dataset]:
         r"""Check a log and report on its health, without leaving it on the server.
@@ -244,23 +271,24 @@ class ClientVerbs(Operations):
         group = self._group(DatasetVerbs)
         if isinstance(log, Dataset):
             return (yield from DatasetVerbs.get.op(group, log))
-        dataset = yield from self._dataset(log, features, rename, options, Run(None, None, None))
+        about = Described(options, features, rename, logging_policy)
+        dataset = yield from self._dataset(log, about, Run(None, None, None))
         yield from DatasetVerbs.delete.op(group, dataset)
         return dataset
 
     @verb
-    def plan(self, **request: Unpack[PlanRequest]) -> Op[Plan]:
+    def plan(self, improvement: float, **request: Unpack[PlanRequest]) -> Op[Plan]:
         """How many rows would certify an improvement, before any log exists.
 
         Example:
             >>> from guarantor.client import Client
             >>> with Client() as client:
-            ...     plan = client.plan(improvement=0.05, n_actions=4, full_propensities=True)
+            ...     plan = client.plan(0.05, n_actions=4, full_propensities=True)
             >>> plan.possible
             True
 
         """
-        return (yield from self._compute(Plan, "/v1/plans", stated(request)))
+        return (yield from self._compute(Plan, "/v1/plans", {"improvement": improvement, **stated(request)}))
 
     @verb
     def verify(
@@ -316,6 +344,11 @@ def _named(candidates: Candidates) -> list[tuple[str | None, Any]]:
     if isinstance(candidates, Mapping):
         return list(cast("Mapping[str | None, Any]", candidates).items())
     return [(None, entry) for entry in candidates]
+
+
+def _plays(entry: Any) -> bool:
+    """Return whether this is a policy of the package, and not its probabilities."""
+    return hasattr(entry, "propensities") and hasattr(entry, "to_dict")
 
 
 def _reports(progress: ProgressCallback) -> Callable[[JobEvent], None]:

@@ -47,7 +47,7 @@ class AsyncClient(ClientVerbs, Awaiting):
         >>> from guarantor.client import AsyncClient
         >>> async def plan() -> bool:
         ...     async with AsyncClient() as client:
-        ...         return (await client.plan(improvement=0.05, n_actions=4)).possible
+        ...         return (await client.plan(0.05, n_actions=4)).possible
         >>> asyncio.run(plan())
         True
 

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
+
+from guarantor._errors import GuarantorError
+from guarantor.client.models import Fault
 
 if TYPE_CHECKING:
     import httpx2
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from guarantor.client.models import Job
 
 
-class ClientError(Exception):
+class ClientError(GuarantorError):
     """The base of everything that the client raises on purpose."""
 
 
@@ -29,18 +31,10 @@ class EncodingUnavailable(ClientError):
     """The data frame cannot be encoded here. The message says what to install."""
 
 
-@dataclass(frozen=True)
-class RowError:
-    """One error in a request: the row of the log (from 1), the field, and what is wrong."""
-
-    message: str
-    row: int | None = None
-    field: str | None = None
-
-    def __str__(self) -> str:
-        at = [f"row {self.row}"] if self.row is not None else []
-        at += [self.field] if self.field is not None else []
-        return f"{', '.join(at)}: {self.message}" if at else self.message
+def _line(fault: Fault) -> str:
+    at = [f"row {fault.row}"] if fault.row is not None else []
+    at += [fault.field] if fault.field is not None else []
+    return f"{', '.join(at)}: {fault.message}" if at else fault.message
 
 
 class ApiError(ClientError):
@@ -50,7 +44,7 @@ class ApiError(ClientError):
         >>> from guarantor.client import ApiError, Client
         >>> with Client() as client:
         ...     try:
-        ...         client.plan(improvement=0.1, n_actions=1)
+        ...         client.plan(0.1, n_actions=1)
         ...     except ApiError as error:
         ...         print(error.status, error.code, error.field)
         422 invalid_value n_actions
@@ -68,7 +62,7 @@ class ApiError(ClientError):
         """What the code means."""
         self.detail: str = str(problem.get("detail", ""))
         """What happened, and what to do."""
-        self.errors: list[RowError] = [_row_error(fault) for fault in _faults(problem)]
+        self.errors: list[Fault] = [_fault(fault) for fault in _faults(problem)]
         """The rows or fields that are wrong."""
         self.problem = problem
         """The whole body of the response."""
@@ -81,7 +75,7 @@ class ApiError(ClientError):
     def _text(self) -> str:
         lines = [f"{self.status} {self.code}: {self.detail or self.title}"]
         # An error about one field repeats it in its detail.
-        told = [str(error) for error in self.errors if str(error) not in self.detail]
+        told = [_line(error) for error in self.errors if _line(error) not in self.detail]
         lines += [f"  {line}" for line in told]
         if self.request_id and self.status >= 500:
             lines.append(f"  request id: {self.request_id}")
@@ -199,8 +193,8 @@ def _faults(problem: dict[str, Any]) -> list[dict[str, Any]]:
     return problem.get("errors") or []
 
 
-def _row_error(fault: dict[str, Any]) -> RowError:
-    return RowError(message=str(fault.get("message", "")), row=fault.get("row"), field=fault.get("field"))
+def _fault(fault: dict[str, Any]) -> Fault:
+    return Fault(message=str(fault.get("message", "")), row=fault.get("row"), field=fault.get("field"))
 
 
 def _problem(response: httpx2.Response) -> dict[str, Any] | None:

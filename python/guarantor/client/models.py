@@ -6,7 +6,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from guarantor.client._base import CertificateBase, DatasetBase, JobBase, Model
+from guarantor.client._base import (
+    CertificateBase,
+    DatasetBase,
+    JobBase,
+    Model,
+    PlanBase,
+    VerificationBase,
+)
 from pydantic import AwareDatetime, Field
 from typing_extensions import TypeAliasType
 
@@ -1838,7 +1845,7 @@ class Outcome(Model):
     """
 
 
-class Plan(Model):
+class Plan(PlanBase):
     """
     What would certify the required improvement. A forecast, and no part of the guarantee.
     """
@@ -1984,7 +1991,7 @@ class UserUnits(Model):
     """
 
 
-class Verification(Model):
+class Verification(VerificationBase):
     """
     The result of a verification.
     """

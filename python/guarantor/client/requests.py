@@ -716,10 +716,6 @@ class PlanRequest(TypedDict):
     """
     Whether rows will carry the probabilities of all actions, which makes bounds narrower. The default is false.
     """
-    improvement: NotRequired[float | None]
-    """
-    The improvement that the policy is expected to have.
-    """
     kind: NotRequired[JobKind | None]
     logging: NotRequired[Logging | None]
     min_improvement: NotRequired[float | None]
