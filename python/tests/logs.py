@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 
-def rows(count: int, seed: int = 1) -> list[dict[str, object]]:
+def rows(count: int, seed: int = 1) -> list[dict[str, Any]]:
     """Rows of a policy that plays three actions uniformly; which is best depends on the sign of a feature."""
     draw = random.Random(seed)
-    made: list[dict[str, object]] = []
+    made: list[dict[str, Any]] = []
     for _ in range(count):
         x = [round(draw.uniform(-1, 1), 4) for _ in range(2)]
         action = draw.randrange(3)
@@ -23,5 +24,5 @@ def ndjson(count: int, seed: int = 1) -> bytes:
     return "".join(f"{json.dumps(row)}\n" for row in rows(count, seed)).encode()
 
 
-# A spec that takes long enough to be interrupted, on any machine.
-ENDLESS = {"optimizer": {"epochs": 100_000, "max_seconds": 3000}}
+# What makes a job run until it is canceled. Its log must be `fixed`.
+ENDLESS: Any = {"bound": "cbb", "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 3600.0}}

@@ -1,4 +1,4 @@
-"""The real server on a free port, and a proxy between it and a client that breaks what it is told to break."""
+"""The real server on a free port, and a proxy that breaks the connections it is told to break."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Server:
         self._directory = tempfile.TemporaryDirectory(prefix="guarantor-")
         # What the tests themselves are told would be unknown settings.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GUARANTOR_")}
-        own = {"LISTEN": f"{HOST}:0", "DATA_DIR": self._directory.name, "LOG_FILTER": "warn"}
+        self.data = Path(self._directory.name)
+        own = {"LISTEN": f"{HOST}:0", "DATA_DIR": self._directory.name, "LOG_FILTER": "error"}
         self._environment = kept | {f"GUARANTOR_{name}": value for name, value in {**own, **settings}.items()}
         self.start()
 
@@ -124,6 +125,9 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Closing alone would leave the thread in accept, and the port open.
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,9 @@ from guarantor.client import (
     AsyncClient,
     Client,
     ConnectionFailed,
+    GateClosed,
     JobCanceled,
+    JobFailed,
     Retry,
     TooLarge,
     TooManyRequests,
@@ -113,10 +116,17 @@ def test_another_service_is_recognized(proxy: Proxy) -> None:
 
 def test_a_silent_server_is_given_up(proxy: Proxy) -> None:
     hold = threading.Event()
-    proxy.scripts = [lambda _proxy, _client: hold.wait(30) and None] * 2
-    with Client(proxy.url, timeout=0.2, retry=Retry(attempts=2, first=0.001)) as client:
-        with pytest.raises(ConnectionFailed, match="Timeout"):
-            client.health()
+
+    def silent(_: Proxy, __: socket.socket) -> None:
+        hold.wait(30)
+
+    proxy.scripts = [silent] * 2
+    retry = Retry(attempts=2, first=0.001)
+    with (
+        Client(proxy.url, timeout=0.2, retry=retry) as client,
+        pytest.raises(ConnectionFailed, match="Timeout"),
+    ):
+        client.health()
     hold.set()
     assert proxy.connections == 2
 
@@ -146,7 +156,7 @@ def test_the_key_is_in_no_error_no_log_and_no_representation(
     with Client(server.url) as client, pytest.raises(Unauthorized):
         client.datasets.get("0")
     with Client(server.url, key=key) as client:
-        client.gates.create(name="g")
+        client.gates.create(name="g", selector={"app": "g"})
         token = client.gates.create_token("g", name="argo")
         with pytest.raises(Exception) as closed:  # noqa: PT011 - whatever it is, it must not show the token
             client.gates.ask_by_token(token.token)
@@ -188,14 +198,15 @@ def test_the_key_of_the_environment_goes_to_its_own_server_only(monkeypatch: pyt
 
 
 def test_events_go_on_across_a_restart(own_server: Callable[..., Server]) -> None:
-    server = own_server()
-    spec: Any = ENDLESS
+    server = own_server(SHUTDOWN_SECONDS="0")
     with (
         Proxy(server.address) as proxy,
         Client(proxy.url, retry=Retry(attempts=50, first=0.05, longest=0.2)) as client,
     ):
-        dataset = client.datasets.create(ndjson(3000, seed=35), format="ndjson", outcome="reward")
-        job = client.jobs.create(dataset, **spec)
+        dataset = client.datasets.create(
+            ndjson(100, seed=35), format="ndjson", outcome="reward", logging="fixed"
+        )
+        job = client.jobs.create(dataset, **ENDLESS)
         ids, names = [], []
         restarted = False
         for event in client.jobs.events(job):
@@ -236,23 +247,21 @@ def interrupting(signal: BaseException) -> Callable[[object], None]:
 
 
 def test_ctrl_c_cancels_the_job(client: Client) -> None:
-    dataset = client.datasets.create(ndjson(3000, seed=37), format="ndjson", outcome="reward")
-    spec: Any = ENDLESS
+    dataset = client.datasets.create(ndjson(100, seed=37), format="ndjson", outcome="reward", logging="fixed")
     with pytest.raises(KeyboardInterrupt):
-        client.certify(dataset, progress=interrupting(KeyboardInterrupt()), **spec)
+        client.certify(dataset, progress=interrupting(KeyboardInterrupt()), **ENDLESS)
     (job,) = client.jobs.list(dataset=dataset)
     with pytest.raises(JobCanceled):
         client.jobs.result(job)
 
 
 def test_a_canceled_task_cancels_the_job(server: Server, client: Client) -> None:
-    dataset = client.datasets.create(ndjson(3000, seed=38), format="ndjson", outcome="reward")
-    spec: Any = ENDLESS
+    dataset = client.datasets.create(ndjson(100, seed=38), format="ndjson", outcome="reward", logging="fixed")
 
     async def work() -> None:
         running = asyncio.Event()
         async with AsyncClient(server.url) as own:
-            task = asyncio.create_task(own.certify(dataset, progress=lambda _: running.set(), **spec))
+            task = asyncio.create_task(own.certify(dataset, progress=lambda _: running.set(), **ENDLESS))
             await running.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -261,6 +270,21 @@ def test_a_canceled_task_cancels_the_job(server: Server, client: Client) -> None
     asyncio.run(work())
     (job,) = client.jobs.list(dataset=dataset)
     assert client.jobs.wait(job).status == "cancelled"
+
+
+def test_a_failed_job_is_an_error_with_its_reason(own_server: Callable[..., Server]) -> None:
+    server = own_server()
+    with Client(server.url, retry=HASTY) as client:
+        dataset = client.datasets.create(ndjson(300, seed=40), format="ndjson", outcome="reward")
+        for path in (server.data / "blobs").rglob("*"):
+            if path.is_file():
+                path.write_bytes(b"")
+        with pytest.raises(JobFailed, match="damaged") as failed:
+            client.certify(dataset)
+        assert failed.value.job.status == "failed"
+        with pytest.raises(GateClosed) as closed:
+            client.jobs.gate(failed.value.job)
+        assert (closed.value.status, closed.value.code) == (424, "job_failed")
 
 
 def test_an_operator_may_allow_shorter_waits(own_server: Callable[..., Server]) -> None:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from servers import ROOT
@@ -18,7 +18,7 @@ from guarantor.client._operations import parsed
 SCRIPT = ROOT / "python" / "scripts" / "generate_models.py"
 
 
-def script() -> ModuleType:
+def script() -> Any:
     spec = importlib.util.spec_from_file_location("generate_models", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-import nbformat
 import pytest
 from nbclient import NotebookClient
 from servers import ROOT, Server
@@ -15,6 +16,12 @@ NEEDS = {"2_my_own_candidate": ["sklearn"], "3_open_bandit": ["obp", "estimators
 SIZE = 300_000
 
 
+def opened(path: Path) -> Any:
+    """The notebook. nbformat has no type hints."""
+    nbformat: Any = importlib.import_module("nbformat")
+    return nbformat.read(path, as_version=4)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_a_notebook_runs(path: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = [name for name in NEEDS.get(path.stem, []) if find_spec(name) is None]
@@ -22,7 +29,7 @@ def test_a_notebook_runs(path: Path, server: Server, tmp_path: Path, monkeypatch
         pytest.skip(f"{', '.join(missing)} cannot be imported; the notebook was NOT run")
     monkeypatch.setenv("GUARANTOR_URL", server.url)
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    notebook = nbformat.read(path, as_version=4)
+    notebook = opened(path)
     NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
     ).execute()
@@ -30,7 +37,7 @@ def test_a_notebook_runs(path: Path, server: Server, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
 def test_a_notebook_is_committed_with_its_outputs_and_small(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+    notebook = opened(path)
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert path.stat().st_size < SIZE
     assert all(cell.execution_count for cell in cells), "it was saved without being run"

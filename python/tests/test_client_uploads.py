@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import gzip
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import polars as pl
@@ -148,7 +147,7 @@ def test_without_an_encoder_the_error_says_what_to_install(monkeypatch: pytest.M
 
 def test_other_objects_are_rejected() -> None:
     with pytest.raises(TypeError, match="not int"):
-        upload_of(builtins.int(7), None)  # type: ignore[arg-type]
+        upload_of(7, None)  # type: ignore[arg-type]
 
 
 def test_candidates_are_one_line_per_row() -> None:
@@ -159,6 +158,7 @@ def test_candidates_are_one_line_per_row() -> None:
         '{"event_id": "e1", "candidates": {"a": 0.5}, "candidate_propensities": {"b": [0.1, 0.9]}}',
         '{"event_id": "e2", "candidates": {"a": 1}, "candidate_propensities": {"b": [1, 0]}}',
     ]
+    wrong: Any
     for wrong, message in [
         ({}, "no candidates"),
         ({"a": []}, "no rows"),
@@ -182,7 +182,7 @@ def test_event_ids_are_found_in_frames() -> None:
 def test_a_list_is_a_log_of_several_files() -> None:
     assert prepared(["a.csv", Path("b.csv")], None, None) == ["a.csv", Path("b.csv")]
     with pytest.raises(TypeError, match="several files"):
-        prepared([b"a"], None, None)
+        prepared(cast("Any", [b"a"]), None, None)
     with pytest.raises(ValueError, match="for data frames"):
         prepared("a.csv", ["age"], None)
 

@@ -87,7 +87,8 @@ class CertificateBase(Model):
     @property
     def failed_checks(self) -> list[str]:
         """The names of the checks that failed."""
-        return [str(check["name"]) for check in self.to_dict().get("checks") or [] if check["ok"] is False]
+        checks: list[dict[str, Any]] = self.to_dict().get("checks") or []
+        return [str(check["name"]) for check in checks if check["ok"] is False]
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to a file, as `guarantor verify` reads it."""
