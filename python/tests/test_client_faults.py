@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import os
+import signal
 import socket
 import threading
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import pandas as pd
 import pytest
 from conftest import HASTY
@@ -239,35 +241,54 @@ def test_streams_that_are_refused_or_cut_are_opened_again(proxy: Proxy, client: 
     assert proxy.connections == 5
 
 
-def interrupting(signal: BaseException) -> Callable[[object], None]:
-    def see(_: object) -> None:
-        raise signal
+def test_ctrl_c_cancels_the_job(server: Server, client: Client) -> None:
+    log = ndjson(100, seed=37)
+    dataset = client.datasets.create(log, format="ndjson", outcome="reward", logging="fixed")
 
-    return see
+    def press() -> None:
+        with Client(server.url) as other:
+            while not (jobs := list(other.jobs.list(dataset=dataset))):
+                pass
+            next(event for event in other.jobs.events(jobs[0]) if event.event == "progress")
+        os.kill(os.getpid(), signal.SIGINT)
 
-
-def test_ctrl_c_cancels_the_job(client: Client) -> None:
-    dataset = client.datasets.create(ndjson(100, seed=37), format="ndjson", outcome="reward", logging="fixed")
+    thread = threading.Thread(target=press)
+    thread.start()
     with pytest.raises(KeyboardInterrupt):
-        client.certify(dataset, progress=interrupting(KeyboardInterrupt()), **ENDLESS)
+        client.certify(dataset, **ENDLESS)
+    thread.join()
     (job,) = client.jobs.list(dataset=dataset)
     with pytest.raises(JobCanceled):
         client.jobs.result(job)
 
 
-def test_a_canceled_task_cancels_the_job(server: Server, client: Client) -> None:
-    dataset = client.datasets.create(ndjson(100, seed=38), format="ndjson", outcome="reward", logging="fixed")
+def test_an_interruption_from_the_progress_callback_cancels_too(client: Client) -> None:
+    log = ndjson(100, seed=42)
+    dataset = client.datasets.create(log, format="ndjson", outcome="reward", logging="fixed")
+
+    def see(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        client.certify(dataset, progress=see, **ENDLESS)
+    (job,) = client.jobs.list(dataset=dataset)
+    assert client.jobs.wait(job).status == "cancelled"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_canceled_task_cancels_the_job(server: Server, client: Client, loop: str) -> None:
+    pytest.importorskip(loop)
+    dataset = client.datasets.create(
+        ndjson(100, seed=380 + len(loop)), format="ndjson", outcome="reward", logging="fixed"
+    )
 
     async def work() -> None:
-        running = asyncio.Event()
         async with AsyncClient(server.url) as own:
-            task = asyncio.create_task(own.certify(dataset, progress=lambda _: running.set(), **ENDLESS))
-            await running.wait()
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            with anyio.CancelScope() as scope:
+                await own.certify(dataset, progress=lambda _: scope.cancel(), **ENDLESS)
+            assert scope.cancelled_caught
 
-    asyncio.run(work())
+    anyio.run(work, backend=loop)
     (job,) = client.jobs.list(dataset=dataset)
     assert client.jobs.wait(job).status == "cancelled"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -180,7 +181,8 @@ def test_event_ids_are_found_in_frames() -> None:
 
 
 def test_a_list_is_a_log_of_several_files() -> None:
-    assert prepared(["a.csv", Path("b.csv")], None, None) == ["a.csv", Path("b.csv")]
+    files: list[str | os.PathLike[str]] = ["a.csv", Path("b.csv")]
+    assert prepared(files, None, None) == files
     with pytest.raises(TypeError, match="several files"):
         prepared(cast("Any", [b"a"]), None, None)
     with pytest.raises(ValueError, match="for data frames"):

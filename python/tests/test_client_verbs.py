@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -185,19 +185,23 @@ def test_waiting_ends_with_its_time_and_the_job_goes_on(client: Client) -> None:
     assert client.jobs.cancel(job).status == "cancelled", "canceling twice does no more"
 
 
-def test_the_asynchronous_client_does_the_same(server: Server, by_command_line: dict[str, Any]) -> None:
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_the_asynchronous_client_does_the_same(
+    server: Server, by_command_line: dict[str, Any], loop: str
+) -> None:
+    pytest.importorskip(loop)
+
     async def work() -> tuple[str, int, list[str]]:
         async with AsyncClient(server.url) as client:
             log = pd.DataFrame(rows(2000))
-            certificate, plan = await asyncio.gather(
-                client.certify(log, outcome="reward", **SPEC), client.plan(improvement=0.1, n_actions=2)
-            )
+            certificate = await client.certify(log, outcome="reward", **SPEC)
+            plan = await client.plan(0.1, n_actions=2)
             issued = certificate.to_dict()["issued"]
             events = [event.event async for event in client.jobs.events(issued["job_id"])]
             assert (await client.verify(certificate)).valid
             return certificate.digest, plan.rows or 0, events
 
-    digest, needed, events = asyncio.run(work())
+    digest, needed, events = anyio.run(work, backend=loop)
     assert digest == by_command_line["digest"]
     assert needed > 0
     assert (events[0], events[-1]) == ("queued", "succeeded")

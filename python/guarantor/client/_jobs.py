@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from typing import Literal, Unpack
@@ -11,7 +10,7 @@ import httpx2
 
 from guarantor.client._effects import Call, Emit, Op, Sleep, Stream, follow, next_event
 from guarantor.client._gates import requirements_query
-from guarantor.client._operations import Operations, identifier, parsed
+from guarantor.client._operations import Operations, identifier, item_of
 from guarantor.client._retry import broken, retry_after
 from guarantor.client._transport import items, verb
 from guarantor.client.errors import Conflict, InvalidRequest, JobCanceled, JobFailed, WaitTimeout, error_of
@@ -60,12 +59,12 @@ class JobVerbs(Operations):
         status: JobStatus | None = None,
         decision: Decision | None = None,
         dataset: str | Dataset | None = None,
+        order: Literal["newest", "oldest"] | None = None,
     ) -> Stream[Job]:
-        """Jobs, newest first."""
+        """Return jobs, newest first unless `order` is another one."""
         dataset_id = dataset.id if isinstance(dataset, Dataset) else dataset
-        yield from self._list(
-            Job, "/v1/jobs", {"status": status, "decision": decision, "dataset_id": dataset_id}
-        )
+        chosen = {"status": status, "decision": decision, "dataset_id": dataset_id, "order": order}
+        yield from self._list(Job, "/v1/jobs", chosen)
 
     @verb
     def wait(self, job: str | Job, *, timeout: float | None = None) -> Op[Job]:
@@ -156,9 +155,12 @@ class JobVerbs(Operations):
 
         Example:
             >>> from guarantor.client import Client
-            >>> rows = b'{"x": [0.1], "action": 1, "propensity": 0.3, "reward": 1}\n' * 300
+            >>> import json, random
+            >>> actions = random.Random(3).choices([0, 1], k=300)
+            >>> rows = [{"x": [1.0], "action": a, "propensity": 0.5, "reward": a} for a in actions]
+            >>> log = "\n".join(map(json.dumps, rows)).encode()
             >>> with Client() as client:
-            ...     dataset = client.datasets.create(rows, format="ndjson", outcome="reward")
+            ...     dataset = client.datasets.create(log, format="ndjson", outcome="reward")
             ...     job = client.jobs.create(dataset)
             ...     names = [event.event for event in client.jobs.events(job)]
             >>> names[0], names[-1]
@@ -182,7 +184,7 @@ class JobVerbs(Operations):
                     else error_of(stream.response, retry_after=asked)
                 )
                 while failure is None and (message := (yield from next_event(stream))) is not None:
-                    event = parsed(JobEvent, json.loads(message.data))
+                    event = item_of(JobEvent, message.data)
                     last, failures = event.id, 0
                     yield Emit(event)
                     if event.event in FINISHED:

@@ -150,7 +150,7 @@ class Operations:
             response = yield from self._sent(Call("GET", path, options, repeatable=True))
             page = _page(response)
             for item in page["data"]:
-                yield Emit(_item(model, item))
+                yield Emit(item_of(model, item))
             if not page.get("has_more") or page.get("next") is None:
                 return
             options["after"] = str(page["next"])
@@ -166,10 +166,11 @@ def _page(response: httpx2.Response) -> dict[str, Any]:
     raise UnexpectedResponse(f"{response.status_code}: the body is not a page of a list")
 
 
-def _item(model: type[M], item: Any) -> M:
+def item_of(model: type[M], item: Any) -> M:
+    """Return an item of a list or a stream as a model."""
     try:
-        return parsed(model, item)
-    except ValidationError as error:
+        return parsed(model, json.loads(item) if isinstance(item, str) else item)
+    except (ValueError, ValidationError) as error:
         raise UnexpectedResponse(
             f"an item of the list is not a {model.__name__} of this release: {error}"
         ) from None

@@ -125,10 +125,13 @@ class ClientVerbs(Operations):
 
         Example:
             >>> from guarantor.client import Client
-            >>> row = '{"x": [%d], "action": %d, "propensities": [0.5, 0.5], "reward": %d}\n'
-            >>> log = "".join(row % (i % 3, i * 7 % 11 % 2, i * 7 % 11 % 2) for i in range(2000))
+            >>> import json, random
+            >>> draw = random.Random(1)
+            >>> actions = draw.choices([0, 1], k=2000)
+            >>> rows = [{"x": [draw.random()], "action": a, "propensity": 0.5, "reward": a} for a in actions]
+            >>> log = "\n".join(map(json.dumps, rows)).encode()
             >>> with Client() as client:
-            ...     certificate = client.certify(log.encode(), format="ndjson", outcome="reward")
+            ...     certificate = client.certify(log, format="ndjson", outcome="reward")
             >>> certificate.decision, certificate.guaranteed_improvement > 0.1
             ('deploy', True)
 
@@ -160,11 +163,13 @@ class ClientVerbs(Operations):
 
         Example:
             >>> from guarantor.client import Client
-            >>> row = '{"action": %d, "propensities": [0.5, 0.5], "reward": %d}\n'
-            >>> log = "".join(row % (i * 7 % 11 % 2, i * 7 % 11 % 2) for i in range(1000))
+            >>> import json, random
+            >>> actions = random.Random(2).choices([0, 1], k=1000)
+            >>> rows = [{"action": a, "propensities": [0.5, 0.5], "reward": a} for a in actions]
+            >>> log = "\n".join(map(json.dumps, rows)).encode()
             >>> always_1 = [[0.0, 1.0]] * 1000
             >>> with Client() as client:
-            ...     certificate = client.evaluate(log.encode(), format="ndjson", outcome="reward",
+            ...     certificate = client.evaluate(log, format="ndjson", outcome="reward",
             ...                                   candidates={"always_1": always_1}, independent_of_log=True)
             >>> certificate.decision
             'deploy'
