@@ -21,6 +21,8 @@ CARGO=$here/cargo-shared "$env/tools/bin/maturin" build -q --profile dev --targe
 
 python3 -m venv "$env/venv"
 "$env/venv/bin/pip" "${pip[@]}" "$env"/wheels/guarantor-*.whl -r requirements-test.txt
+# Of obp the notebook needs the sample and the estimators, and not torch, seaborn and the rest.
+"$env/venv/bin/pip" "${pip[@]}" --no-deps obp==0.4.1
 export PATH="$env/venv/bin:$PATH" VIRTUAL_ENV=$env/venv
 ruff check -q .
 ruff format -q --check .
