@@ -13,7 +13,15 @@ from guarantor.client._gates import requirements_query
 from guarantor.client._operations import Operations, identifier, item_of
 from guarantor.client._retry import broken, retry_after
 from guarantor.client._transport import items, verb
-from guarantor.client.errors import Conflict, InvalidRequest, JobCanceled, JobFailed, WaitTimeout, error_of
+from guarantor.client.errors import (
+    Conflict,
+    InvalidRequest,
+    JobCanceled,
+    JobFailed,
+    Unavailable,
+    WaitTimeout,
+    error_of,
+)
 from guarantor.client.models import (
     Dataset,
     Decision,
@@ -198,7 +206,7 @@ class JobVerbs(Operations):
             failures += 1
             delay = self._settings.retry.delay(failures, asked)
             if delay is None:
-                raise failure or Conflict(
+                raise failure or Unavailable(
                     503, {"code": "unavailable", "detail": "the stream keeps ending"}, None, None
                 )
             yield Sleep(delay)
