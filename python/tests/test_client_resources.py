@@ -12,9 +12,18 @@ from typing import Any
 import httpx2
 import pytest
 from logs import ndjson
-from servers import ROOT, Server
+from servers import ROOT, Proxy, Server, answered
 
-from guarantor.client import AsyncClient, Client, Conflict, Forbidden, GateClosed, NotFound, Unauthorized
+from guarantor.client import (
+    AsyncClient,
+    Client,
+    Conflict,
+    Forbidden,
+    GateClosed,
+    NotFound,
+    Unauthorized,
+    UnexpectedResponse,
+)
 
 # Operations that the client does in another way, or leaves to others.
 ELSEWHERE = {
@@ -62,10 +71,15 @@ def use_gates(client: Client, job: str) -> None:
     assert client.jobs.gate(job, baseline="certified").decision == "deploy"
     with pytest.raises(GateClosed):
         client.jobs.gate(job, guardrails=[{"outcome": "complaints", "max_loss": 0.1}])
+    for changed in ({"ok": False}, {"decision": "keep"}, {"decision": "maybe"}, {"ok": None}):
+        body = json.dumps(client.gates.ask("shop").to_dict() | changed)
+        with Proxy(("127.0.0.1", 9)) as proxy, Client(proxy.url) as misled:
+            proxy.scripts = [answered("200 OK", {"content-type": "application/json"}, body)]
+            with pytest.raises(UnexpectedResponse):
+                misled.gates.ask("shop")
     assert client.gates.get("shop") == gate
     assert [found.name for found in client.gates.list()] == ["shop"]
-    changed = client.gates.change("shop", selector={"app": "other"})
-    assert changed.selector == {"app": "other"}
+    assert client.gates.change("shop", selector={"app": "other"}).selector == {"app": "other"}
     with pytest.raises(GateClosed) as nothing:
         client.gates.ask("shop")
     assert nothing.value.code == "no_matching_job"

@@ -8,6 +8,7 @@ from typing import Any, Unpack
 from guarantor.client._effects import Op, Stream
 from guarantor.client._operations import Operations, identifier
 from guarantor.client._transport import items, verb
+from guarantor.client.errors import UnexpectedResponse
 from guarantor.client.models import Gate, GateDefinition, GateToken, NewGateToken
 from guarantor.client.requests import GateRequest, GateRequirements
 
@@ -21,7 +22,20 @@ def requirements_query(requirements: Mapping[str, Any]) -> dict[str, Any]:
     return {**requirements, "guardrails": listed}
 
 
-class GateVerbs(Operations):
+class GateOperations(Operations):
+    """What everything with a gate has."""
+
+    def _ask(self, path: str, requirements: Mapping[str, Any]) -> Op[Gate]:
+        """Ask a gate. Whatever is not a clear yes is an error."""
+        gate = yield from self._get(Gate, path, requirements_query(requirements), gate=True)
+        if gate.ok is not True or gate.decision != "deploy":
+            raise UnexpectedResponse(
+                "200, but the gate does not say deploy: do not roll out, and check the URL"
+            )
+        return gate
+
+
+class GateVerbs(GateOperations):
     """Standing gates, whose URL never changes."""
 
     @verb
@@ -50,14 +64,12 @@ class GateVerbs(Operations):
 
         Requirements can raise the gate's bar, and never lower it.
         """
-        path = f"/v1/gates/{identifier(gate)}"
-        return (yield from self._get(Gate, path, requirements_query(requirements), gate=True))
+        return (yield from self._ask(f"/v1/gates/{identifier(gate)}", requirements))
 
     @verb
     def ask_by_token(self, token: str, /, **requirements: Unpack[GateRequirements]) -> Op[Gate]:
         """Asks the gate of a token, which needs no key."""
-        path = f"/v1/gate/{identifier(token)}"
-        return (yield from self._get(Gate, path, requirements_query(requirements), gate=True))
+        return (yield from self._ask(f"/v1/gate/{identifier(token)}", requirements))
 
     @verb
     def get(self, gate: str) -> Op[GateDefinition]:

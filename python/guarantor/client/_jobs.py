@@ -9,8 +9,8 @@ from typing import Literal, Unpack
 import httpx2
 
 from guarantor.client._effects import Call, Emit, Op, Sleep, Stream, follow, next_event
-from guarantor.client._gates import requirements_query
-from guarantor.client._operations import Operations, identifier, item_of
+from guarantor.client._gates import GateOperations
+from guarantor.client._operations import identifier, item_of
 from guarantor.client._retry import broken, retry_after
 from guarantor.client._transport import items, verb
 from guarantor.client.errors import (
@@ -40,7 +40,7 @@ FINISHED = frozenset({"succeeded", "failed", "cancelled"})
 _WAIT = 60
 
 
-class JobVerbs(Operations):
+class JobVerbs(GateOperations):
     """Jobs, which learn or evaluate policies."""
 
     @verb
@@ -147,8 +147,7 @@ class JobVerbs(Operations):
     @verb
     def gate(self, job: str | Job, **requirements: Unpack[GateRequirements]) -> Op[Gate]:
         """Asks the gate of a job. Returns only if it is open; otherwise it raises `GateClosed`."""
-        path = f"/v1/jobs/{identifier(job)}/gate"
-        return (yield from self._get(Gate, path, requirements_query(requirements), gate=True))
+        return (yield from self._ask(f"/v1/jobs/{identifier(job)}/gate", requirements))
 
     @items
     def history(self, job: str | Job, *, after: int = 0) -> Stream[JobEvent]:
