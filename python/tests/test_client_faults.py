@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
 import threading
@@ -250,13 +249,18 @@ def test_ctrl_c_cancels_the_job(server: Server, client: Client) -> None:
             while not (jobs := list(other.jobs.list(dataset=dataset))):
                 pass
             next(event for event in other.jobs.events(jobs[0]) if event.event == "progress")
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
+    # A process that was started in the background ignores the signal.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     thread = threading.Thread(target=press)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        client.certify(dataset, **ENDLESS)
-    thread.join()
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            client.certify(dataset, **ENDLESS)
+        thread.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     (job,) = client.jobs.list(dataset=dataset)
     with pytest.raises(JobCanceled):
         client.jobs.result(job)
