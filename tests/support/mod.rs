@@ -155,6 +155,7 @@ pub fn finished(spec: &JobSpec) -> Finished {
             outcomes: Vec::new(),
         },
         certified: None,
+        merged: None,
         checks: Vec::new(),
         exploration: None,
         policy: None,

@@ -35,7 +35,7 @@ impl ClaimSums {
             let factors = &mut factors[..range.len()];
             for (bet, sum) in bets.iter().zip(&mut self.logs) {
                 let mut at = 0;
-                table.each(range.clone(), bet.theta, bet.lambda, |z, _| {
+                table.each(range.clone(), bet.theta, bet.lambda, |z| {
                     factors[at] = (1.0 - bet.lambda * z).max(0.0);
                     at += 1;
                 });
