@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
@@ -82,7 +83,7 @@ class Log:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known about the log, as `guarantor inspect --json` prints it."""
-        return dict(self._about)
+        return deepcopy(self._about)
 
     def __len__(self) -> int:
         return int(self._about["rows"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -29,8 +30,8 @@ class Result(Mapping[str, Any]):
         return len(self._fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the document as a dictionary."""
-        return dict(self._fields)
+        """Return the document as a dictionary of its own: changes to it do not change the result."""
+        return deepcopy(self._fields)
 
     def to_json(self) -> str:
         """Return the document as JSON. Its numbers are those that the digest covers, to the last bit."""

@@ -138,10 +138,16 @@ def sum_up(
         rename=rename,
         **options,
     )
-    summed = df.mapInArrow(
-        _partition(recipe.to_json(), dict(rename or {}), list(features or [])),
-        "partition string, partial string",
-    )
+    # Spark takes dots in the names of columns for members of a struct, so its columns get plain names for a moment.
+    plain = {column: f"c{i}" for i, column in enumerate(df.columns)}
+    wanted = [plain[column] for column in features or []]
+    fields = {
+        plain[column]: (rename or {}).get(column, column)
+        for column in df.columns
+        if column in (rename or {}) or plain[column] not in wanted
+    }
+    function = _partition(recipe.to_json(), fields, wanted)
+    summed = df.toDF(*plain.values()).mapInArrow(function, "partition string, partial string")
     return Sums(recipe, [row["partial"] for row in summed.collect()], expected)
 
 
@@ -150,13 +156,19 @@ def _column(field: str, rename: Mapping[str, str]) -> str:
     return next((column for column, name in rename.items() if name == field), field)
 
 
+def _quoted(column: str) -> str:
+    """Return the name of a column for Spark, which takes dots in it, as in `candidate.NAME`, for members of a struct."""
+    return "`" + column.replace("`", "``") + "`"
+
+
 def _earliest(df: DataFrame, time: str, n: int) -> tuple[DataFrame, DataFrame]:
     """Return the rows up to the time of the n-th earliest one, and all rows: the recipe leaves out the others by time."""
     from pyspark.sql import functions as F
 
     # Whole microseconds: a datetime of Python would depend on the time zone of the session.
     is_time = dict(df.dtypes)[time].startswith("timestamp")
-    ticks = F.unix_micros(F.col(time).cast("timestamp")) if is_time else F.col(time)
+    at = F.col(_quoted(time))
+    ticks = F.unix_micros(at.cast("timestamp")) if is_time else at
     last = df.select(ticks.alias("ticks")).orderBy("ticks").limit(n).agg(F.max("ticks")).first()
     if last is None or last[0] is None:
         raise ValueError("the log has too few rows to learn from some and certify on others")
@@ -168,7 +180,9 @@ def _sampled(df: DataFrame, n: int, total: int) -> tuple[DataFrame, DataFrame]:
     from pyspark.sql import functions as F
 
     share = min(n / max(total, 1), 0.5)
-    drawn = F.pmod(F.xxhash64(F.lit("guarantor"), *df.columns), F.lit(_CLASSES)) < int(share * _CLASSES)
+    drawn = F.pmod(F.xxhash64(F.lit("guarantor"), *map(_quoted, df.columns)), F.lit(_CLASSES)) < int(
+        share * _CLASSES
+    )
     return df.where(drawn), df.where(~drawn)
 
 
@@ -176,8 +190,8 @@ def _ordered(learn: DataFrame, time: str | None) -> DataFrame:
     """Return the rows in an order that does not depend on partitions."""
     from pyspark.sql import functions as F
 
-    tie = F.xxhash64(*learn.columns)
-    return learn.orderBy(time, tie) if time is not None else learn.orderBy(tie)
+    tie = F.xxhash64(*map(_quoted, learn.columns))
+    return learn.orderBy(_quoted(time), tie) if time is not None else learn.orderBy(tie)
 
 
 def _partition(

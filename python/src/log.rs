@@ -25,7 +25,7 @@ use crate::capsule;
 use crate::errors::{Failure, Outcome, from_json, to_json};
 use crate::options::LogKeywords;
 use crate::policy::params_of;
-use crate::table::Shaping;
+use crate::table::{Shaping, plain};
 
 /// Who accepts a failed check, as the certificate names them.
 pub const CALLER: &str = "python";
@@ -227,7 +227,7 @@ fn read_stream(
     let description = known.options.description(&[format], known.certificate.as_ref())?;
     let hash_dims = description.formats.first().and_then(|format| format.hash_dims);
     let shaped = shaping.schema(&reader.schema());
-    let schema = shaped.map_err(|error| Failure::argument("data", error))?;
+    let schema = shaped.map_err(|error| Failure::argument("data", plain(error)))?;
     let checker = description.checker(known.logging_policy.clone())?;
     let batches = reader.map(|batch| {
         control.check().map_err(|error| ArrowError::ExternalError(Box::new(error)))?;

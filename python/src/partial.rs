@@ -15,7 +15,7 @@ use crate::capsule;
 use crate::errors::{Failure, Outcome, from_json, to_json};
 use crate::log::{CALLER, Log, PolicyTexts, policies_of};
 use crate::options::trusted;
-use crate::table::Shaping;
+use crate::table::{Shaping, plain};
 
 impl From<MergeError> for Failure {
     fn from(error: MergeError) -> Self {
@@ -76,7 +76,8 @@ pub fn partial(
     let (reader, shaping) = (capsule::import(data)?, Shaping { rename, features });
     attend(py, Wishes { threads, progress: None }, move |control| {
         let recipe = Arc::new(Recipe::from_json(&recipe)?);
-        let schema = shaping.schema(&reader.schema()).map_err(|error| Failure::argument("data", error))?;
+        let schema =
+            shaping.schema(&reader.schema()).map_err(|error| Failure::argument("data", plain(error)))?;
         let batches = reader.map(|batch| {
             control.check().map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
             shaping.apply(&batch?)

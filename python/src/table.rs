@@ -47,7 +47,7 @@ impl Table {
         features: Vec<String>,
     ) -> PyResult<Self> {
         let (reader, shaping) = (capsule::import(data)?, Shaping { rename, features });
-        let failed = |error: ArrowError| Failure::argument("data", error).raise(data.py());
+        let failed = |error: ArrowError| Failure::argument("data", plain(error)).raise(data.py());
         let schema = shaping.schema(&reader.schema()).map_err(failed)?;
         let batches = reader.map(|batch| shaping.apply(&batch?)).collect::<Result<_, _>>();
         Ok(Table { schema, batches: batches.map_err(failed)? })
@@ -143,6 +143,14 @@ impl Shaping {
         let values = Arc::new(Float64Array::from(x));
         let list = FixedSizeListArray::try_new_with_length(item, p as i32, values, None, n)?;
         Ok(Arc::new(list))
+    }
+}
+
+/// What is wrong with the columns, without the words that the library puts before it.
+pub fn plain(error: ArrowError) -> String {
+    match error {
+        ArrowError::SchemaError(message) | ArrowError::InvalidArgumentError(message) => message,
+        other => other.to_string(),
     }
 }
 

@@ -90,7 +90,7 @@ def test_misuse_is_explained() -> None:
         guarantor.certify(42)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="different lengths"):
         guarantor.certify({"action": [1, 0], "propensity": [0.5]})
-    with pytest.raises(guarantor.SpecError, match="no column 'age'"):
+    with pytest.raises(guarantor.SpecError, match='no column "age"'):
         guarantor.read(arrays(), features=["age"])
     with pytest.raises(guarantor.LogError, match="action"):
         guarantor.read({"propensity": [0.5], "cost": [0.0]})

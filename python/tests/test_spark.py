@@ -50,8 +50,10 @@ def table() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def df(spark: SparkSession, table: pa.Table) -> DataFrame:
-    return spark.createDataFrame(table).cache()
+def df(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    path = str(tmp_path_factory.mktemp("spark") / "log.parquet")
+    guarantor.simulate(rows=ROWS, seed=5, retrain=2, out=path)
+    return spark.read.parquet(path).cache()
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,7 @@ def test_the_digest_does_not_depend_on_partitions(
     assert certificate.digest == single.digest
     assert certificate.decision == single.decision == "deploy"
     assert certificate.policy == single.policy
-    assert len(certificate["partials"]["partials"]) in range(1, count + 1)
+    assert certificate["partials"]["count"] == count
 
 
 def test_what_was_learned_from_is_left_out_and_rows_are_counted(

@@ -21,7 +21,7 @@ use guarantor_engine::control::Control;
 use guarantor_engine::footprint::fits_in_memory;
 use guarantor_engine::log::{Columns, PrecisionFinder};
 use guarantor_engine::policy::PolicyParams;
-use guarantor_ingest::{ColumnsBuilder, LogDigest, LogFacts, LogLayout, LogRows};
+use guarantor_ingest::{ColumnsBuilder, LogDigest, LogLayout, LogRows};
 use part::LogPart;
 use spool::SpoolError;
 

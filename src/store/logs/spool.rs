@@ -13,7 +13,7 @@ use super::order::{Order, Place};
 use super::record::Record;
 use super::set_columns::{ACTION_NON_ZEROS, X_INDICES, sizes_of};
 use super::spooled::SpooledLog;
-use super::{LogLayout, LogMemory, LogRows, StoredLog, facts};
+use super::{LogLayout, LogMemory, LogRows, StoredLog};
 use crate::store::error::StoreError;
 use crate::store::records::Dataset;
 use guarantor_engine::EngineError;
@@ -213,7 +213,7 @@ impl Spooler {
         let bare = LogLayout { context_ids: false, timestamps: false, versions: false, ..layout.clone() };
         let mut columns = ColumnsBuilder::default();
         columns.append(&bare, rows);
-        let mut columns = columns.finish(&facts(dataset));
+        let mut columns = columns.finish(&dataset.facts());
         columns.check().map_err(|mut error| {
             error.row += before;
             EngineError::from(error)

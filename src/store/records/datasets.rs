@@ -9,7 +9,7 @@ use guarantor_engine::checks::CheckResult;
 use guarantor_engine::footprint::SetSizes;
 use guarantor_engine::ledger;
 use guarantor_engine::log::{Capabilities, LogShape, Logging, Outcome, Repetitions};
-use guarantor_ingest::{LogOptions, RowSketch};
+use guarantor_ingest::{LogFacts, LogOptions, RowSketch};
 
 /// What one version of a dataset contains.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
