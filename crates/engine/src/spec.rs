@@ -2,7 +2,7 @@
 //! filled in. The result is a `JobSpec`.
 
 mod outcomes;
-mod ranges;
+pub(crate) mod ranges;
 mod sets;
 mod types;
 
@@ -78,8 +78,11 @@ fn invalid<T>(field: &str, message: impl Into<String>) -> Checked<T> {
 }
 
 /// The value, if it is in its range. The sum turns −0 into 0, so that equal specs have equal digests.
-fn within(field: &str, value: f64, range: Range) -> Checked<f64> {
-    if range.contains(value) { Ok(value + 0.0) } else { invalid(field, format!("{value} is not in {range}")) }
+pub(crate) fn within(field: &str, value: f64, range: Range) -> Checked<f64> {
+    match range.contains(value) {
+        true => Ok(value + 0.0),
+        false => invalid(field, format!("{} is not in {range}", ranges::text(value))),
+    }
 }
 
 impl SpecRequest {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Reason, ReasonCode};
+use super::{Reason, ReasonCode, exceeds};
 use crate::log::Outcome;
 use crate::spec::Guardrail;
 
@@ -55,6 +55,8 @@ pub struct LossNumbers {
     pub guaranteed: f64,
     /// The estimate of the loss.
     pub estimated: f64,
+    /// The bound's own estimate of the loss, if it has one.
+    pub own: Option<f64>,
     /// The standard error of the estimate.
     pub standard_error: f64,
     /// The mean logged cost.
@@ -63,11 +65,13 @@ pub struct LossNumbers {
 
 impl GuardrailResult {
     /// The result of a guardrail. It is `ok` only if every number is finite and the bound is possible: no policy can
-    /// gain more than 1, so a bound below −1 shows that an assumption does not hold.
+    /// gain more than 1, so a bound below −1 shows that an assumption does not hold. As for the improvement, nobody should
+    /// act on a bound that is better than its own estimate.
     pub fn new(guardrail: &Guardrail, outcome: Outcome, loss: &LossNumbers) -> Self {
         let Guardrail { outcome: name, max_loss } = guardrail;
         let numbers = [loss.guaranteed, loss.estimated, loss.standard_error, loss.baseline];
         let possible = numbers.iter().all(|number| number.is_finite()) && loss.guaranteed >= -1.0;
+        let likely = loss.own.is_none_or(|own| !exceeds(-loss.guaranteed, -own));
         GuardrailResult {
             outcome: name.clone(),
             max_loss: *max_loss,
@@ -75,7 +79,7 @@ impl GuardrailResult {
             estimated_loss: loss.estimated,
             standard_error: loss.standard_error,
             // NaN compares false.
-            ok: possible && loss.guaranteed <= *max_loss,
+            ok: possible && likely && loss.guaranteed <= *max_loss,
             cost_model_digest: None,
             user_units: GuardrailUnits {
                 outcome,
@@ -110,6 +114,13 @@ impl GuardrailResult {
                  the logged propensities must be wrong"
             );
             (ReasonCode::GuaranteeImpossible, message)
+        } else if guaranteed_loss <= max_loss {
+            // Nothing else makes a bound within the limit fail.
+            let message = format!(
+                "the bound on the loss in {outcome} is {guaranteed_loss:.6}, which is within the limit {limit} but better \
+                 than its own estimate; a guarantee above its estimate is one of the rare lucky draws that δ allows"
+            );
+            (ReasonCode::GuaranteeExceedsEstimate, message)
         } else if estimated_loss - EVIDENT * standard_error > *max_loss {
             let message = format!(
                 "the policy loses about {estimated_loss:.6} in {outcome} ({:.6} in its units), which is more than the \
@@ -137,6 +148,10 @@ impl GuardrailResult {
             true => format!(
                 "its loss in {outcome}{cuts} is at most {guaranteed_loss:.6} ({:.6} in its units), within the limit \
                  {max_loss}",
+                units.guaranteed_loss
+            ),
+            false if guaranteed_loss <= max_loss => format!(
+                "nobody should rely on the bound on its loss in {outcome}{cuts} ({guaranteed_loss:.6}, {:.6} in its units)",
                 units.guaranteed_loss
             ),
             false => format!(
@@ -168,7 +183,7 @@ mod tests {
     fn result(max_loss: f64, guaranteed: f64, estimated: f64) -> GuardrailResult {
         let guardrail = Guardrail { outcome: "complaint".into(), max_loss };
         let outcome = Outcome::new(OutcomeKind::Cost, 0.0, 20.0).unwrap();
-        let loss = LossNumbers { guaranteed, estimated, standard_error: 0.01, baseline: -0.75 };
+        let loss = LossNumbers { guaranteed, estimated, own: None, standard_error: 0.01, baseline: -0.75 };
         GuardrailResult::new(&guardrail, outcome, &loss)
     }
 
@@ -186,6 +201,25 @@ mod tests {
             assert!(!result(0.01, bound, estimate).ok, "{bound} {estimate}");
         }
         assert!(!result(f64::NAN, 0.0, 0.0).ok);
+    }
+
+    #[test]
+    fn a_bound_better_than_its_own_estimate_is_not_ok() {
+        let guardrail = Guardrail { outcome: "complaint".into(), max_loss: 0.1 };
+        let outcome = Outcome::new(OutcomeKind::Cost, 0.0, 20.0).unwrap();
+        let of = |guaranteed: f64, own: f64| {
+            let own = Some(own);
+            let loss = LossNumbers { guaranteed, estimated: 0.0, own, standard_error: 0.01, baseline: -0.75 };
+            GuardrailResult::new(&guardrail, outcome, &loss)
+        };
+        assert!(of(0.05, 0.04).ok && of(0.05, 0.05 + 1e-12).ok);
+        for (guaranteed, own) in [(0.05, 0.06), (-0.2, 0.3), (0.05, f64::NAN)] {
+            let result = of(guaranteed, own);
+            assert!(!result.ok, "{guaranteed} {own}");
+            let reason = result.reason().unwrap();
+            assert_eq!(reason.code, ReasonCode::GuaranteeExceedsEstimate);
+            assert!(reason.message.contains("own estimate") && result.statement().contains("nobody should rely"));
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use merged::{MergedRecord, PartialEntry, PartialsRecord};
 pub use offline::{certificate_of, only_signed, signature_check};
 pub use reason::{Reason, ReasonCode};
 pub use signature::{PublicKey, Signature, SignatureState, SigningKey, check_signature, signed_bytes};
-pub use statement::{assumptions, attestations, reasons, statement, what_holds};
+pub use statement::{assumptions, attestations, exceeds, reasons, statement, what_holds};
 pub use strict::{StrictJson, extra_field};
 pub use types::*;
 pub use units::{CandidateUnits, UserUnits};

@@ -13,6 +13,14 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
+/// A guarantee this far above its estimate is rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// Whether a guaranteed improvement is above its own estimate. Numbers that cannot be compared are.
+pub fn exceeds(improvement: f64, estimate: f64) -> bool {
+    improvement > estimate + ROUNDING || improvement.is_nan() || estimate.is_nan()
+}
+
 /// The verdict of a certificate with this guaranteed improvement, and its estimate if that is known. `guardrails` are the
 /// results of its guardrails, and `failed` are the failed checks that concern it.
 pub fn reasons(
@@ -40,7 +48,7 @@ pub fn reasons(
             ReasonCode::ImprovementGuaranteed,
             format!("the guaranteed improvement {improvement:.6} exceeds the required {min}"),
         )),
-        Decision::Keep if improved => match estimate.filter(|estimate| improvement > *estimate) {
+        Decision::Keep if improved => match estimate.filter(|estimate| exceeds(improvement, *estimate)) {
             Some(estimate) if reasons.is_empty() => {
                 let message = format!(
                     "the bound guarantees an improvement of {improvement:.6}, but the estimate is {estimate:.6}; a \

@@ -207,6 +207,10 @@ pub struct CandidateResult {
     pub guaranteed_improvement: f64,
     /// The importance-weighted estimate of the risk, without a guarantee.
     pub estimated_risk: f64,
+    /// The bound's own estimate of the improvement, from which `breakdown` leads to the guarantee, without a guarantee itself;
+    /// absent in certificates of methods 1 to 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_improvement: Option<f64>,
     /// The results in the units of the dataset's outcome; absent in certificates of methods 1 to 4.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_units: Option<CandidateUnits>,

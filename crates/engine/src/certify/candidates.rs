@@ -74,6 +74,7 @@ pub fn certify_candidates(spec: &JobSpec, inputs: &Inputs, control: &Control) ->
             guaranteed_risk: risk,
             guaranteed_improvement: improvement,
             estimated_risk,
+            estimated_improvement: judged.breakdown.as_ref().map(|breakdown| breakdown.estimate),
             user_units: Some(CandidateUnits::of(&log.shape().outcome, risk, improvement, estimated_risk)),
             guardrails: claims.guardrails.clone(),
         });

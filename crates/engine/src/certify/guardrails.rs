@@ -73,6 +73,7 @@ impl<'a> Guardrails<'a> {
             let loss = LossNumbers {
                 guaranteed: finite("the bound of a guardrail", guaranteed)?,
                 estimated: finite("the estimate of a guardrail", -improvement.value + 0.0)?,
+                own: record.terms.estimate,
                 standard_error: finite("a standard error", improvement.standard_error)?,
                 baseline: baseline::mean_cost(log, control)?,
             };

@@ -6,16 +6,13 @@ use super::causes::{Case, causes};
 use super::findings::Findings;
 use super::ground::Ground;
 use super::planned::{NextLook, plan_after};
-use crate::certificate::{self, Breakdown, Decision, Reason, guardrails_hold};
+use crate::certificate::{self, Breakdown, Decision, Reason, exceeds, guardrails_hold};
 use crate::checks::CheckResult;
 use crate::control::Control;
 use crate::error::Result;
 use crate::measure::Subject;
 use crate::plan::Plan;
 use crate::spec::JobSpec;
-
-/// A guarantee this far above its estimate is rounding.
-const ROUNDING: f64 = 1e-9;
 
 /// The verdict about one policy.
 pub struct Judged {
@@ -43,7 +40,7 @@ fn decide(spec: &JobSpec, claims: &PolicyClaims, failed: &[&CheckResult], estima
         && failed.iter().all(|check| spec.accept.contains(&check.name))
         && guardrails_hold(&spec.guardrails, &claims.guardrails);
     // Aimed bets may guarantee more than they estimate. That is within δ, but nobody should act on it.
-    let likely = estimate.is_none_or(|estimate| guarantee.improvement <= estimate + ROUNDING);
+    let likely = estimate.is_none_or(|estimate| !exceeds(guarantee.improvement, estimate));
     // R(π0) − R(π) is at most 1, so a larger guarantee shows that an assumption does not hold.
     if sound && likely && guarantee.improvement > spec.min_improvement && guarantee.improvement <= 1.0 {
         Decision::Deploy

@@ -5,7 +5,7 @@ use super::causes::Case;
 use super::findings::Findings;
 use super::ground::Ground;
 use super::shares::GIVEN;
-use crate::certificate::{BoundRecord, GuardrailResult};
+use crate::certificate::{BoundRecord, GuardrailResult, exceeds};
 use crate::error::SpecError;
 use crate::log::{LogSource, Period};
 use crate::plan::{Game, Outlook, POWER, Plan, PlanRequest, Seen, Settings, Sight, power_of_each};
@@ -126,8 +126,9 @@ fn settings_of(next: NextLook, case: &Case, records: Records) -> Option<Settings
 
 /// What already rules a promise out.
 fn known(case: &Case) -> Option<Outlook> {
-    let exceeds = case.breakdown.is_some_and(|breakdown| case.guaranteed > breakdown.estimate);
-    if case.is_refused() {
+    let exceeds = case.breakdown.is_some_and(|breakdown| exceeds(case.guaranteed, breakdown.estimate));
+    // A guarantee that is impossible is as good as a failed check: the log is wrong.
+    if case.is_refused() || case.guaranteed > 1.0 {
         Some(Outlook::CheckFailed)
     } else if case.is_deterministic() {
         Some(Outlook::Deterministic)

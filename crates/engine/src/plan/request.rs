@@ -7,7 +7,8 @@ use super::width::Game;
 use super::{POWER, Plan};
 use crate::error::{SpecCode, SpecError};
 use crate::log::{Logging, Outcome, OutcomeKind};
-use crate::spec::JobKind;
+use crate::spec::ranges::{Range, text};
+use crate::spec::{self, JobKind};
 
 type Checked<T> = Result<T, SpecError>;
 
@@ -95,13 +96,7 @@ fn invalid<T>(field: &str, message: impl Into<String>) -> Checked<T> {
 
 /// The value, if it is given and in its range, or the default.
 fn within(field: &str, value: Option<f64>, default: f64, (min, max): (f64, f64)) -> Checked<f64> {
-    let value = value.unwrap_or(default);
-    // NaN is in no range.
-    if (min..=max).contains(&value) {
-        Ok(value + 0.0)
-    } else {
-        invalid(field, format!("{value} is not in [{min}, {max}]"))
-    }
+    spec::within(field, value.unwrap_or(default), Range::new(min, max))
 }
 
 /// More propensities than this are not read.
@@ -213,7 +208,9 @@ impl PlanRequest {
         let Some(outcome) = self.outcome else { return Ok(Outcome::reward()) };
         match Outcome::new(outcome.kind, outcome.min, outcome.max) {
             Some(checked) => Ok(checked),
-            None => invalid("outcome", format!("[{}, {}] is not a range", outcome.min, outcome.max)),
+            None => {
+                invalid("outcome", format!("[{}, {}] is not a range", text(outcome.min), text(outcome.max)))
+            }
         }
     }
 

@@ -102,8 +102,11 @@ impl Amount {
             return Ok(paper + 0.0);
         }
         let message = format!(
-            "{value} in the outcome's units is {paper} of its range from {} to {}, and that is not in {range}",
-            outcome.min, outcome.max
+            "{} in the outcome's units is {} of its range from {} to {}, and that is not in {range}",
+            ranges::text(value),
+            ranges::text(paper),
+            ranges::text(outcome.min),
+            ranges::text(outcome.max)
         );
         Err(SpecError::new(SpecCode::InvalidValue, format!("{field}.value"), message))
     }

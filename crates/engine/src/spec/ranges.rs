@@ -13,7 +13,8 @@ pub struct Range {
 }
 
 impl Range {
-    const fn new(min: f64, max: f64) -> Self {
+    /// The numbers from `min` to `max`.
+    pub const fn new(min: f64, max: f64) -> Self {
         Range { min, max, unit: "" }
     }
 
@@ -25,11 +26,15 @@ impl Range {
 
 impl fmt::Display for Range {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let text = |value: f64| match value.abs() {
-            size if size > 0.0 && size < 1e-4 => format!("{value:e}"),
-            _ => value.to_string(),
-        };
         write!(f, "[{}, {}]{}", text(self.min), text(self.max), self.unit)
+    }
+}
+
+/// A number for messages. Nobody reads a number with hundreds of digits.
+pub fn text(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1e15 || (size > 0.0 && size < 1e-4) => format!("{value:e}"),
+        _ => value.to_string(),
     }
 }
 
@@ -84,5 +89,6 @@ mod tests {
         assert_eq!(DELTA.to_string(), "[1e-12, 0.999]");
         assert_eq!(BATCH_SIZE.to_string(), "[1, 1000000000]");
         assert_eq!(RISK.to_string(), "[-1, 0], the paper's units");
+        assert_eq!([0.0, 20.0, 1e-320, -1e300, f64::NAN].map(text).join(" "), "0 20 1e-320 -1e300 NaN");
     }
 }

@@ -11,6 +11,7 @@ mod guardrails;
 mod honest;
 mod jobs;
 mod kernels;
+mod lucky;
 #[path = "../common/light_kl.rs"]
 mod light_kl;
 mod modules;
