@@ -93,6 +93,8 @@ pub struct Shared {
     auth: auth::Auth,
     metrics: PrometheusHandle,
     answers: jobs::Answers,
+    /// The newest events of the jobs that are followed.
+    tails: jobs::Tails,
     /// The parameters of policies that decide.
     policies: policy_cache::PolicyCache,
     /// The requests in progress, by workspace.

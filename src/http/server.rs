@@ -120,6 +120,7 @@ impl Server {
             queue: queue.clone(),
             notifier: notifier.clone(),
             answers: jobs::Answers::default(),
+            tails: jobs::Tails::default(),
             policies: Default::default(),
             draining,
             store: store.clone(),

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep_until};
 
 use super::read::current;
+use super::tails::Written;
 use crate::http::App;
 use crate::http::auth::{Caller, Credential};
 use crate::http::codes::Code;
@@ -23,7 +24,7 @@ use crate::http::page::{ListView, page_request};
 use crate::http::problem::Problem;
 use crate::http::tally::Taken;
 use crate::queue::Subscription;
-use crate::store::{JobEvent, JobId, JobStatus, KeyId, Timestamp, Workspace};
+use crate::store::{JobEvent, JobId, KeyId, Timestamp, Workspace};
 
 /// How many events a stream reads from the store at a time.
 const BATCH: u32 = 100;
@@ -163,7 +164,7 @@ fn follow(
         Follower { app, workspace, id, after, sent: None, again: None, changes, ended: false, _held: held };
     stream::unfold(follower, |mut follower| async move {
         let batch = follower.next_batch().await?;
-        Some((stream::iter(batch.into_iter().map(|event| Ok(sse(event)))), follower))
+        Some((stream::iter(batch.into_iter().map(|event| Ok(event.message))), follower))
     })
     .flatten()
 }
@@ -171,25 +172,25 @@ fn follow(
 impl Follower {
     /// The next events, or `None` if the job has ended, the server shuts down, or the store fails. The
     /// client can then resume.
-    async fn next_batch(&mut self) -> Option<Vec<JobEvent>> {
+    async fn next_batch(&mut self) -> Option<Vec<Written>> {
         while !self.ended {
             if let Some(again) = self.again.take() {
                 tokio::select! { _ = sleep_until(again) => {}, _ = self.app.drained() => {} }
             }
             let repository = self.app.store.repository();
             // Read before the events: a job that has ended by then has its last event among them. Many streams of one
-            // job share the read.
+            // job share both reads.
             let job = current(&self.app, &self.workspace, self.id).await.ok()?;
             // Every event increases the revision, so an idle stream costs no query.
             if self.sent != Some(job.revision) {
-                let found = repository.job_events(&self.workspace, self.id, self.after, BATCH).await;
+                let found = self.app.tails.after(repository, &job, self.after, BATCH).await;
                 let batch =
                     found.inspect_err(|error| tracing::warn!(%error, "an event stream failed")).ok()?;
                 if let Some(last) = batch.last() {
                     // A client that catches up with a long history is not held back.
                     self.again = (batch.len() < BATCH as usize).then(|| Instant::now() + PACE);
                     self.after = last.id;
-                    self.ended = JobStatus::from_name(&last.kind).is_some_and(JobStatus::is_finished);
+                    self.ended = last.ends;
                     return Some(batch);
                 }
                 self.sent = Some(job.revision);
@@ -202,11 +203,4 @@ impl Follower {
         }
         None
     }
-}
-
-fn sse(event: JobEvent) -> Event {
-    let (id, kind) = (event.id.to_string(), event.kind.clone());
-    let message = Event::default().id(id).event(kind);
-    // The data was JSON when it was stored, so serializing it again cannot fail.
-    message.json_data(EventView::from(event)).unwrap_or_default()
 }

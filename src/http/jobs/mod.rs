@@ -8,6 +8,7 @@ mod events;
 mod gate;
 mod read;
 mod request;
+mod tails;
 mod view;
 
 use utoipa_axum::router::OpenApiRouter;
@@ -21,6 +22,7 @@ use crate::store::{Job, JobStatus};
 pub use answers::Answers;
 pub use create::submit;
 pub use request::check_metadata;
+pub use tails::Tails;
 pub use view::{JobView, certificate_url};
 
 /// How long a client should wait before it polls an unfinished job again.
