@@ -35,6 +35,8 @@ use super::allow::AllowList;
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long everything may take.
 const LIMIT: Duration = Duration::from_secs(15);
+/// How long the body of a response may take; it is not used.
+const BODY_LIMIT: Duration = Duration::from_secs(2);
 /// The most bytes of the head of a response.
 const MOST_HEAD: usize = 16 << 10;
 /// The most bytes of the body of a response that are read. They are not used; a receiver that is cut off while it
@@ -177,14 +179,20 @@ where
     let response: Response<Incoming> = sender.send_request(request).await.map_err(broken)?;
     let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
     let answer = Answer { status: response.status().as_u16(), retry_after: retry_after.map(str::to_owned) };
-    let (mut body, mut read) = (response.into_body(), 0);
+    // The status is the answer: a body that does not end must not make a delivery that was received count as failed.
+    let _ = timeout(BODY_LIMIT, drain(response.into_body())).await;
+    Ok(answer)
+}
+
+/// Reads the beginning of a response's body.
+async fn drain(mut body: Incoming) {
+    let mut read = 0;
     while read < MOST_BODY {
         match body.frame().await {
             Some(Ok(frame)) => read += frame.data_ref().map_or(0, Bytes::len),
             Some(Err(_)) | None => break,
         }
     }
-    Ok(answer)
 }
 
 /// Speaks TLS with whoever has a certificate of an authority in the file, or of one of the system's.

@@ -43,6 +43,8 @@ pub enum Reply {
     Close,
     /// Answer with something else than HTTP.
     Garbage,
+    /// Answer 200 with a body that never ends.
+    Unending,
     /// Never answer. The connection stays open until the sender closes it.
     Hold,
 }
@@ -161,6 +163,10 @@ fn write_reply(mut stream: TcpStream, reply: Reply) -> std::io::Result<()> {
         }
         Reply::Close => Ok(()),
         Reply::Garbage => stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n"),
+        Reply::Unending => {
+            write!(stream, "HTTP/1.1 200 x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nx\r\n")?;
+            stream.read(&mut [0]).map(drop)
+        }
         Reply::Hold => stream.read(&mut [0]).map(drop),
     }
 }

@@ -192,6 +192,19 @@ fn a_failing_webhook_is_shown_and_delays_no_job() {
     assert!(client.get("/metrics").text.contains("guarantor_webhooks_failing 1"));
 }
 
+/// Otherwise it would be sent for three days to somebody who has it.
+#[test]
+fn a_receiver_whose_answer_never_ends_has_received_the_event() {
+    let receiver = Receiver::answering(|_, _| Reply::Unending);
+    let server = server_for(&[&receiver]);
+    let client = server.client();
+    let (webhook, _) = create(&client, json!({"url": receiver.url()}));
+    client.send("POST", &format!("/v1/webhooks/{webhook}/test"), &[], None).expect(202);
+    eventually(|| deliveries(&client, &webhook)[0]["status"].clone(), &json!("delivered"));
+    let sent = deliveries(&client, &webhook);
+    assert_eq!((&sent[0]["attempts"], &sent[0]["last_status"]), (&json!(1), &json!(200)), "{sent:?}");
+}
+
 #[test]
 fn without_an_allow_list_there_are_no_webhooks() {
     let server = Server::start();
