@@ -31,6 +31,20 @@ class Gates(BrowserTest):
         page.get_by_role("button", name="Change the gate").click()
         expect(page.get_by_text("Open", exact=True)).to_be_visible()
         expect(page.get_by_role("link", name=job["id"][-8:])).to_be_visible()
+        # Guardrails that the job does not have close it, and a change of something else keeps them.
+        for label, text in [("Guardrails", "complaint=0.01, return=0.5"), ("Not older than", "6d")]:
+            page.get_by_role("button", name="Change").click()
+            page.get_by_label(label).fill(text)
+            page.get_by_role("button", name="Change the gate").click()
+            expect(page.get_by_text("a loss in complaint of at most 0.01", exact=True)).to_be_visible()
+            expect(page.get_by_text("loss in return at most 0.5")).to_be_visible()
+        expect(page.get_by_text("not older than 6d")).to_be_visible()
+        kept = server.call("GET", "/v1/gates/shop/definition")["requirements"]["guardrails"]
+        self.assertEqual(kept, [{"outcome": "complaint", "max_loss": 0.01}, {"outcome": "return", "max_loss": 0.5}])
+        page.get_by_role("button", name="Change").click()
+        page.get_by_label("Guardrails").fill("")
+        page.get_by_role("button", name="Change the gate").click()
+        expect(page.get_by_text("Open", exact=True)).to_be_visible()
         page.get_by_label("What it is for").fill("flagger")
         page.get_by_role("button", name="New token").click()
         expect(page.get_by_text("The token is shown this once.")).to_be_visible()

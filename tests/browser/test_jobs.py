@@ -1,6 +1,9 @@
 """Jobs: the list, a job that learns, certificates of both decisions, candidates."""
 
-from harness import BrowserTest, expect
+import json
+from urllib.parse import quote
+
+from harness import BrowserTest, expect, log
 
 # Learns with a bound that is shown while it falls, and for longer than any test waits.
 SLOW = {"bound": "log_smoothing", "prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 600}}
@@ -83,6 +86,34 @@ class Jobs(BrowserTest):
         expect(page.get_by_text("Closed", exact=True)).to_be_visible()
         expect(page.get_by_text("403 decision_keep")).to_be_visible()
 
+    def test_a_guarantee_that_does_not_decide_is_not_called_enough(self):
+        server = self.serve()
+        shop = [json.loads(line) for line in log(2000).splitlines()]
+        # Action 2 sells more, and every second time somebody complains.
+        for i, row in enumerate(shop):
+            row["outcomes"] = {"revenue": 10 * row.pop("reward"), "complaint": int(row["action"] == 2 and i % 2 == 0)}
+        kinds = {"revenue": {"kind": "reward", "max": 10}, "complaint": {"kind": "cost"}}
+        headers = {"content-type": "application/x-ndjson"}
+        body = "\n".join(json.dumps(row) for row in shop).encode()
+        dataset = server.call("POST", f"/v1/datasets?logging=fixed&outcomes={quote(json.dumps(kinds))}", body, headers)
+        guarded = server.job(dataset, guardrails=[{"outcome": "complaint", "max_loss": 0.01}])
+        self.assertEqual((guarded["result"]["decision"], guarded["result"]["guaranteed_improvement"] > 0), ("keep", True))
+        page = self.open(f"/jobs/{guarded['id']}")
+        expect(page.get_by_text("so this is enough by itself, but the loss in complaint may be more than is allowed.").first).to_be_visible()
+        expect(page.get_by_role("heading", name="Why keep?")).to_have_count(0)
+        expect(page.get_by_role("row", name="complaint")).to_contain_text("Failed")
+        self.check_page(page, "job-guardrail")
+        # The logged probabilities are those of other actions.
+        wrong = [{**row, "propensities": row["propensities"][::-1]} for row in map(json.loads, log(2000, seed=2).splitlines())]
+        body = "\n".join(json.dumps(row) for row in wrong).encode()
+        failed = server.job(server.call("POST", "/v1/datasets?outcome=reward&logging=fixed", body, headers))
+        self.assertEqual(failed["result"]["decision"], "keep")
+        page = self.open(f"/jobs/{failed['id']}")
+        expect(page.get_by_text("A check of the log failed, so none of these numbers can be relied on.").first).to_be_visible()
+        expect(page.get_by_text("The policy is better than the deployed one")).to_have_count(0)
+        expect(page.get_by_text("not to be relied on", exact=True)).to_be_visible()
+        self.check_page(page, "job-check-failed")
+
     def test_candidates_are_compared(self):
         server = self.serve()
         # The log's third action is the best one.
@@ -93,6 +124,10 @@ class Jobs(BrowserTest):
         page = self.open(f"/jobs/{job['id']}")
         expect(page.get_by_role("heading", name="Candidates")).to_be_visible()
         expect(page.get_by_role("img", name="candidates can be deployed")).to_be_visible()
+        # The best candidate has one estimate, wherever it stands.
+        certificate = server.call("GET", f"/v1/jobs/{job['id']}/certificate")
+        best = page.get_by_role("table", name="Candidates", exact=True).get_by_role("row").filter(has_text=certificate["candidate"][-8:])
+        expect(best).to_contain_text(f"+{certificate['breakdown']['estimate']:.4f}")
         self.check_page(page, "job-candidates")
         page.get_by_role("link", name=f"policy {ids[0][-8:]}").first.click()
         expect(page.get_by_role("heading", name=f"Policy {ids[0][-8:]}", level=1)).to_be_visible()

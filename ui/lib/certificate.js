@@ -49,6 +49,21 @@ function readBounds({ bounds = [], baseline_risk: baseline, guaranteed_improveme
   return { estimate, guaranteed, steps: [...steps, { name: 'numerical_slack', change: rest, what: 'Rounding, always to the safe side.' }] };
 }
 
+/**
+ * Why a guarantee is not enough although it exceeds what is required, as the end of a sentence; null if nothing else stands in the way.
+ * If `reliable` is false, the number itself must not be relied on.
+ */
+export function standsInTheWay(certificate) {
+  const has = (test) => (certificate.reasons || []).some((reason) => test(reason.code));
+  if (certificate.decision !== 'keep') return null;
+  if (has((code) => code.startsWith('log_check_failed'))) return { reliable: false, why: 'a check of the log failed, so none of these numbers can be relied on' };
+  if (has((code) => code === 'guarantee_exceeds_estimate')) return { reliable: false, why: 'the guarantee is above its own estimate, so nobody should act on it' };
+  if (has((code) => code === 'guarantee_impossible')) return { reliable: false, why: 'a bound is better than any policy can be, so the logged propensities must be wrong' };
+  const broken = (certificate.guardrails || []).filter((guardrail) => !guardrail.ok).map((guardrail) => guardrail.outcome);
+  if (broken.length > 0) return { reliable: true, why: `the loss in ${broken.join(' and ')} may be more than is allowed` };
+  return null;
+}
+
 /** The name of a candidate for people: `logged:b` is b, `policy:ID` is the policy's id, shortened. */
 export function candidateName(candidate) {
   if (!candidate || candidate === 'learned') return 'the learned policy';

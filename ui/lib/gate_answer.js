@@ -47,7 +47,15 @@ export function GateAnswer({ resource }) {
     <${Details} summary="The answer as rollout tools get it"><pre class="answer" tabindex="0" aria-label="The answer of the gate"><code>${JSON.stringify(shown(answer), null, 2)}</code></pre></${Details}>`;
 }
 
-const value = (given) => (typeof given === 'number' ? format.number(given) : String(given));
+/** A requirement, or what the certificate has instead, in words. */
+function value(given) {
+  if (typeof given === 'number') return format.number(given);
+  if (given === null) return 'none';
+  if (Array.isArray(given)) return given.map(value).join(', ') || 'none';
+  if (typeof given !== 'object') return String(given);
+  const loss = given.max_loss ?? given.guaranteed_loss;
+  return given.outcome === undefined ? JSON.stringify(given) : `a loss in ${given.outcome} of at most ${format.number(loss)}`;
+}
 
 /** Without what this page added to the answer itself. */
 function shown({ requestId, retryAfter, ...answer }) {

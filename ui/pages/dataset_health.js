@@ -10,7 +10,7 @@ import * as format from '../lib/format.js';
 export function Health({ dataset }) {
   const { health } = dataset;
   return html`
-    ${health.warnings.map((warning) => html`<${Alert} key=${warning.code} tone="warn" title=${format.words(warning.code)}>${warning.message}</${Alert}>`)}
+    ${health.warnings.map((warning) => html`<${Alert} key=${warning.code} tone="warn" title=${format.words(warning.code)}>${format.sentence(warning.message)}</${Alert}>`)}
     <${Checks} checks=${health.checks || []} />
     <div class="columns">
       <${Weights} dataset=${dataset} />
@@ -24,7 +24,7 @@ function Checks({ checks }) {
   const item = (check) => {
     const [title, what] = CHECKS[check.name] || [format.words(check.name), ''];
     return html`<li key=${`${check.name}-${check.subject}`}><${CheckBadge} ok=${check.ok} /><div>
-      <p class="strong">${title}${check.subject ? `: ${check.subject}` : ''}</p><p class="muted">${what}</p><p>${check.message}</p>
+      <p class="strong">${title}${check.subject ? `: ${check.subject}` : ''}</p><p class="muted">${what}</p><p>${format.sentence(check.message)}</p>
       ${check.ok !== null && check.ok !== undefined && html`<p class="small muted">Observed ${format.number(check.observed)}, expected ${format.number(check.expected)}; evidence against the log ${format.number(check.evidence, 3)}, fails from ${format.number(1 / check.level, 3)} on; ${format.plural(check.rows, 'row')}.</p>`}</div></li>`;
   };
   return html`<${Section} title="Checks" note="The guarantee rests on these assumptions. A failed check does not change the log; it tells what to fix in the logging."><ul class="check-list">${checks.map(item)}</ul></${Section}>`;

@@ -14,24 +14,29 @@ const ALLOWANCES = [
   ['fixed_logging', 'A log of one fixed policy', 'The uploader stated that one policy logged every row.'],
   ['merged_certificates', 'Merged certificates', 'The certificate rests on several datasets.'],
 ];
-const FIELDS = ['name', 'dataset_id', 'selector', 'delta', 'allow', 'requirements.min_improvement', 'requirements.min_confidence', 'requirements.min_family_confidence', 'requirements.max_age', 'requirements.candidate', 'requirements.policy_digest'];
+const FIELDS = ['name', 'dataset_id', 'selector', 'delta', 'allow', 'requirements.min_improvement', 'requirements.min_confidence', 'requirements.min_family_confidence', 'requirements.max_age', 'requirements.candidate', 'requirements.policy_digest', 'requirements.objective', 'requirements.guardrails'];
 
-const KNOWN = ['min_improvement', 'min_confidence', 'min_family_confidence', 'max_age', 'version', 'baseline', 'candidate', 'policy_digest'];
-const unknown = (requirements = {}) => Object.fromEntries(Object.entries(requirements).filter(([name]) => !KNOWN.includes(name)));
+/** Guardrails as they are typed: complaint=0.01, return=0.02. Those of an outcome with a comma in its name cannot be, and stay as they are. */
+const typed = (guardrails = []) => guardrails.every((each) => !each.outcome.includes(','));
+const guardrailText = (guardrails = []) => (typed(guardrails) ? guardrails.map((each) => `${each.outcome}=${each.max_loss}`).join(', ') : '');
+
+const KNOWN = ['min_improvement', 'min_confidence', 'min_family_confidence', 'max_age', 'version', 'baseline', 'candidate', 'policy_digest', 'objective', 'guardrails'];
+const unknown = (requirements = {}) => Object.fromEntries(Object.entries(requirements).filter(([name, value]) => !KNOWN.includes(name) || (name === 'guardrails' && !typed(value))));
 
 const initialOf = (gate) => ({
   name: gate.name || '', dataset_id: gate.dataset_id || '', selector: gate.selector && Object.keys(gate.selector).length > 0 ? JSON.stringify(gate.selector) : '',
-  delta: gate.delta ?? '', allow: gate.allow || [], ...(gate.requirements || {}), others: unknown(gate.requirements),
+  delta: gate.delta ?? '', allow: gate.allow || [], ...(gate.requirements || {}), guardrails: guardrailText(gate.requirements?.guardrails), others: unknown(gate.requirements),
 });
 
 /** The body that the form describes. */
 function bodyOf(form, selector, changed) {
-  const { min_improvement: least, min_confidence: confidence, min_family_confidence: family, max_age: age, version, baseline, candidate, policy_digest: digest } = form;
+  const { min_improvement: least, min_confidence: confidence, min_family_confidence: family, max_age: age, version, baseline, candidate, policy_digest: digest, objective, guardrails } = form;
   const requirements = {
     // What this form does not know stays as it is: a change must never make a gate weaker by the way.
     ...form.others,
     min_improvement: typeof least === 'object' ? least : toNumber(least), min_confidence: toNumber(confidence), min_family_confidence: toNumber(family),
     max_age: age?.trim() || undefined, version: version || undefined, baseline: baseline || undefined, candidate: candidate?.trim() || undefined, policy_digest: digest?.trim() || undefined,
+    objective: objective?.trim() || undefined, guardrails: guardrails?.split(',').map((each) => each.trim()).join(',') || form.others.guardrails,
   };
   const given = Object.values(requirements).some((value) => value !== undefined);
   return JSON.parse(JSON.stringify({
@@ -79,6 +84,8 @@ export function GateForm({ existing, initial = {}, onDone, onCancel }) {
       <${SelectField} label="Baseline" value=${form.baseline} onChange=${(baseline) => set({ baseline })} options=${[['', 'Any that is allowed below'], ['certified', 'Certified']]} />
       ${text('candidate', 'Candidate', 'Such as logged:b, policy:ID or learned.')}
       ${text('policy_digest', 'Policy digest', 'sha256: and 64 hex digits.')}
+      ${text('objective', 'Objective', 'If outcomes have names: the one that must improve. The first one unless it is set.')}
+      ${text('guardrails', 'Guardrails', 'Losses that must be guaranteed, such as complaint=0.01, return=0.02.')}
     </div></fieldset>
     <fieldset class="stack"><legend>Open also to</legend><div class="form-grid">${ALLOWANCES.map(([name, label, hint]) => html`<${Check} key=${name} label=${label} hint=${hint} checked=${form.allow.includes(name)} onChange=${allow(name)} />`)}</div></fieldset>
     <p class="actions"><${Button} kind="primary" type="submit" busy=${state.busy}>${existing ? 'Change the gate' : 'Create the gate'}</${Button}>${onCancel && html`<${Button} onClick=${onCancel}>Cancel</${Button}>`}</p>

@@ -29,7 +29,7 @@ export function selects(gate) {
 
 /** What a gate requires, in words. */
 export function requires(gate) {
-  const { min_improvement: least, min_confidence: confidence, min_family_confidence: family, max_age: age, version, baseline, candidate, policy_digest: digest, ...more } = gate.requirements;
+  const { min_improvement: least, min_confidence: confidence, min_family_confidence: family, max_age: age, version, baseline, candidate, policy_digest: digest, objective, guardrails = [], ...more } = gate.requirements;
   return [
     `δ at most ${format.number(gate.delta)}`,
     least !== undefined && `improvement above ${typeof least === 'number' ? format.number(least) : JSON.stringify(least)}`,
@@ -40,6 +40,8 @@ export function requires(gate) {
     baseline && `${baseline} baseline`,
     candidate && `candidate ${candidate}`,
     digest && `policy ${digest.slice(7, 19)}`,
+    objective && `objective ${objective}`,
+    ...guardrails.map((each) => `loss in ${each.outcome} at most ${format.number(each.max_loss)}`),
     ...Object.entries(more).map(([name, value]) => `${format.words(name).toLowerCase()}: ${typeof value === 'object' ? JSON.stringify(value) : value}`),
   ].filter(Boolean);
 }

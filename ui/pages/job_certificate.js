@@ -71,7 +71,10 @@ function Signature({ certificate }) {
 }
 
 function Verified({ found }) {
+  const list = (checks) => html`<ul class="check-list">${checks.map((check) => html`<li><${CheckBadge} ok=${check.ok} /><div><p><strong>${format.words(check.name)}</strong></p><p>${format.sentence(check.detail)}</p></div></li>`)}</ul>`;
+  const [passed, failed] = [found.checks.filter((check) => check.ok), found.checks.filter((check) => !check.ok)];
   return html`<p class="verified"><${Badge} tone=${found.valid ? 'good' : 'bad'} icon=${found.valid ? 'check' : 'cross'}>${found.valid ? 'Valid' : 'Not valid'}</${Badge}>
       <span>${found.valid ? 'Every check passed.' : 'Do not rely on this certificate.'}</span></p>
-    <ul class="check-list">${found.checks.map((check) => html`<li><${CheckBadge} ok=${check.ok} /><div><p><strong>${format.words(check.name)}</strong></p><p>${check.detail}</p></div></li>`)}</ul>`;
+    ${failed.length > 0 && list(failed)}
+    ${passed.length > 0 && html`<${Details} summary=${`${format.plural(passed.length, 'check')} passed`}>${list(passed)}</${Details}>`}`;
 }

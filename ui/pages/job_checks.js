@@ -21,5 +21,5 @@ export function Checks({ certificate }) {
 }
 
 const Check = ({ check }) => html`<li><${CheckBadge} ok=${check.ok} /><div>
-  <p><strong>${format.words(check.name)}</strong>${check.subject && html` <span class="muted">${check.subject}</span>`}</p><p>${check.message}</p>
+  <p><strong>${format.words(check.name)}</strong>${check.subject && html` <span class="muted">${check.subject}</span>`}</p><p>${format.sentence(check.message)}</p>
   ${check.ok !== null && check.ok !== undefined && html`<p class="small muted">Evidence against the log: ${format.number(check.evidence, 3)}; the check fails from ${format.number(1 / check.level, 3)} on. ${format.plural(check.rows, 'row')}.</p>`}</div></li>`;

@@ -3,7 +3,7 @@
 import { html } from '../lib/html.js';
 import { Alert, Badge, Button, CheckBadge, DecisionBadge, Details, Facts, Section, Stat, Stats, Table } from '../lib/components.js';
 import { ForestPlot, IntervalPlot, Numbers, Waterfall } from '../lib/charts/index.js';
-import { breakdownOf, candidateName, candidatePolicy, unitsOf } from '../lib/certificate.js';
+import { breakdownOf, candidateName, candidatePolicy, standsInTheWay, unitsOf } from '../lib/certificate.js';
 import { href } from '../lib/router.js';
 import * as format from '../lib/format.js';
 
@@ -22,11 +22,13 @@ export function Result({ job, certificate }) {
 
 function Headline({ certificate, units, breakdown }) {
   const outcome = certificate.user_units?.outcome;
-  const enough = certificate.guaranteed_improvement > certificate.min_improvement;
+  const blocked = standsInTheWay(certificate);
+  const enough = certificate.guaranteed_improvement > certificate.min_improvement && blocked?.reliable !== false;
+  const meaning = blocked?.reliable === false ? 'not to be relied on' : certificate.guaranteed_improvement < 0 ? 'it may be worse by so much' : 'at least so much better';
   const inUnits = (value) => (units.plain ? null : `${units.text(units.of(value))} of ${units.name}`);
   const both = (value, help) => [inUnits(value), help].filter(Boolean).join('; ');
   return html`<${Stats}>
-    <${Stat} label="Guaranteed improvement" value=${format.signed(certificate.guaranteed_improvement, 4)} tone=${enough ? 'good' : 'warn'} help=${both(certificate.guaranteed_improvement, certificate.guaranteed_improvement < 0 ? 'it may be worse by so much' : 'at least so much better')} />
+    <${Stat} label="Guaranteed improvement" value=${format.signed(certificate.guaranteed_improvement, 4)} tone=${enough ? 'good' : 'warn'} help=${both(certificate.guaranteed_improvement, meaning)} />
     <${Stat} label="Required" value=${`> ${format.number(certificate.min_improvement)}`} help=${both(certificate.min_improvement, 'min_improvement of the job')} />
     ${breakdown && html`<${Stat} label="Estimate" value=${format.signed(breakdown.estimate, 4)} help=${both(breakdown.estimate, 'without a guarantee')} />`}
     <${Stat} label="Confidence" value=${format.confidence(certificate.confidence)} help="that all of the certificate is true" />
@@ -42,13 +44,15 @@ function Interval({ certificate, units, breakdown }) {
   const need = of(certificate.min_improvement);
   const rows = [
     { label: 'deployed', point: 0, tone: 6 },
-    { label: 'this policy', low, point: breakdown ? of(breakdown.estimate) : undefined, tone: enough ? 'good' : 'warn' },
+    { label: 'this policy', low, point: breakdown ? of(breakdown.estimate) : undefined, tone: enough && certificate.decision === 'deploy' ? 'good' : 'warn' },
   ];
+  const blocked = standsInTheWay(certificate);
   const found = low < 0 ? `No improvement is guaranteed: the policy may be worse than the deployed one by ${text(-low).replace('+', '')}.` : `The policy is better than the deployed one by at least ${text(low)}.`;
-  const summary = `${found} Required is more than ${text(need)}, so this is ${enough ? 'enough' : 'not enough'}.`;
+  const verdict = !enough ? 'not enough' : blocked ? `enough by itself, but ${blocked.why}` : 'enough';
+  const summary = blocked?.reliable === false ? format.sentence(blocked.why) : `${found} Required is more than ${text(need)}, so this is ${verdict}.`;
   return html`<${Section} title="Is it enough?" note=${summary}>
     <${IntervalPlot} summary=${summary} rows=${rows} marks=${[{ value: need, label: 'required' }]} text=${text} label=${`improvement of the expected ${units.name}`} />
-    <p class="small muted">The thick line is the guarantee: the policy is right of it with ${format.confidence(certificate.confidence)} confidence. The dot is the estimate.</p>
+    ${blocked?.reliable !== false && html`<p class="small muted">The thick line is the guarantee: the policy is right of it with ${format.confidence(certificate.confidence)} confidence. The dot is the estimate.</p>`}
   </${Section}>`;
 }
 
@@ -59,9 +63,9 @@ function Way({ certificate, units, breakdown }) {
   const most = steps.reduce((worst, step) => (step.change < (worst?.change ?? 0) ? step : worst), null);
   const gap = certificate.min_improvement - certificate.guaranteed_improvement;
   const price = most ? ` The largest step is “${most.label}”: ${text(most.change)}.` : '';
-  const missing = gap >= 0 ? ` ${units.text(of(gap)).replace('+', '')} is missing to what is required.` : '';
+  const missing = gap >= 0 && standsInTheWay(certificate)?.reliable !== false ? ` ${units.text(of(gap)).replace('+', '')} is missing to what is required.` : '';
   const summary = `From the estimate ${text(of(breakdown.estimate))} to the guarantee ${text(of(breakdown.guaranteed))}.${price}${missing}`;
-  return html`<${Section} title=${certificate.decision === 'keep' ? 'Why keep?' : 'What the guarantee costs'} note=${summary}>
+  return html`<${Section} title=${gap >= 0 ? 'Why keep?' : 'What the guarantee costs'} note=${summary}>
     <${Waterfall} summary=${summary} start=${{ label: 'Estimate', value: of(breakdown.estimate) }} steps=${steps} end=${{ label: 'Guaranteed', value: of(breakdown.guaranteed) }}
       required=${of(certificate.min_improvement)} text=${text} label=${`improvement of the expected ${units.name}`} />
     ${steps.some((step) => step.what) && html`<ul class="small muted">${steps.map((step) => step.what && html`<li><strong>${step.label}.</strong> ${step.what}</li>`)}</ul>`}
@@ -89,16 +93,16 @@ function Plan({ job, certificate }) {
     way(plan.pooled, 'Rows, if they are added to these'),
     plan.rows_per_day && ['Rows per day now', format.count(plan.rows_per_day)],
     plan.days && ['Days at that rate', format.number(plan.days, 2)],
-    ['For an improvement of more than', format.number(plan.min_improvement)],
+    ['For an improvement of more than', plan.min_improvement === 0 ? '0' : format.bothUnits(plan.min_improvement, certificate.user_units?.outcome)],
     ['Chance that it is then enough', format.percent(plan.power, 0)],
   ];
   const exploration = plan.exploration || [];
   return html`<${Section} title="How much longer?" tone=${plan.possible ? undefined : 'warn'}>
     <p class="plan-rows">${plan.possible && plan.rows ? `About ${format.count(Number(plan.rows.toPrecision(2)))} more rows` : 'More rows alone will not do'}</p>
     <p>${plan.message}</p>
-    <${Facts} items=${facts.filter(Boolean)} />
+    ${plan.possible && html`<${Facts} items=${facts.filter(Boolean)} />`}
     ${exploration.length > 0 && html`<${Details} summary="With more exploration"><${Numbers} caption="Rows by exploration" head=${['share of exploration', 'rows']} rows=${exploration.map((each) => [format.percent(each.share), format.count(each.rows)])} /></${Details}>`}
-    <p class="actions"><${Button} icon="upload" href=${href('/upload', { to: job.spec.dataset_id })}>Add rows</${Button}></p>
+    ${plan.possible && html`<p class="actions"><${Button} icon="upload" href=${href('/upload', { to: job.spec.dataset_id })}>Add rows</${Button}></p>`}
   </${Section}>`;
 }
 
@@ -123,7 +127,7 @@ function Guardrails({ guardrails }) {
 
 function Candidates({ certificate, units }) {
   const { of, text } = units;
-  const estimate = (row) => row.breakdown?.estimate ?? certificate.baseline_risk.estimate - row.estimated_risk;
+  const estimate = (row) => row.estimated_improvement ?? certificate.baseline_risk.estimate - row.estimated_risk;
   const rows = certificate.candidates.map((row) => ({
     label: candidateName(row.candidate), estimate: of(estimate(row)), guaranteed: of(row.guaranteed_improvement), ok: row.decision === 'deploy',
   }));

@@ -87,6 +87,6 @@ function Guarantee({ job, range }) {
   if (!job.result) return html`<span class="muted">–</span>`;
   const guaranteed = job.result.guaranteed_improvement;
   const need = required(job);
-  return html`<span class="guarantee"><${IntervalBar} guaranteed=${guaranteed} required=${need} range=${range} />
+  return html`<span class="guarantee"><${IntervalBar} guaranteed=${guaranteed} required=${need} enough=${job.result.decision === 'deploy'} range=${range} />
     <span class="stack-tight"><strong>${format.signed(guaranteed, 4)}</strong><span class="muted small">needs more than ${format.number(need)}</span></span></span>`;
 }

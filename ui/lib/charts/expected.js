@@ -22,7 +22,7 @@ export function ExpectedCounts({ title, summary, rows, label = 'difference from 
   const draw = (width) => {
     const left = Math.min(150, Math.max(80, width * 0.2));
     const x = linear(range, [left, width - 16]);
-    return html`<${AxisX} x=${x} y=${bottom} top="6" at=${ticks(range, (width - left) / 90)} text=${(value) => percent(value, 1)} label=${label} left=${left} width=${width} />
+    return html`<${AxisX} x=${x} y=${bottom} top="6" at=${ticks(range, Math.max(3, (width - left) / 90))} text=${(value) => percent(value, 1)} label=${label} left=${left} width=${width} />
       <line class="zero" x1=${x(0)} x2=${x(0)} y1="6" y2=${bottom} />
       ${shown.map((row, i) => html`<${CountRow} key=${row.label} row=${row} x=${(value) => x(share(value, row))} y=${10 + i * ROW + ROW / 2} left=${left} />`)}`;
   };

@@ -16,7 +16,7 @@ export function ForestPlot({ title, summary, rows, required, label = 'improvemen
     const left = Math.min(220, Math.max(90, width * 0.28));
     const x = linear(range, [left, width - 16]);
     const need = Number.isFinite(required) ? x(required) : null;
-    return html`<${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 90)} label=${label} text=${(at) => number(at, 3)} left=${left} width=${width} />
+    return html`<${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, Math.max(3, (width - left) / 90))} label=${label} text=${(at) => number(at, 3)} left=${left} width=${width} />
       <line class="zero" x1=${x(0)} x2=${x(0)} y1=${top} y2=${bottom} />
       ${need !== null && html`<g class="mark mark-neutral"><line x1=${need} x2=${need} y1="12" y2=${bottom} /><text x=${need + (need > width * 0.6 ? -6 : 6)} y="14" text-anchor=${need > width * 0.6 ? 'end' : 'start'}>required ${text(required)}</text></g>`}
       ${rows.map((row, i) => html`<${Row} key=${row.label} row=${row} x=${x} y=${top + i * ROW + ROW / 2} left=${left} />`)}`;

@@ -60,11 +60,14 @@ export function Chart({ title, summary, height, draw, table, legend, children })
   </figure>`;
 }
 
+/** Sentences are not aligned like numbers. */
+const isSentence = (text) => typeof text === 'string' && text.split(' ').length > 3;
+
 /** The numbers of a chart as a table. */
 export const Numbers = ({ caption, head, rows }) => html`<div class="table-box"><table class="table table-numbers">
   <caption class="offscreen">${caption}</caption>
-  <thead><tr>${head.map((text, i) => html`<th scope="col" class=${i > 0 ? 'right' : ''}>${text}</th>`)}</tr></thead>
-  <tbody>${rows.map((row) => html`<tr>${row.map((text, i) => (i === 0 ? html`<th scope="row">${text}</th>` : html`<td class="right">${text}</td>`))}</tr>`)}</tbody>
+  <thead><tr>${head.map((text, i) => html`<th scope="col" class=${i > 0 && !rows.some((row) => isSentence(row[i])) ? 'right' : ''}>${text}</th>`)}</tr></thead>
+  <tbody>${rows.map((row) => html`<tr>${row.map((text, i) => (i === 0 ? html`<th scope="row">${text}</th>` : html`<td class=${isSentence(text) ? '' : 'right'}>${text}</td>`))}</tr>`)}</tbody>
 </table></div>`;
 
 /** A function from [from, to] to pixels [start, end]. */

@@ -20,7 +20,7 @@ export function IntervalPlot({ title, summary, rows, marks = [], label, text = (
     const x = linear(range, [left, width - 16]);
     const bottom = top + rows.length * ROW;
     return html`
-      <${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 90)} label=${label} text=${(at) => number(at, 3)} left=${left} width=${width} />
+      <${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, Math.max(3, (width - left) / 90))} label=${label} text=${(at) => number(at, 3)} left=${left} width=${width} />
       ${rows.map((row, i) => html`<${IntervalRow} key=${row.label} row=${row} x=${x} y=${top + i * ROW + ROW / 2} left=${left} right=${width - 16} />`)}
       ${marks.map((mark, i) => html`<g class=${`mark mark-${mark.tone || 'neutral'}`}><line x1=${x(mark.value)} x2=${x(mark.value)} y1=${12 + i * 18} y2=${bottom} />
         <text x=${x(mark.value) + (x(mark.value) > width * 0.6 ? -6 : 6)} y=${14 + i * 18} text-anchor=${x(mark.value) > width * 0.6 ? 'end' : 'start'}>${mark.label} ${text(mark.value)}</text></g>`)}`;
@@ -47,13 +47,12 @@ const IntervalRow = ({ row, x, y, left, right }) => {
 
 /**
  * A small bar for tables: the guaranteed improvement up to the estimate, against what is required. Without an estimate it is open to
- * the right: the improvement is at least what is guaranteed. The range is that of all rows, so that rows can be compared. The numbers
+ * the right: the improvement is at least what is guaranteed. `enough` is the decision, where there is one. The range is that of all rows, so that rows can be compared. The numbers
  * stand beside it.
  */
-export function IntervalBar({ guaranteed, estimate, required = 0, range, width = 120 }) {
+export function IntervalBar({ guaranteed, estimate, required = 0, enough = guaranteed > required, range, width = 120 }) {
   const x = linear(range || extent([guaranteed, estimate, required, 0], 0.1), [2, width - 2]);
   const clamp = (value) => (value === Infinity ? width - 2 : Math.min(width - 2, Math.max(2, x(value))));
-  const enough = guaranteed >= required;
   const open = !Number.isFinite(estimate);
   const end = open ? Infinity : estimate;
   return html`<svg class=${`interval-bar ${enough ? 'tone-good' : 'tone-warn'}`} width=${width} height="20" viewBox=${`0 0 ${width} 20`} aria-hidden="true" focusable="false">

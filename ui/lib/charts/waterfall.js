@@ -25,7 +25,7 @@ export function Waterfall({ title, summary, start, steps, end, required, label, 
   const draw = (width) => {
     const left = Math.min(230, Math.max(104, width * 0.32));
     const x = linear(range, [left, width - 70]);
-    return html`<${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, (width - left) / 100)} text=${(at) => number(at, 3)} label=${label} left=${left} width=${width} />
+    return html`<${AxisX} x=${x} y=${bottom} top=${top} at=${ticks(range, Math.max(3, (width - left) / 100))} text=${(at) => number(at, 3)} label=${label} left=${left} width=${width} />
       <line class="zero" x1=${x(0)} x2=${x(0)} y1=${top} y2=${bottom} />
       ${Number.isFinite(required) && html`<g class="mark mark-neutral"><line x1=${x(required)} x2=${x(required)} y1="12" y2=${bottom} /><text x=${x(required) + (x(required) > width * 0.6 ? -6 : 6)} y="14" text-anchor=${x(required) > width * 0.6 ? 'end' : 'start'}>required ${text(required)}</text></g>`}
       ${bars.map((bar, i) => html`<${Bar} key=${bar.label} bar=${bar} next=${bars[i + 1]} x=${x} y=${top + i * ROW} left=${left} />`)}`;
