@@ -267,6 +267,23 @@ jq -c '.outcomes = {revenue: (10 * .reward), complaint: 0} | del(.reward)' <(log
 OUTCOMES=$(jq -rn '{revenue: {kind: "reward", min: 0, max: 10}, complaint: {kind: "cost"}} | tojson | @uri')
 call 201 POST "/v1/datasets?name=shop&outcomes=$OUTCOMES" "${ROWS[@]}" --data-binary "@$WORK/shop"
 SHOP=$(field .id)
+SHOP_DIGEST=$(field .digest)
+is '.capabilities.outcomes | map(.name) | join(" ")' 'revenue complaint'
+# The same rows as CSV are the same log; what is not declared, missing or out of its range is an error, and a cap defines the outcome.
+jq -rs '["x0","x1","action","p0","p1","p2","outcome.revenue","outcome.complaint"], (.[] | [.x[], .action, .propensities[], .outcomes.revenue, .outcomes.complaint]) | @csv' \
+  "$WORK/shop" | tr -d '"' >"$WORK/shop.csv"
+call 201 POST "/v1/datasets?outcomes=$OUTCOMES" -H 'content-type: text/csv' --data-binary "@$WORK/shop.csv"
+is .digest "$SHOP_DIGEST"
+call 204 DELETE "/v1/datasets/$(field .id)"
+jq -c '.outcomes = {revenue: (10 * .reward), complaint: 1} | del(.reward)' <(log_of 10 20) >"$WORK/shop.more"
+for wrong in 'del(.outcomes.complaint)' '.outcomes.churn = 0' '.outcomes.complaint = 1.5' '.outcomes.revenue = null' '.outcomes.revenue = "1"' '.reward = 1'; do
+  call 422/invalid_rows POST "/v1/datasets/$SHOP/rows" "${ROWS[@]}" --data-binary @<(jq -c "$wrong" "$WORK/shop.more")
+done
+call 201 POST "/v1/datasets/$SHOP/rows" "${ROWS[@]}" --data-binary "@$WORK/shop.more"
+is .rows 1520
+CAPPED=$(jq -rn '{revenue: {kind: "reward", cap: 5}, complaint: {kind: "cost"}} | tojson | @uri')
+call 201 POST "/v1/datasets?outcomes=$CAPPED" "${ROWS[@]}" --data-binary "@$WORK/shop.more"
+is '.capabilities.outcomes[0].max' 5
 guarded() { call "$1" POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$SHOP\",$2}"; }
 guarded 422/unknown_outcome '"objective":"churn"'
 guarded 422/guardrail_is_objective '"guardrails":[{"outcome":"revenue","max_loss":0}]'
