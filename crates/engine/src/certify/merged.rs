@@ -78,6 +78,7 @@ pub fn certify_merged(
             guaranteed_risk: risk,
             guaranteed_improvement: improvement,
             estimated_risk,
+            estimated_improvement: judged.breakdown.as_ref().map(|breakdown| breakdown.estimate),
             user_units: Some(CandidateUnits::of(&shape.outcome, risk, improvement, estimated_risk)),
             guardrails: Vec::new(),
         }],
