@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 import pytest
-from native_support import BINARY
+from native_support import program
 
 import guarantor
 from guarantor import _native
@@ -237,7 +237,7 @@ def test_verify_checks_signatures(tmp_path: Path) -> None:
     guarantor.simulate(rows=600, seed=8, out=log)
     signed = subprocess.run(
         [
-            BINARY,
+            program(),
             "certify",
             log,
             "--outcome",
@@ -276,7 +276,7 @@ def test_simulated_logs_are_those_of_the_command_line(tmp_path: Path) -> None:
     worlds: list[Literal["toy", "news", "shop"]] = ["toy", "news", "shop"]
     for world in worlds:
         arguments = ["simulate", "--dataset", world, "--rows", "60", "--seed", "3", "--out"]
-        subprocess.run([BINARY, *arguments, tmp_path / "theirs.ndjson"], check=True, capture_output=True)
+        subprocess.run([program(), *arguments, tmp_path / "theirs.ndjson"], check=True, capture_output=True)
         guarantor.simulate(world, rows=60, seed=3, out=tmp_path / "ours.ndjson")
         assert (tmp_path / "ours.ndjson").read_bytes() == (tmp_path / "theirs.ndjson").read_bytes()
     with pytest.raises(guarantor.SpecError, match="rows"):

@@ -16,7 +16,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from native_support import command_line, request, server
+from native_support import command_line, request
+from servers import Server
 
 import guarantor
 
@@ -53,7 +54,8 @@ def test_files_give_the_certificate_of_the_command_line(logs: Path, expected: di
 
 
 def test_the_service_gives_the_same_digest(logs: Path, expected: dict[str, Any]) -> None:
-    with server() as url:
+    with Server() as running:
+        url = running.url
         log = (logs / "log.parquet").read_bytes()
         dataset = request(f"{url}/v1/datasets?outcome=reward", log, "application/vnd.apache.parquet")
         job = request(f"{url}/v1/jobs", json.dumps({"dataset_id": dataset["id"], **SPEC}).encode())

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from native_support import request, server
+from native_support import request
+from servers import Server
 
 import guarantor
 from guarantor import partials
@@ -166,9 +167,8 @@ def test_the_earliest_rows_are_learned_from(table: pa.Table, df: DataFrame) -> N
 def test_a_server_signs_the_same_certificate(df: DataFrame, single: guarantor.Certificate) -> None:
     from guarantor import spark as on_spark
 
-    with server() as url:
-        if not offers_partials(url):
-            pytest.skip("this server has no /v1/partials")
+    with Server() as running:
+        url = running.url
         signed = on_spark.certify(df.repartition(3), learn_rows=LEARN, url=url, **OPTIONS)
         assert signed.digest == single.digest
         key = request(f"{url}/v1/certificates/key")["public_key"]
@@ -181,7 +181,3 @@ def test_a_server_signs_the_same_certificate(df: DataFrame, single: guarantor.Ce
         with pytest.raises(guarantor.SpecError) as caught:
             partials.submit(sums.recipe, sums.partials[:-1], url=url, expected_rows=sums.expected_rows)
         assert caught.value.code == "missing_rows"
-
-
-def offers_partials(url: str) -> bool:
-    return "/v1/partials" in request(f"{url}/openapi.json")["paths"]
