@@ -205,7 +205,7 @@ Code = TypeAliasType("Code", str)
 """
 A code.
 
-Known values: `malformed_json`, `malformed_body`, `invalid_query`, `invalid_cursor`, `invalid_header`, `digest_mismatch`, `unauthorized`, `decision_keep`, `role_not_sufficient`, `cross_origin`, `certificate_outdated`, `requirement_failed`, `signature_invalid`, `dataset_gone`, `policy_gone`, `webhooks_off`, `not_found`, `no_such_route`, `method_not_allowed`, `request_timeout`, `idempotency_in_progress`, `in_use`, `name_taken`, `limit_reached`, `webhook_disabled`, `no_matching_job`, `job_unfinished`, `job_finished`, `body_too_large`, `unsupported_media_type`, `unsupported_encoding`, `wrong_host`, `unknown_field`, `invalid_value`, `address_not_allowed`, `invalid_rows`, `repeated_rows`, `invalid_file`, `invalid_policy`, `invalid_contexts`, `too_large`, `job_too_large`, `unknown_dataset`, `unknown_policy`, `unknown_job`, `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`, `policy_required`, `policy_learned_here`, `policy_shape_mismatch`, `prior_needs_logging_policy`, `learning_needs_features`, `bound_needs_full_propensities`, `bound_needs_single_interactions`, `bound_needs_fixed_logging`, `bound_needs_fixed_actions`, `actions_not_stated`, `looks_need_anytime_bound`, `no_fresh_rows`, `bound_cannot_learn_here`, `family_delta_conflict`, `unknown_outcome`, `outcomes_not_named`, `guardrail_is_objective`, `guardrail_repeated`, `too_many_guardrails`, `family_exhausted`, `idempotency_mismatch`, `job_failed`, `job_cancelled`, `too_many_uploads`, `too_many_streams`, `too_many_requests`, `too_many_verifications`, `queue_full`, `internal`, `damaged`, `unavailable`, `insufficient_storage`
+Known values: `malformed_json`, `malformed_body`, `invalid_query`, `invalid_cursor`, `invalid_header`, `digest_mismatch`, `unauthorized`, `decision_keep`, `role_not_sufficient`, `cross_origin`, `certificate_outdated`, `requirement_failed`, `signature_invalid`, `dataset_gone`, `policy_gone`, `webhooks_off`, `not_found`, `no_such_route`, `method_not_allowed`, `request_timeout`, `idempotency_in_progress`, `in_use`, `name_taken`, `limit_reached`, `webhook_disabled`, `no_matching_job`, `job_unfinished`, `job_finished`, `body_too_large`, `unsupported_media_type`, `unsupported_encoding`, `wrong_host`, `unknown_field`, `invalid_value`, `address_not_allowed`, `invalid_rows`, `repeated_rows`, `invalid_file`, `invalid_policy`, `invalid_contexts`, `too_large`, `job_too_large`, `unknown_dataset`, `unknown_policy`, `unknown_job`, `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`, `policy_required`, `policy_learned_here`, `policy_shape_mismatch`, `prior_needs_logging_policy`, `learning_needs_features`, `bound_needs_full_propensities`, `bound_needs_single_interactions`, `bound_needs_fixed_logging`, `bound_needs_fixed_actions`, `actions_not_stated`, `looks_need_anytime_bound`, `no_fresh_rows`, `bound_cannot_learn_here`, `family_delta_conflict`, `unknown_outcome`, `outcomes_not_named`, `guardrail_is_objective`, `guardrail_repeated`, `too_many_guardrails`, `family_exhausted`, `partials_rejected`, `idempotency_mismatch`, `job_failed`, `job_cancelled`, `too_many_uploads`, `too_many_streams`, `too_many_requests`, `too_many_verifications`, `queue_full`, `internal`, `damaged`, `unavailable`, `insufficient_storage`
 """
 
 
@@ -812,6 +812,48 @@ class PairWeights(Model):
     """
 
 
+class PartialEntry(Model):
+    """
+    One partial.
+    """
+
+    digest: str
+    """
+    The digest of the partial.
+    """
+    partition: str
+    """
+    The name of the partition.
+    """
+    rows: Annotated[int, Field(ge=0)]
+    """
+    The number of its rows.
+    """
+
+
+class PartialsRecord(Model):
+    """
+    The partials that a certificate was merged from.
+    """
+
+    count: Annotated[int, Field(ge=0)]
+    """
+    How many partials were merged.
+    """
+    digest: str
+    """
+    The digest of the list of all partials.
+    """
+    manifest: list[PartialEntry] | None = None
+    """
+    The partials, in the order of the names of their partitions; absent if there are more than 1000.
+    """
+    statement: str
+    """
+    What they mean, as a sentence.
+    """
+
+
 class Period(Model):
     """
     The times of the first and the last row of a log, in microseconds since 1970.
@@ -1409,7 +1451,7 @@ class Terms(Model):
     """
     spent: float | None = None
     """
-    V_n, what was spent of the budget. If it is more than the budget, only the constant bet λ counts.
+    V_n, what was spent of the budget. Beyond the budget the bound widens with every bit, and in the end only the constant bet λ counts.
     """
     spread: float | None = None
     """
@@ -1740,6 +1782,11 @@ class GateRequirements(Model):
     required.
     """
 
+    accept_merged: bool | None = None
+    """
+    With `true`, the certificate may have been merged from partials, which the service did not recompute. Otherwise it
+    must have been computed from the rows. For standing gates, `allow` with `merged_certificates` says the same.
+    """
     baseline: RequiredBaseline | None = None
     candidate: Annotated[str | None, Field(max_length=300)] = None
     """
@@ -1788,6 +1835,42 @@ class JobProgress(Progress):
     elapsed_seconds: float
     """
     How long the attempt had been running.
+    """
+
+
+class MergedRecord(Model):
+    """
+    That a certificate was merged from partials.
+    """
+
+    content: str
+    """
+    The content of the certified rows: a sum of hashes, in 32 hexadecimal digits.
+    """
+    frozen_on: str
+    """
+    The digest of that log.
+    """
+    frozen_on_rows: Annotated[int, Field(ge=0)]
+    """
+    The number of rows of the log on which the recipe was frozen.
+    """
+    note: str
+    """
+    What to know about it, as a sentence.
+    """
+    partials: PartialsRecord
+    """
+    The partials. Like the dataset's version they are no part of the certificate's digest, which does not depend on how
+    the rows were divided; the signature covers them.
+    """
+    recipe: str
+    """
+    The digest of the recipe, which fixed everything that the sums depend on.
+    """
+    snapshot: str | None = None
+    """
+    The snapshot of the table that the rows were read from, if the caller named one.
     """
 
 
@@ -2817,6 +2900,11 @@ class CandidateResult(Model):
     """
     What the certificate recommends for this candidate.
     """
+    estimated_improvement: float | None = None
+    """
+    The bound's own estimate of the improvement, from which `breakdown` leads to the guarantee, without a guarantee itself;
+    absent in certificates of methods 1 to 5.
+    """
     estimated_risk: float
     """
     The importance-weighted estimate of the risk, without a guarantee.
@@ -2928,6 +3016,7 @@ class Certificate(CertificateBase):
     The results of the guardrails, for the policy that the results above are about.
     """
     learning: LearningRecord | None = None
+    merged: MergedRecord | None = None
     method: Annotated[int | None, Field(ge=0)] = None
     """
     The version of the statistical method; absent in certificates of method 1. Certificates of
@@ -3036,6 +3125,10 @@ class Gate(Model):
     look: Annotated[int, Field(ge=0)]
     """
     The number of the look in the dataset's ledger.
+    """
+    merged: bool
+    """
+    Whether the certificate was merged from partials, which the service did not recompute.
     """
     min_improvement: float
     """

@@ -294,6 +294,33 @@ class PairWeights(TypedDict):
     """
 
 
+class PartialsRequest(TypedDict):
+    """
+    Partials to be merged.
+    """
+
+    expected_rows: NotRequired[int | None]
+    """
+    The number of rows of all partitions, those that were learned from included. Fewer or more are rejected.
+    """
+    metadata: NotRequired[dict[str, Any] | None]
+    """
+    Any JSON object of at most 16384 bytes; returned with the job.
+    """
+    name: NotRequired[str | None]
+    """
+    A name for people, of the dataset that stands for the rows.
+    """
+    partials: list[dict[str, Any]]
+    """
+    The partials, as `guarantor partial` wrote them.
+    """
+    recipe: dict[str, Any]
+    """
+    The recipe, as `guarantor recipe` wrote it.
+    """
+
+
 class PlanOutcome(TypedDict):
     """
     The kind and range of an outcome that will be logged.
@@ -594,6 +621,11 @@ class GateRequirements(TypedDict):
     required.
     """
 
+    accept_merged: NotRequired[bool | None]
+    """
+    With `true`, the certificate may have been merged from partials, which the service did not recompute. Otherwise it
+    must have been computed from the rows. For standing gates, `allow` with `merged_certificates` says the same.
+    """
     baseline: NotRequired[RequiredBaseline | None]
     candidate: NotRequired[str | None]
     """
