@@ -208,6 +208,12 @@ fn the_server_merges_signs_and_counts_the_look() {
         json!({"name": "open", "dataset_id": job["spec"]["dataset_id"], "allow": ["merged_certificates"]});
     client.post("/v1/gates", &open).expect(201);
     assert_eq!(client.get("/v1/gates/open").expect(200)["ok"], true);
+    client.get("/v1/gates/open?accept_merged=false").problem(403, "requirement_failed");
+    assert_eq!(
+        client.get("/v1/gates/merged?accept_merged=true").status,
+        403,
+        "a request cannot lower the bar"
+    );
     // There are no rows for anything else.
     let dataset = job["spec"]["dataset_id"].as_str().unwrap();
     let evaluate = json!({"dataset_id": dataset, "candidates": [{"kind": "logged", "name": "candidate"}],

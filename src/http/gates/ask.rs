@@ -5,7 +5,7 @@ use axum::extract::State;
 
 use super::check_query;
 use super::examine::{GateAnswer, Opened, examine};
-use super::rules::{Facts, Unmet, first_unmet, first_unmet_of_gate};
+use super::rules::{Facts, Unmet, first_unmet_of_gate, first_unmet_of_job, first_unmet_of_request};
 use crate::http::App;
 use crate::http::auth::Caller;
 use crate::http::codes::Code;
@@ -60,7 +60,7 @@ pub async fn ask_about_job(
 ) -> Result<GateAnswer, Problem> {
     check_query(requirements)?;
     let candidate = requirements.candidate.as_deref();
-    decide(app, job, candidate.as_slice(), |facts| first_unmet(requirements, facts)).await
+    decide(app, job, candidate.as_slice(), |facts| first_unmet_of_job(requirements, facts)).await
 }
 
 fn keep(answer: GateAnswer) -> Problem {
@@ -100,7 +100,7 @@ async fn answer_of(app: &App, gate: &StandingGate, asked: &GateRequirements) -> 
     let own = gate.definition.requirements.candidate.as_deref();
     let candidates: Vec<&str> = own.into_iter().chain(asked.candidate.as_deref()).collect();
     decide(app, job, &candidates, |facts| {
-        first_unmet_of_gate(&gate.definition, facts).or_else(|| first_unmet(asked, facts))
+        first_unmet_of_gate(&gate.definition, facts).or_else(|| first_unmet_of_request(asked, facts))
     })
     .await
 }

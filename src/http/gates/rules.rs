@@ -60,10 +60,20 @@ fn unmet(requirement: &'static str, required: Value, actual: Value, advice: impl
     Unmet { requirement, required, actual, advice: advice.into() }
 }
 
-/// The first requirement that the certificate does not meet.
-pub fn first_unmet(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+/// The first requirement of a request about a job that the certificate does not meet.
+pub fn first_unmet_of_job(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+    merged(requirements.accept_merged == Some(true), requirements, facts)
+        .or_else(|| first_unmet(requirements, facts))
+}
+
+/// The first requirement of a request about a standing gate that the certificate does not meet. The gate says whether it accepts
+/// merged certificates; a request can only be stricter.
+pub fn first_unmet_of_request(asked: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+    merged(asked.accept_merged != Some(false), asked, facts).or_else(|| first_unmet(asked, facts))
+}
+
+fn first_unmet(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
     policy_digest(requirements, facts)
-        .or_else(|| merged(requirements, facts))
         .or_else(|| objective(requirements, facts))
         .or_else(|| improvement(requirements, facts))
         .or_else(|| guardrails(requirements, facts))
@@ -80,17 +90,12 @@ pub fn first_unmet_of_gate(definition: &GateDefinition, facts: &Facts) -> Option
     not_allowed(definition, facts)
         .or_else(|| primary_objective(definition, facts))
         .or_else(|| delta(definition, facts))
-        .or_else(|| {
-            // What the gate allows was tested above.
-            let accept_merged = Some(true);
-            let requirements = GateRequirements { accept_merged, ..definition.requirements.clone() };
-            first_unmet(&requirements, facts)
-        })
+        .or_else(|| first_unmet(&definition.requirements, facts))
 }
 
-/// Whether the certificate was computed from the rows, or the gate accepts that it was not.
-fn merged(requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
-    (facts.answer.merged && requirements.accept_merged != Some(true)).then(|| {
+/// Whether the certificate was computed from the rows, or it is accepted that it was not.
+fn merged(accepted: bool, requirements: &GateRequirements, facts: &Facts) -> Option<Unmet> {
+    (facts.answer.merged && !accepted).then(|| {
         let advice = "The certificate was merged from partials, which the service did not recompute. Ask with \
                       accept_merged=true if you trust whoever computed them.";
         unmet("accept_merged", json!(true), json!(requirements.accept_merged), advice)

@@ -218,7 +218,9 @@ mod tests {
             assert!(!result.ok, "{guaranteed} {own}");
             let reason = result.reason().unwrap();
             assert_eq!(reason.code, ReasonCode::GuaranteeExceedsEstimate);
-            assert!(reason.message.contains("own estimate") && result.statement().contains("nobody should rely"));
+            assert!(
+                reason.message.contains("own estimate") && result.statement().contains("nobody should rely")
+            );
         }
     }
 

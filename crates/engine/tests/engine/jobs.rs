@@ -197,7 +197,8 @@ fn candidates_share_delta_and_have_their_own_decisions() {
         let best = certificate.candidates.iter().map(|c| c.guaranteed_improvement).fold(f64::MIN, f64::max);
         assert_eq!(best, certificate.guaranteed_improvement);
         assert_eq!(certificate.candidates[1].decision, Decision::Keep, "uniform is no improvement");
-        let named = certificate.candidates.iter().find(|c| Some(&c.candidate) == certificate.candidate.as_ref());
+        let named =
+            certificate.candidates.iter().find(|c| Some(&c.candidate) == certificate.candidate.as_ref());
         let estimate = certificate.breakdown.as_ref().map(|breakdown| breakdown.estimate);
         assert_eq!(named.unwrap().estimated_improvement, estimate);
         let alone = start(&log, &evaluate(bound, &all[..1])).unwrap().certificate;

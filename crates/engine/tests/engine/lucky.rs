@@ -50,7 +50,10 @@ fn certificate(seed: u64) -> Certificate {
         candidates: Some(vec![Candidate::Logged { name: "new".into() }]),
         independent_of_log: Some(true),
         delta: Some(0.9),
-        guardrails: Some(vec![GuardrailRequest { outcome: "complaint".into(), max_loss: Amount::Paper(0.05) }]),
+        guardrails: Some(vec![GuardrailRequest {
+            outcome: "complaint".into(),
+            max_loss: Amount::Paper(0.05),
+        }]),
         ..SpecRequest::default()
     };
     let shape = log.shape();

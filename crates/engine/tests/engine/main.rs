@@ -11,9 +11,9 @@ mod guardrails;
 mod honest;
 mod jobs;
 mod kernels;
-mod lucky;
 #[path = "../common/light_kl.rs"]
 mod light_kl;
+mod lucky;
 mod modules;
 mod partials;
 mod properties;
