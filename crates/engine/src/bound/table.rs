@@ -296,6 +296,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn both_copies_of_the_logarithms_agree() {
+        let u: Vec<f32> = (0..3 * LANES * DEPTH + 21).map(|i| (i as f32 * 0.37).sin() * 3.0 - 2.1).collect();
+        for n in [0, 1, LANES, LANES * DEPTH + 5, u.len()] {
+            let mut logs = [0.0; 2];
+            product_logs(&u[..n], 0.3, &mut logs[0]);
+            product_logs_body(&u[..n], 0.3, &mut logs[1]);
+            assert_eq!(logs[0].to_bits(), logs[1].to_bits(), "{n}");
+            let plain: f64 = u[..n].iter().map(|&u| ln(1.0 - 0.3 * f64::from(u))).sum();
+            assert!((logs[0] - plain).abs() <= 1e-10, "{n}: {} {plain}", logs[0]);
+        }
+    }
+
+    #[test]
     fn rounds_up_only() {
         for x in [0.1, -0.1, 1.0, -1.0, 1e-50, -1e-50, 0.0] {
             let up = f64::from(rounded_up(x));

@@ -19,6 +19,11 @@ pub fn exp2(x: f64) -> f64 {
     libm::exp2(x)
 }
 
+/// x·2^n, rounded once.
+pub fn scalbn(x: f64, n: i32) -> f64 {
+    libm::scalbn(x, n)
+}
+
 /// The natural logarithm.
 pub fn ln(x: f64) -> f64 {
     libm::log(x)

@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::elementary::scalbn;
+
 /// Limbs of 32 bits: 2098 bits for every finite f64, and more than 64 for the number of terms.
 const LIMBS: usize = 68;
 /// The exponent of the lowest bit.
@@ -168,7 +170,7 @@ fn rounded(mantissa: u64, exponent: i32) -> f64 {
     let drop = last - exponent;
     if drop <= 0 {
         // Few bits: the product is exact. Two steps, because 2^exponent alone may be out of range.
-        return scaled(mantissa as f64, exponent);
+        return scalbn(mantissa as f64, exponent);
     }
     if drop > 64 {
         return 0.0;
@@ -179,12 +181,7 @@ fn rounded(mantissa: u64, exponent: i32) -> f64 {
     };
     let half = 1u128 << (drop - 1);
     let up = rest > half || (rest == half && kept & 1 == 1);
-    scaled((kept + u64::from(up)) as f64, last)
-}
-
-/// value·2^exponent for a value of up to 53 bits that has a place in f64.
-fn scaled(value: f64, exponent: i32) -> f64 {
-    libm::scalbn(value, exponent)
+    scalbn((kept + u64::from(up)) as f64, last)
 }
 
 impl std::fmt::Debug for ExactSum {
