@@ -252,6 +252,9 @@ def verify(
     examined = json.loads(_native.examine(_document(certificate), _key(public_key)))
     checks, document = examined["verification"]["checks"], examined["certificate"]
     if log is not None:
+        if document.get("merged") is not None:
+            message = "the certificate was merged from partials; recompute it with guarantor verify --recipe --partial"
+            raise ValueError(message)
         if examined["unsupported"] is not None:
             recomputed = examined["unsupported"]["checks"]
         else:

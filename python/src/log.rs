@@ -159,8 +159,7 @@ impl Log {
             let finished = log.run(&spec, &policies, control)?;
             let policy = finished.evidence.policy().map(to_json).transpose()?;
             let certificate = finished.certificate;
-            let document =
-                Document { certificate, issued: None, ledger: None, partials: None, signature: None };
+            let document = Document { certificate, issued: None, ledger: None, signature: None };
             Ok((to_json(&document)?, policy))
         })
     }

@@ -75,7 +75,7 @@ def test_the_digest_does_not_depend_on_partitions(
     assert certificate.digest == single.digest
     assert certificate.decision == single.decision == "deploy"
     assert certificate.policy == single.policy
-    assert certificate["partials"]["count"] == count
+    assert certificate["merged"]["partials"]["count"] == count
 
 
 def test_what_was_learned_from_is_left_out_and_rows_are_counted(
@@ -84,6 +84,8 @@ def test_what_was_learned_from_is_left_out_and_rows_are_counted(
     from guarantor import spark as on_spark
 
     assert single["merged"]["frozen_on_rows"] == LEARN
+    with pytest.raises(ValueError, match="merged from partials"):
+        guarantor.verify(single, log=guarantor.simulate(rows=100))
     sums = on_spark.sum_up(df.repartition(5), learn_rows=LEARN, **OPTIONS)
     certificate = partials.merge(sums.recipe, sums.partials, expected_rows=sums.expected_rows)
     assert certificate.digest == single.digest
