@@ -314,7 +314,7 @@ impl Recipe {
 
 /// Checks that what the spec asks for is a sum over rows, for one policy.
 pub(super) fn check_spec(spec: &JobSpec) -> Result<(), MergeError> {
-    if !(spec.delta > 0.0 && spec.delta < 1.0) || !spec.min_improvement.is_finite() {
+    if !(spec.delta > 0.0 && spec.delta < 1.0 && spec.min_improvement.is_finite()) {
         return Err(invalid("the spec's delta or min_improvement is out of its range"));
     }
     if !matches!(spec.bound, BoundKind::Auto | BoundKind::Betting) {
