@@ -129,12 +129,12 @@ fn not_allowed(definition: &GateDefinition, facts: &Facts) -> Option<Unmet> {
         (Allowance::MergedCertificates, answer.merged, json!(false), json!(true)),
     ];
     let accepted_merged = definition.requirements.accept_merged == Some(true);
-    let closed = |allowance: &Allowance| {
-        !definition.allow.contains(allowance)
-            && !(accepted_merged && *allowance == Allowance::MergedCertificates)
+    let open = |allowance: &Allowance| {
+        definition.allow.contains(allowance)
+            || (accepted_merged && *allowance == Allowance::MergedCertificates)
     };
     let (allowance, _, required, actual) =
-        found.into_iter().find(|(allowance, found, ..)| *found && closed(allowance))?;
+        found.into_iter().find(|(allowance, found, ..)| *found && !open(allowance))?;
     let name = allowance.name();
     let advice = format!("A standing gate is closed to this unless its `allow` contains \"{name}\".");
     Some(unmet(name, required, actual, advice))
