@@ -32,8 +32,8 @@ enum World {
     StopsEarly(f64),
     /// As `Stops`, but with larger weights than those that the plan was made from.
     Widens(f64),
-    /// The same with weights that are raised by nothing: about twice the budget is spent.
-    Doubles(f64),
+    /// The same with weights that are raised by nothing: about three times the budget is spent.
+    Exceeds(f64),
     /// As `Stops`, and one row in 200 has a weight of 700.
     Huge(f64),
 }
@@ -71,7 +71,7 @@ impl World {
                 means = std::array::from_fn(|a| sums[a] / counts[a]);
             }
             stopped |= match self {
-                World::Stops(level) | World::Widens(level) | World::Doubles(level) | World::Huge(level) => {
+                World::Stops(level) | World::Widens(level) | World::Exceeds(level) | World::Huge(level) => {
                     ahead >= level * f64::sqrt(whole)
                 }
                 World::StopsEarly(level) => variance > 60.0 && ahead >= level * f64::sqrt(variance),
@@ -85,7 +85,7 @@ impl World {
                 _ if stopped => CANDIDATE,
                 World::Heavy => [0.035, 0.3, 0.3, 0.365],
                 World::Widens(_) => [0.13, 0.29, 0.29, 0.29],
-                World::Doubles(_) => [0.16, 0.28, 0.28, 0.28],
+                World::Exceeds(_) => [0.12, 0.29, 0.29, 0.3],
                 World::Huge(_) if t % 200 == 100 => [0.001, 0.333, 0.333, 0.333],
                 // w is 1.6 or 0.53, so that z is nearly symmetric.
                 World::StopsEarly(_) => [0.4375, 0.1875, 0.1875, 0.1875],
@@ -114,7 +114,7 @@ impl World {
     /// The plan from 600 plays before the first certified one. An adversary does not stop among them.
     fn plan(self, rows: usize, delta: f64) -> Plan {
         let before = match self {
-            World::Stops(_) | World::Widens(_) | World::Doubles(_) | World::Huge(_) => {
+            World::Stops(_) | World::Widens(_) | World::Exceeds(_) | World::Huge(_) => {
                 World::Stops(f64::INFINITY)
             }
             World::StopsEarly(_) => World::StopsEarly(f64::INFINITY),
@@ -176,7 +176,7 @@ fn budgets_hold_for_policies_that_learn_drift_and_stop() {
         World::StopsEarly(2.2),
         World::Widens(2.3),
         World::Widens(1.65),
-        World::Doubles(2.3),
+        World::Exceeds(2.3),
         World::Huge(2.2),
     ];
     for (world, seed) in worlds.into_iter().zip(46_000..) {
@@ -206,7 +206,7 @@ fn an_exceeded_budget_that_is_ignored_is_detected() {
         let spent = sums.spent.min(0.999_999 * budget.budget());
         budget.invert(&Sums { spent, ..sums }, z.len() as f64, 1.0).expect("a bound")
     };
-    let world = World::Doubles(2.3);
+    let world = World::Exceeds(2.6);
     assert_valid(&tallies(world, 3000, 46_102, bound));
     assert_flagged(&tallies(world, 3000, 46_102, ignored)[..1]);
 }
