@@ -234,7 +234,7 @@ fn degenerate_learn_sides_give_policies() {
         let log = log(n, most, truth);
         let part = learned(&log);
         let value = played(&part, &log, truth);
-        assert!((0.0..=1.0).contains(&value), "{n} {most}: {value}");
+        assert!((0.0..=1.0 + 1e-12).contains(&value), "{n} {most}: {value}");
         assert!(part.improvement.mean.is_finite() && part.risk.variance.is_finite(), "{n} {most}");
     }
 }
