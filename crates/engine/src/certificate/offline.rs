@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Certificate, Check, PublicKey, SignatureState, check_signature, extra_field};
 
 /// The members of a document that only its signature covers.
-const ONLY_SIGNED: [&str; 4] = ["issued", "ledger", "partials", "signature"];
+const ONLY_SIGNED: [&str; 3] = ["issued", "ledger", "signature"];
 
 /// The members of this document that only its signature covers: without a key, nothing vouches for what the log does
 /// not determine.
