@@ -165,7 +165,7 @@ def submit(
         recipe: The recipe of all of them.
         partials: The partials, in any order.
         url: The server; by default `GUARANTOR_URL` of the environment.
-        key: The API key; by default `GUARANTOR_API_KEY` of the environment.
+        key: The API key; by default `GUARANTOR_API_KEY` of the environment, which is never sent to an explicit `url`.
         expected_rows: As for `merge`.
         name: A name for people, of the dataset that stands for the rows.
         attempts: How often a request is sent if the server has no time for it.
@@ -177,7 +177,8 @@ def submit(
     import httpx2
 
     base = (url or os.environ.get("GUARANTOR_URL", "http://127.0.0.1:8080")).rstrip("/")
-    key = key or os.environ.get("GUARANTOR_API_KEY")
+    # The key of the environment belongs to the server of the environment.
+    key = key or (None if url else os.environ.get("GUARANTOR_API_KEY"))
     # The documents are sent as they were written: their digests cover every digit.
     rest = json.dumps({"expected_rows": expected_rows, "name": name})
     body = f'{{"recipe":{recipe.to_json()},"partials":[{",".join(partials)}],{rest[1:]}'
