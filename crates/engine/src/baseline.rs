@@ -26,8 +26,8 @@ pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
     // Chunks are read in parallel and added in their order.
     let terms = |index: usize| {
         control.check()?;
-        let chunk = log.chunk(index)?;
-        chunk.check(log.shape())?;
+        let chunk = log.lean_chunk(index)?;
+        chunk.check_lean(log.shape())?;
         Ok(chunk.costs.iter().zip(chunk.weights.iter()).map(|(c, w)| c * w).collect())
     };
     let mut total = Sum::default();
@@ -42,8 +42,8 @@ pub fn mean_cost(log: &dyn LogSource, control: &Control) -> Result<f64> {
 fn each_chunk(log: &dyn LogSource, control: &Control, mut visit: impl FnMut(&Chunk)) -> Result<()> {
     for index in 0..log.chunks() {
         control.check()?;
-        let chunk = log.chunk(index)?;
-        chunk.check(log.shape())?;
+        let chunk = log.lean_chunk(index)?;
+        chunk.check_lean(log.shape())?;
         visit(&chunk);
     }
     Ok(())

@@ -71,7 +71,7 @@ pub fn sample_of(log: &dyn LogSource) -> Sample {
 pub fn multiplicities(log: &dyn LogSource) -> Result<Vec<u64>> {
     let mut seen = std::collections::BTreeSet::new();
     for index in 0..log.chunks() {
-        seen.extend(log.chunk(index)?.weights.iter().map(|w| (1.0 / w).round() as u64));
+        seen.extend(log.lean_chunk(index)?.weights.iter().map(|w| (1.0 / w).round() as u64));
     }
     Ok(seen.into_iter().collect())
 }

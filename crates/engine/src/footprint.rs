@@ -16,7 +16,9 @@ use crate::log::{LogShape, chunk_contexts};
 use crate::policy::{DRAWS, MAX_KNOWN, MAX_PAIRS};
 use crate::rank::{MAX_CONSIDERED, MAX_HELD_OUT, MAX_HELD_OUT_NON_ZEROS, MAX_NON_ZEROS, MAX_ROWS};
 use crate::refit;
-use crate::spec::{BoundKind, ExploreWith, JobKind, JobSpec, Looks, PolicyClass, Preset, PriorKind};
+use crate::spec::{
+    BoundKind, Candidate, ExploreWith, JobKind, JobSpec, Looks, PolicyClass, Preset, PriorKind,
+};
 use crate::split::{FEW, FOLDS, LARGE, LARGE_FOLDS, NARROW, WIDE, width};
 
 pub use too_large::{TooLarge, check_footprint};
@@ -38,6 +40,9 @@ const NODES: f64 = 320.0;
 
 /// The buffer of rows on their way to a temporary file, and the rows that are read for it.
 const SPOOLING: f64 = (64u64 << 20) as f64;
+/// What is held of each row that is learned from if the log is in a file: its place, action, cost and weight, and its
+/// place in the folds and in the orders of trainings.
+const LEARNED: f64 = 96.0;
 /// The most bytes of the weights over action sets with their optimizer.
 const SET_WEIGHTS: f64 = 300e6;
 
@@ -127,6 +132,27 @@ pub fn fits_in_memory(shape: &LogShape, sets: Option<SetSizes>, max_bytes: u64) 
     log_bytes(shape, sets).saturating_mul(growth) <= max_bytes
 }
 
+/// Whether a job reads features: not if it evaluates candidates that the log carries, of which it knows the probability
+/// of the logged action alone.
+pub fn needs_features(spec: &JobSpec, shape: &LogShape, logging_policy: bool) -> bool {
+    let logged = |candidate: &Candidate| matches!(candidate, Candidate::Logged { .. });
+    let capabilities = &shape.capabilities;
+    spec.kind != JobKind::Evaluate
+        || logging_policy
+        || !spec.candidates.iter().all(logged)
+        || !capabilities.candidate_propensities.is_empty()
+        || capabilities.action_sets.is_some()
+}
+
+/// About how many bytes the rows take without their features and without what follows from their order.
+fn lean_bytes(shape: &LogShape) -> u64 {
+    let capabilities = &shape.capabilities;
+    let stored = capabilities.full_propensities && !capabilities.uniform;
+    let numbers = 2 + capabilities.candidates.len() + capabilities.outcomes.len().saturating_sub(1);
+    let lists = usize::from(stored) + capabilities.candidate_propensities.len();
+    shape.rows.saturating_mul((16 + 8 * (numbers + lists * shape.n_actions)) as u64)
+}
+
 /// The estimated memory of a job with this spec on a log of this shape.
 pub fn footprint(spec: &JobSpec, shape: &LogShape, resources: &Resources) -> Footprint {
     let job = Job { spec, shape, resources };
@@ -193,11 +219,6 @@ impl Job<'_> {
         self.rows().min(chunk_contexts(self.shape.dim) as f64)
     }
 
-    /// Whether learning uses a learn side of its own.
-    fn splits(&self) -> bool {
-        self.spec.fraction().is_some()
-    }
-
     fn rows_held(&self) -> f64 {
         let Resources { sets, max_log_bytes, .. } = *self.resources;
         let decoded = log_bytes(self.shape, sets);
@@ -209,10 +230,17 @@ impl Job<'_> {
         let chunk = self.chunk() * (features + lists * F64 * self.k() + 128.0);
         let reading = 2.0 * self.threads() * chunk;
         if !fits_in_memory(self.shape, sets, max_log_bytes) {
-            // The log is in a file, but the learn side is held in memory, unless rows have sets.
-            let learned = self.splits() && sets.is_none();
-            let spooling = sets.map_or(0.0, |_| SPOOLING);
-            return reading + spooling + if learned { decoded as f64 + 8.0 * self.rows() } else { 0.0 };
+            // The log is in a file. Of the learn side, what is held is not its features.
+            let learned = if sets.is_none() { LEARNED * self.learn_side() } else { 0.0 };
+            // A bound keeps the norm of each context, and a few row groups are decoded at a time.
+            let norms = if self.spec.kind == JobKind::Learn { F64 * self.rows() } else { 0.0 };
+            let logging_policy = self.resources.logging_policy.is_some();
+            let lean = match needs_features(self.spec, self.shape, logging_policy) {
+                true => 0,
+                false => lean_bytes(self.shape).min(max_log_bytes),
+            };
+            let spooling = SPOOLING.min(4.0 * decoded as f64);
+            return reading + spooling + learned + norms + lean as f64;
         }
         // π0(·|x) of a stored logging policy is computed for all rows.
         let computed = match self.resources.logging_policy {
@@ -336,7 +364,8 @@ impl Job<'_> {
         let merged = learned.width * k * F64 + learned.phi * F32 + linear * F64;
         let combining = deep * F32 * weights + merged;
         // The scores of each recipe, of the averages that are compared, and the points of their calibration.
-        let scores = 16.0 * rows * k * F32 + 5.0 * 24.0 * rows;
+        let held_out = self.held_out();
+        let scores = 16.0 * held_out * k * F32 + 5.0 * 24.0 * held_out;
         let norms = rows.min(2000.0) * F32 * (2.0 * p + learned.width);
         let phase = training(2.0 * folds, linear).max(training(deep, weights)).max(combining + norms);
         kept + phase + scores
@@ -355,6 +384,22 @@ impl Job<'_> {
         let point = d * (vectors * F64 + 3.0 * F64) + 3.0 * F32 * padded;
         let thread = self.chunk() * k * (F32 + F64) + STATISTICS * k * F64 + NODES * k * F64 + padded * F32;
         self.transformed(learned) + point + blocks + self.threads() * thread
+    }
+
+    /// About how many rows are learned from, at most.
+    fn learn_side(&self) -> f64 {
+        match (self.spec.seen_rows, self.spec.fraction()) {
+            (_, None) => 0.0,
+            (Some(seen), _) if seen > 0 => (seen as f64).min(self.rows()),
+            (_, Some(fraction)) => (1.1 * fraction * self.rows() + 64.0).min(self.rows()),
+        }
+    }
+
+    /// About how many of them are held out to compare scores, at most.
+    fn held_out(&self) -> f64 {
+        let learned = self.learn_side();
+        let share = LARGE_FOLDS as f64 / 10.0;
+        if 0.8 * learned >= LARGE as f64 { 1.1 * share * learned } else { self.rows() }
     }
 
     /// About how many rows are certified, at most.
@@ -391,7 +436,8 @@ impl Job<'_> {
 
     /// The certified rows with φ in place of their features, if φ is not the identity.
     fn transformed(&self, learned: &Learned) -> f64 {
-        if learned.phi == 0.0 || self.spec.is_automatic() {
+        let in_memory = fits_in_memory(self.shape, self.resources.sets, self.resources.max_log_bytes);
+        if learned.phi == 0.0 || self.spec.is_automatic() || !in_memory {
             return 0.0;
         }
         let rows = self.certified();

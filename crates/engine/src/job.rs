@@ -25,7 +25,7 @@ use super::spec::{
     BoundKind, Explore, ExploreWith, JobKind, JobSpec, MIN_SPLIT, Optimizer, PolicyClass, PriorKind,
     check_proved,
 };
-use super::split::{self, MaterialLog, PartOne, Target};
+use super::split::{self, PartOne, Target, material};
 
 /// The result of a job.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,11 +183,8 @@ fn on_log<'a>(
     prior: Gaussian,
 ) -> Result<Ground<'a>> {
     let certified = Certified::new(&span_of(spec, inputs), inputs)?;
-    let log: Box<dyn LogSource + 'a> = if features.is_identity() {
-        Box::new(certified)
-    } else {
-        Box::new(MaterialLog::new(&certified, &features)?)
-    };
+    let log: Box<dyn LogSource + 'a> =
+        if features.is_identity() { Box::new(certified) } else { material(&certified, &features)? };
     Ok(Ground { log, features, prior, split: None, choices: Vec::new() })
 }
 
@@ -216,9 +213,9 @@ fn split_ground<'a>(spec: &JobSpec, inputs: &Inputs<'a>, control: &Control) -> R
     let learned = learn_side(spec, inputs, &control.span(0.0, 0.3))?;
     let span = span_of(spec, inputs);
     let features = learned.policy.features().clone();
-    let log = MaterialLog::new(&Certified::new(&span, inputs)?, &features)?;
+    let log = material(&Certified::new(&span, inputs)?, &features)?;
     let prior = widened(&learned)?;
-    Ok(Ground { log: Box::new(log), features, prior, split: Some(span), choices: learned.choices })
+    Ok(Ground { log, features, prior, split: Some(span), choices: learned.choices })
 }
 
 /// The learn side's near-greedy policy as a Gaussian that is wide enough for a posterior to move in.

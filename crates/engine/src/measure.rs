@@ -13,7 +13,7 @@ use super::error::{EngineError, Result};
 use super::log::ranges::blocks;
 use super::log::{Capabilities, Chunk, LogSource};
 use super::numerics::exact::ExactSum;
-use super::numerics::sum::Sum;
+use super::numerics::sum::{Sum, Sums};
 use super::policy::{Policy, PolicyParams, Scored, Scratch, mixed};
 use super::refit::{LinearModel, Refitted};
 
@@ -80,7 +80,7 @@ impl Statistics for &dyn Bound {
 
 struct Block {
     /// The statistics, and the absolute difference that the coarser integral makes, summed over contexts.
-    sums: [Vec<Sum>; 2],
+    sums: [Sums; 2],
     worst_total: f64,
     rows: u64,
 }
@@ -111,7 +111,7 @@ pub fn measure(
     let mut worst_total = 0.0f64;
     for block in &blocks {
         for (totals, sums) in totals.iter_mut().zip(&block.sums) {
-            totals.iter_mut().zip(sums).for_each(|(total, sum)| total.merge(sum));
+            totals.iter_mut().zip(sums.each()).for_each(|(total, sum)| total.merge(&sum));
         }
         worst_total = worst_total.max(block.worst_total);
     }
@@ -275,13 +275,32 @@ struct Visited<'a> {
 }
 
 impl Pass<'_> {
+    /// Whether nothing is computed from features.
+    fn is_lean(&self) -> bool {
+        matches!(self.player, Player::Logged(_)) && self.modeled.is_none()
+    }
+
+    /// Whether the log carries π(·|x) of a candidate, to be used.
+    fn plays_all(&self, candidate: usize) -> bool {
+        let capabilities = &self.log.shape().capabilities;
+        let name = capabilities.candidates.get(candidate);
+        name.is_some_and(|name| capabilities.candidate_propensities.contains(name))
+            && !capabilities.precision_of(candidate).is_coarse()
+    }
+
     /// Visits the contexts of some chunks. Returns the number of their rows.
     fn each(&self, range: Range<usize>, mut visit: impl FnMut(&Visited) -> Result<()>) -> Result<u64> {
         let (log, mut rows) = (self.log, 0);
         for index in range {
             self.control.check()?;
-            let chunk = log.chunk(index)?;
-            chunk.check(log.shape())?;
+            let chunk = match self.is_lean() {
+                true => log.lean_chunk(index)?,
+                false => log.chunk(index)?,
+            };
+            match self.is_lean() {
+                true => chunk.check_lean(log.shape())?,
+                false => chunk.check(log.shape())?,
+            }
             rows += chunk.rows() as u64;
             let modeled = self.modeled.map(|modeled| modeled.costs(&chunk)).transpose()?;
             let mut walk = Walk::new(&chunk, self.player, &log.shape().capabilities)?;
@@ -309,8 +328,8 @@ fn measure_block(
     range: Range<usize>,
 ) -> Result<Block> {
     let count = statistics.count();
-    let empty = || vec![Sum::default(); count];
-    let mut sums = [empty(), empty()];
+    let mut sums = [Sums::new(count), Sums::new(count)];
+    let mut apart = vec![0.0; count];
     let (mut worst_total, mut scratch) = (0.0f64, Vec::new());
     let mut out = [vec![0.0; count], vec![0.0; count]];
     let rows = pass.each(range, |visited| {
@@ -323,11 +342,10 @@ fn measure_block(
             &mut out[..resolutions],
         )?;
         let ([fine, coarse], [values, differences]) = (&out, &mut sums);
-        values.iter_mut().zip(fine).for_each(|(sum, &term)| sum.add(term));
+        values.add(fine);
         if resolutions > 1 {
-            for i in 0..count {
-                differences[i].add((fine[i] - coarse[i]).abs());
-            }
+            apart.iter_mut().zip(fine.iter().zip(coarse)).for_each(|(to, (f, c))| *to = (f - c).abs());
+            differences.add(&apart);
         }
         Ok(())
     })?;
@@ -426,6 +444,13 @@ fn collect_block<const N: usize>(
     uncertainty: Uncertainty,
     range: Range<usize>,
 ) -> Result<([Collected; N], u64)> {
+    if let (Player::Logged(candidate), None) = (pass.player, order)
+        && rules.iter().all(|rules| rules.control == ControlVariate::None)
+        && !pass.log.shape().capabilities.multiple_interactions
+        && !pass.plays_all(candidate)
+    {
+        return collect_columns(pass, rules, uncertainty, candidate, range);
+    }
     let mut found = rules.map(Collected::new);
     let (mut fine, mut coarse): (Vec<Play>, Vec<Play>) = (Vec::new(), Vec::new());
     let repeated = pass.log.shape().capabilities.multiple_interactions;
@@ -444,13 +469,15 @@ fn collect_block<const N: usize>(
             fine.clear();
             coarse.clear();
             let top = rules.plays(seen, played[0], &mut fine)?;
-            if uncertainty.safety > 0.0 {
+            // Without integrals both resolutions are the same numbers.
+            let coarse = if uncertainty.safety > 0.0 {
                 rules.plays(seen, played[1], &mut coarse)?;
+                &coarse
             } else {
-                coarse.extend(&fine);
-            }
+                &fine
+            };
             let controlled = rules.control != ControlVariate::None;
-            for (j, (fine, coarse)) in fine.iter().zip(&coarse).enumerate() {
+            for (j, (fine, coarse)) in fine.iter().zip(coarse).enumerate() {
                 // The terms of z are at most |z| + 2 before they are added up.
                 let error = |fine: f64, coarse: f64| {
                     uncertainty.safety * (fine - coarse).abs() + relative * (fine.abs() + 2.0)
@@ -464,6 +491,36 @@ fn collect_block<const N: usize>(
         }
         Ok(())
     })?;
+    Ok((found, rows))
+}
+
+/// The same for a candidate of which the log carries π(a|x) of the logged actions alone, column by column.
+fn collect_columns<const N: usize>(
+    pass: &Pass,
+    rules: [&Rules; N],
+    uncertainty: Uncertainty,
+    candidate: usize,
+    range: Range<usize>,
+) -> Result<([Collected; N], u64)> {
+    let mut found = rules.map(Collected::new);
+    let mut rows = 0;
+    for index in range {
+        pass.control.check()?;
+        let chunk = pass.log.lean_chunk(index)?;
+        chunk.check_lean(pass.log.shape())?;
+        rows += chunk.rows() as u64;
+        let missing = || EngineError::Log("the candidate is missing from the log".into());
+        let played = chunk.candidates.get(candidate).ok_or_else(missing)?;
+        for (rules, found) in rules.iter().zip(&mut found) {
+            let kappa = f64::from(rules.kappa);
+            let numbers = played.iter().zip(chunk.propensities.iter()).zip(chunk.costs.iter());
+            found.table.push_each(numbers.map(|((&played, &propensity), &cost)| {
+                let u = (rules.weight(played, propensity) - kappa) * cost;
+                // As in `collect_block`, without a second resolution.
+                (u + uncertainty.relative * (u.abs() + 2.0)).min(kappa)
+            }))?;
+        }
+    }
     Ok((found, rows))
 }
 

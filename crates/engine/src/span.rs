@@ -1,5 +1,7 @@
 //! Which rows a job learns from and which it certifies (docs/math.md#split).
 
+use std::ops::Range;
+
 use sha2::{Digest, Sha256};
 
 use super::error::Result;
@@ -75,5 +77,29 @@ impl LogSource for Certified<'_> {
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
         self.source().chunk(index)
+    }
+
+    fn lean_chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        self.source().lean_chunk(index)
+    }
+
+    fn arrivals_of(&self, index: usize) -> Option<Range<u64>> {
+        self.source().arrivals_of(index)
+    }
+
+    fn in_memory(&self) -> bool {
+        self.source().in_memory()
+    }
+
+    fn seeks(&self) -> bool {
+        self.source().seeks()
+    }
+
+    fn features(&self, places: &[(u32, u32)], to: &mut [f32]) -> Result<()> {
+        self.source().features(places, to)
+    }
+
+    fn keep(&self, log: &dyn LogSource) -> Result<Box<dyn LogSource>> {
+        self.source().keep(log)
     }
 }

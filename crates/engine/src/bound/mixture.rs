@@ -145,7 +145,10 @@ pub fn in_order_of_arrival(table: &Table, start: Start, mut play: impl FnMut(Ran
         let range = first..end.min(table.len());
         let theta = if start.fixed { start.theta } else { past.theta(start.theta, start.strength) };
         play(range.clone(), theta);
-        past.add(&table.moments(range));
+        // Without a control variate there is no factor to choose.
+        if table.controlled() && !start.fixed {
+            past.add(&table.moments(range));
+        }
         (first, end, last) = (end, 2 * end, theta);
     }
     last

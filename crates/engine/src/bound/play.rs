@@ -67,6 +67,12 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// π(a|x)/max(π0(a|x), τ).
+    #[inline(always)]
+    pub fn weight(&self, played: f64, propensity: f64) -> f64 {
+        played * clipped(propensity, self.tau)
+    }
+
     /// Appends u and v of each interaction of one context. Returns the largest z at θ = 1 that any action and any
     /// cost in [−1, 0] could have made, which is a function of x; at θ = 0 it is κ at most.
     ///
@@ -77,8 +83,7 @@ impl Rules {
         let model = match self.control {
             ControlVariate::None => {
                 out.extend((0..context.actions.len()).map(|j| {
-                    let weight =
-                        played.of(j, context.actions[j]) * clipped(context.propensities[j], self.tau);
+                    let weight = self.weight(played.of(j, context.actions[j]), context.propensities[j]);
                     Play { u: (weight - kappa) * context.costs[j], v: 0.0 }
                 }));
                 return Ok(kappa);

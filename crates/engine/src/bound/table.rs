@@ -132,6 +132,20 @@ impl Table {
         Ok(())
     }
 
+    /// Adds plays of contexts with one interaction each, without a control variate.
+    ///
+    /// # Errors
+    /// If a number is not a number.
+    pub fn push_each(&mut self, plays: impl Iterator<Item = f64>) -> Result<()> {
+        let (from, highest) = (self.u.len(), f64::from(self.kappa));
+        // NaN stays NaN.
+        self.u.extend(plays.map(|u| rounded_up(u.clamp(LOWEST, highest))));
+        match self.u[from..].iter().any(|u| u.is_nan()) {
+            true => Err(EngineError::Numerical("a term of the bound is not a number".into())),
+            false => Ok(()),
+        }
+    }
+
     /// Appends the plays of another table.
     pub fn append(&mut self, mut other: Table) {
         self.u.append(&mut other.u);

@@ -89,7 +89,7 @@ impl<'a> Ground<'a> {
             let mut known = 0;
             for index in 0..learned.chunks() {
                 control.check()?;
-                known = learned.chunk(index)?.actions.iter().fold(known, |k, &action| k.max(action + 1));
+                known = learned.lean_chunk(index)?.actions.iter().fold(known, |k, &action| k.max(action + 1));
             }
             let more = shape.n_actions as f64 - f64::from(known);
             // The shares of more = 1, 2, … add up to what the first leaves.
@@ -204,14 +204,21 @@ pub fn check_rows(
         plan.known_baseline = None;
     }
     let before = contexts_before(log)?;
+    let lean = policies.iter().all(|(_, subject)| matches!(subject, Subject::Logged(_)));
     let parts: Vec<ChecksBuilder> = blocks(log.chunks())
         .into_par_iter()
         .map(|range| {
             let mut checks = ChecksBuilder::new(plan.clone());
             for index in range {
                 control.check()?;
-                let chunk = log.chunk(index)?;
-                chunk.check(log.shape())?;
+                let chunk = match lean {
+                    true => log.lean_chunk(index)?,
+                    false => log.chunk(index)?,
+                };
+                match lean {
+                    true => chunk.check_lean(log.shape())?,
+                    false => chunk.check(log.shape())?,
+                }
                 let mut row = |row: &CheckRow| checks.row(row);
                 check_chunk(&chunk, log.shape(), before.get(index).copied(), policies, &mut row)?;
             }
@@ -250,7 +257,7 @@ fn contexts_before(log: &dyn LogSource) -> Result<Vec<u64>> {
         for index in 0..log.chunks() {
             before.push(next);
             // Contexts are numbered by first appearance.
-            next = log.chunk(index)?.ordinals.iter().fold(next, |next, &ordinal| next.max(ordinal + 1));
+            next = log.lean_chunk(index)?.ordinals.iter().fold(next, |next, &ordinal| next.max(ordinal + 1));
         }
     }
     Ok(before)

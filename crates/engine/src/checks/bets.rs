@@ -29,7 +29,7 @@ impl Default for Bets {
 
 impl Bets {
     /// Multiplies by 1 + λ(z − 1).
-    #[inline]
+    #[inline(always)]
     pub fn bet(&mut self, z: f64) {
         let gain = capped(z) - 1.0;
         for (mantissa, lambda) in self.mantissas.iter_mut().zip(GRID) {
@@ -40,7 +40,7 @@ impl Bets {
 
     /// Multiplies by (1 + λ(z − 1))/(1 − λ). With z = 0 in all other rows, the product over all n rows is
     /// this one times (1 − λ)ⁿ, so a row costs nothing for the actions that were not logged in it.
-    #[inline]
+    #[inline(always)]
     pub fn bet_relative(&mut self, z: f64) {
         let z = capped(z);
         for (mantissa, lambda) in self.mantissas.iter_mut().zip(GRID) {
@@ -49,7 +49,7 @@ impl Bets {
         self.count();
     }
 
-    #[inline]
+    #[inline(always)]
     fn count(&mut self) {
         self.pending += 1;
         if self.pending == FACTORS {
@@ -57,6 +57,7 @@ impl Bets {
         }
     }
 
+    #[inline(never)]
     fn rescale(&mut self) {
         for (mantissa, exponent) in self.mantissas.iter_mut().zip(&mut self.exponents) {
             let bits = mantissa.to_bits();
@@ -96,7 +97,7 @@ impl Bets {
 }
 
 /// NaN counts as the largest z, so that it fails the check.
-#[inline]
+#[inline(always)]
 fn capped(z: f64) -> f64 {
     if z < MAX_Z { z.max(0.0) } else { MAX_Z }
 }

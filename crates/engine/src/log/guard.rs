@@ -3,6 +3,8 @@
 //! holds for the learning of a split, because its policy is certified as independent of the certify side.
 //! Other learning is not guarded: a bound from a fixed prior holds for any policy.
 
+use std::ops::Range;
+
 use bytemuck::cast_slice;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
@@ -60,6 +62,34 @@ impl LogSource for Guarded<'_> {
             return Ok(chunk);
         }
         Err(EngineError::Log(format!("chunk {index} changed while the job ran")))
+    }
+
+    fn lean_chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        match self.log.guards_itself() {
+            true => self.log.lean_chunk(index),
+            // The fingerprint covers the features.
+            false => self.chunk(index),
+        }
+    }
+
+    fn arrivals_of(&self, index: usize) -> Option<Range<u64>> {
+        self.log.arrivals_of(index)
+    }
+
+    fn in_memory(&self) -> bool {
+        self.log.in_memory()
+    }
+
+    fn seeks(&self) -> bool {
+        self.log.seeks()
+    }
+
+    fn features(&self, places: &[(u32, u32)], to: &mut [f32]) -> Result<()> {
+        self.log.features(places, to)
+    }
+
+    fn keep(&self, log: &dyn LogSource) -> Result<Box<dyn LogSource>> {
+        self.log.keep(log)
     }
 }
 

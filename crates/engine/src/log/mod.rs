@@ -17,8 +17,9 @@ pub mod ranges;
 mod sets;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use ndarray::{ArrayView1, CowArray, Ix2};
+use ndarray::{CowArray, Ix2};
 use serde::{Deserialize, Serialize};
 
 use super::error::{EngineError, Result};
@@ -213,11 +214,24 @@ impl Chunk<'_> {
     /// # Errors
     /// If a shape or a number is wrong.
     pub fn check(&self, shape: &LogShape) -> Result<()> {
+        self.check_columns(shape, self.x.dim() == (self.contexts(), shape.dim))
+    }
+
+    /// The same for a chunk of [`LogSource::lean_chunk`].
+    ///
+    /// # Errors
+    /// If a shape or a number is wrong.
+    pub fn check_lean(&self, shape: &LogShape) -> Result<()> {
+        let contexts = self.contexts();
+        self.check_columns(shape, [(contexts, shape.dim), (contexts, 0)].contains(&self.x.dim()))
+    }
+
+    fn check_columns(&self, shape: &LogShape, features: bool) -> Result<()> {
         let (contexts, rows) = (self.contexts(), self.rows());
-        let shapes = self.x.dim() == (contexts, shape.dim)
+        let shapes = features
             && self.offsets.len() == contexts + 1
             && self.offsets.first() == Some(&0)
-            && self.offsets.windows(2).all(|w| w[0] < w[1])
+            && all(self.offsets.windows(2), |w| w[0] < w[1])
             && self.offsets.last() == Some(&(rows as u32))
             && [self.costs.len(), self.propensities.len(), self.weights.len(), self.arrivals.len()]
                 == [rows; 4]
@@ -234,17 +248,24 @@ impl Chunk<'_> {
             && self.sets.is_some() == shape.capabilities.action_sets.is_some()
             && (self.sets.as_ref().map(|sets| sets.view()))
                 .is_none_or(|v| (v.rows(), v.width()) == (rows, shape.n_actions) && contexts == rows);
-        let unit = |v: &f64| *v > 0.0 && *v <= 1.0;
-        let ranges = self.x.rows().into_iter().all(all_finite)
-            && self.actions.iter().all(|&a| (a as usize) < shape.n_actions)
+        let unit = |v: &f64| (*v > 0.0) & (*v <= 1.0);
+        let between = |low: f64, high: f64| move |v: &f64| (*v >= low) & (*v <= high);
+        let lists = |full: &CowArray<f64, Ix2>| match full.as_slice() {
+            Some(full) => all(full.iter(), between(0.0, 1.001)),
+            None => full.iter().all(between(0.0, 1.001)),
+        };
+        let ranges = match self.x.as_slice() {
+            Some(x) => all(x.iter(), |value| value.is_finite()),
+            None => self.x.iter().all(|value| value.is_finite()),
+        } && all(self.actions.iter(), |&a| (a as usize) < shape.n_actions)
             && std::iter::once(&self.costs)
                 .chain(&self.outcomes)
-                .all(|costs| costs.iter().all(|c| (-1.0..=0.0).contains(c)))
-            && self.propensities.iter().all(unit)
-            && self.weights.iter().all(unit)
-            && self.full.iter().flatten().all(|p| (0.0..=1.001).contains(p))
-            && self.candidates.iter().flat_map(|c| c.iter()).all(|p| (0.0..=1.0).contains(p))
-            && self.candidate_full.iter().flatten().flatten().all(|p| (0.0..=1.001).contains(p));
+                .all(|costs| all(costs.iter(), between(-1.0, 0.0)))
+            && all(self.propensities.iter(), unit)
+            && all(self.weights.iter(), unit)
+            && self.full.iter().all(lists)
+            && self.candidates.iter().all(|c| all(c.iter(), between(0.0, 1.0)))
+            && self.candidate_full.iter().flatten().all(lists);
         let ranges =
             ranges && (!shapes || self.sets.as_ref().is_none_or(|sets| self.fits(sets.view(), shape)));
         match (shapes, ranges) {
@@ -311,8 +332,9 @@ impl Chunk<'_> {
 }
 
 /// Without a branch per element, because every pass over a log calls it.
-fn all_finite(x: ArrayView1<f32>) -> bool {
-    x.iter().fold(true, |so_far, value| so_far & value.is_finite())
+#[inline(always)]
+fn all<T>(values: impl Iterator<Item = T>, holds: impl Fn(T) -> bool) -> bool {
+    values.fold(true, |so_far, value| so_far & holds(value))
 }
 
 /// A log that can be read chunk by chunk.
@@ -333,6 +355,50 @@ pub trait LogSource: Sync {
     /// # Errors
     /// If the chunk cannot be read.
     fn chunk(&self, index: usize) -> Result<Chunk<'_>>;
+
+    /// The same chunk for a pass that needs no features: `x` may have no columns.
+    ///
+    /// # Errors
+    /// If the chunk cannot be read.
+    fn lean_chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        self.chunk(index)
+    }
+
+    /// The positions of a chunk's rows in the order of arrival, if they are consecutive and known without reading it.
+    fn arrivals_of(&self, _index: usize) -> Option<Range<u64>> {
+        None
+    }
+
+    /// Whether the rows are in memory, so that all chunks can be held at once without a copy.
+    fn in_memory(&self) -> bool {
+        true
+    }
+
+    /// Whether [`LogSource::features`] reads nothing but the features that it is asked for.
+    fn seeks(&self) -> bool {
+        false
+    }
+
+    /// Reads the features of single contexts, each given by its chunk and its place in the chunk, one after the other.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn features(&self, places: &[(u32, u32)], to: &mut [f32]) -> Result<()> {
+        let p = self.shape().dim;
+        for (&(index, c), to) in places.iter().zip(to.chunks_exact_mut(p.max(1))) {
+            let chunk = self.chunk(index as usize)?;
+            to.iter_mut().zip(chunk.x.row(c as usize)).for_each(|(to, &x)| *to = x);
+        }
+        Ok(())
+    }
+
+    /// Copies all chunks of another log to where the rows of this one are, if that is not in memory. The copy seeks.
+    ///
+    /// # Errors
+    /// If the rows are in memory, or chunks cannot be read or written.
+    fn keep(&self, _log: &dyn LogSource) -> Result<Box<dyn LogSource>> {
+        Err(EngineError::Log("a log in memory has no place to keep another one".into()))
+    }
 }
 
 /// The number of contexts per chunk. It depends only on p, so sums have the same order on every machine, and

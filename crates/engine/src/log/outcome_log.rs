@@ -1,5 +1,7 @@
 //! A log with several outcomes, seen as a log of one of them.
 
+use std::ops::Range;
+
 use super::{Chunk, LogShape, LogSource};
 use crate::error::{EngineError, Result};
 
@@ -37,7 +39,36 @@ impl LogSource for OutcomeLog<'_> {
     }
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
-        let mut chunk = self.log.chunk(index)?;
+        self.of_outcome(self.log.chunk(index)?)
+    }
+
+    fn lean_chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        self.of_outcome(self.log.lean_chunk(index)?)
+    }
+
+    fn arrivals_of(&self, index: usize) -> Option<Range<u64>> {
+        self.log.arrivals_of(index)
+    }
+
+    fn in_memory(&self) -> bool {
+        self.log.in_memory()
+    }
+
+    fn seeks(&self) -> bool {
+        self.log.seeks()
+    }
+
+    fn features(&self, places: &[(u32, u32)], to: &mut [f32]) -> Result<()> {
+        self.log.features(places, to)
+    }
+
+    fn keep(&self, log: &dyn LogSource) -> Result<Box<dyn LogSource>> {
+        self.log.keep(log)
+    }
+}
+
+impl OutcomeLog<'_> {
+    fn of_outcome<'a>(&self, mut chunk: Chunk<'a>) -> Result<Chunk<'a>> {
         let others = std::mem::take(&mut chunk.outcomes);
         if let Some(other) = self.place.checked_sub(1) {
             let missing = || EngineError::Log("a chunk does not have the log's outcomes".into());

@@ -11,7 +11,7 @@ use ndarray::{Array2, Axis, CowArray};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Chunk, ChunkSets, LogShape, LogSource};
+use super::{Chunk, ChunkSets, LogShape, LogSource, Sets};
 use crate::error::{EngineError, Result};
 
 /// The division of the contexts of a fixed log into a learn side and a certify side.
@@ -60,6 +60,17 @@ impl Span {
             _ => version.is_none(),
         };
         (of_version && arrivals.iter().all(|&arrival| arrival >= first)).then_some(Side::Certify)
+    }
+
+    /// The number of rows of a chunk that has none on this side, if that is known without reading it.
+    fn skips(&self, log: &dyn LogSource, index: usize, side: Side) -> Option<u64> {
+        let Span::Time { first_certified_row: first, .. } = self else { return None };
+        let arrivals = log.arrivals_of(index)?;
+        let other = match side {
+            Side::Learn => arrivals.start >= *first,
+            Side::Certify => arrivals.end <= *first,
+        };
+        other.then_some(arrivals.end - arrivals.start)
     }
 
     /// Whether all rows are certified.
@@ -115,8 +126,11 @@ impl<'a> PartLog<'a> {
         let mut shape = log.shape().clone();
         (shape.rows, shape.contexts) = (0, 0);
         let count = |index: usize| {
-            let chunk = log.chunk(index)?;
-            chunk.check(log.shape())?;
+            if let Some(rows) = span.skips(log, index, side) {
+                return Ok((rows, 0, 0.0));
+            }
+            let chunk = log.lean_chunk(index)?;
+            chunk.check_lean(log.shape())?;
             let (mut own, mut weight) = (0, 0.0);
             for c in (0..chunk.contexts()).filter(|&c| span.side(&chunk, c) == Some(side)) {
                 let rows = chunk.rows_of(c);
@@ -162,17 +176,71 @@ impl LogSource for PartLog<'_> {
     }
 
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        if self.span.skips(self.log, index, self.side).is_some() {
+            return Ok(self.nothing());
+        }
         let whole = self.log.chunk(index)?;
         whole.check(self.log.shape())?;
+        Ok(self.own(whole))
+    }
+
+    fn in_memory(&self) -> bool {
+        self.log.in_memory()
+    }
+
+    fn keep(&self, log: &dyn LogSource) -> Result<Box<dyn LogSource>> {
+        self.log.keep(log)
+    }
+
+    fn lean_chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        if self.span.skips(self.log, index, self.side).is_some() {
+            return Ok(self.nothing());
+        }
+        let whole = self.log.lean_chunk(index)?;
+        whole.check_lean(self.log.shape())?;
+        Ok(self.own(whole))
+    }
+}
+
+impl PartLog<'_> {
+    /// A chunk without rows.
+    fn nothing<'a>(&self) -> Chunk<'a> {
+        let (shape, k) = (&self.shape, self.shape.n_actions);
+        let capabilities = &shape.capabilities;
+        let list = || CowArray::from(Array2::zeros((0, k)));
+        let has_full = |name: &String| capabilities.candidate_propensities.contains(name).then(list);
+        Chunk {
+            x: CowArray::from(Array2::zeros((0, shape.dim))),
+            ordinals: Cow::Borrowed(&[]),
+            arrivals: Cow::Borrowed(&[]),
+            offsets: Cow::Borrowed(&[0]),
+            actions: Cow::Borrowed(&[]),
+            costs: Cow::Borrowed(&[]),
+            outcomes: vec![Cow::Borrowed(&[][..]); capabilities.outcomes.len().saturating_sub(1)],
+            propensities: Cow::Borrowed(&[]),
+            weights: Cow::Borrowed(&[]),
+            full: capabilities.full_propensities.then(list),
+            candidates: vec![Cow::Borrowed(&[][..]); capabilities.candidates.len()],
+            candidate_full: capabilities.candidates.iter().map(has_full).collect(),
+            last_version: capabilities.last_version.as_ref().map(|_| Cow::Borrowed(&[][..])),
+            sets: capabilities.action_sets.map(|_| ChunkSets::owned(Sets::default(), k)),
+        }
+    }
+
+    /// The rows of a chunk that are on this side.
+    fn own<'a>(&self, whole: Chunk<'a>) -> Chunk<'a> {
         let kept = |&c: &usize| self.span.side(&whole, c) == Some(self.side);
         let contexts: Vec<usize> = (0..whole.contexts()).filter(kept).collect();
+        if contexts.len() == whole.contexts() {
+            return whole;
+        }
         let rows: Vec<usize> = contexts.iter().flat_map(|&c| whole.rows_of(c)).collect();
         let mut offsets = vec![0u32];
         for &c in &contexts {
             offsets.push(offsets[offsets.len() - 1] + whole.rows_of(c).len() as u32);
         }
         let pick = |values: &[f64]| Cow::Owned(rows.iter().map(|&i| values[i]).collect::<Vec<_>>());
-        Ok(Chunk {
+        Chunk {
             x: CowArray::from(gather(&whole.x.view(), &contexts)),
             ordinals: contexts.iter().map(|&c| whole.ordinals[c]).collect(),
             arrivals: rows.iter().map(|&i| whole.arrivals[i]).collect(),
@@ -191,7 +259,7 @@ impl LogSource for PartLog<'_> {
             sets: whole.sets.as_ref().map(|sets| {
                 ChunkSets::owned(sets.view().to_sets(contexts.iter().copied()), self.shape.n_actions)
             }),
-        })
+        }
     }
 }
 

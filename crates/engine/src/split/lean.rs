@@ -35,7 +35,7 @@ impl Learner<'_> {
         let Some(fits) = fits.filter(|fits| !fits.is_empty() && self.k <= MAX_ACTIONS) else {
             return Ok((scorer, 0.0));
         };
-        let logging = self.out_of_sample(&fits);
+        let logging = self.out_of_sample(&fits)?;
         let unit = mean_gap(&scorer.scores) / mean_gap(&logging);
         // With one action there is no gap. A fit of a nearly uniform π0 is rounding error.
         if !unit.is_finite() || mean_gap(&logging) < SMALLEST_GAP {
@@ -93,13 +93,12 @@ impl Learner<'_> {
         let calibration = scorer.score_calibration();
         let (mut z, mut pi, mut own) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
         let (mut modeled, mut plays) = (0.0, Vec::new());
-        for (i, &member) in self.folds.held_out.iter().enumerate() {
+        self.rows.each(&self.folds.held_out, |i, context| {
             let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
             let played = greedy(&row);
             pi.fill(0.0);
             pi[played] = 1.0;
             calibration.costs(&row, &mut own);
-            let context = self.rows.context(member);
             let logged = context.full.into_iter().flatten().zip(costs.row(i));
             modeled += costs[(i, played)] - logged.map(|(p, c)| p * c).sum::<f64>();
             let seen = Seen { n_actions: self.k, context, cost_model: Some(&own) };
@@ -107,7 +106,8 @@ impl Learner<'_> {
             let top = rules.plays(&seen, Played::All(&pi), &mut plays)?;
             let theta = shrunk(1.0, top, TRIAL, 1.0);
             z.extend(plays.iter().map(|play| play.z(theta)));
-        }
+            Ok(())
+        })?;
         let n = z.len().max(1) as f64;
         let mean = z.iter().sum::<f64>() / n;
         let variance = z.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / n;

@@ -1,5 +1,5 @@
-//! A log in memory with φ(x) in place of its features. Refining a policy on the certify side makes many
-//! passes over it.
+//! A log with φ(x) in place of its features. Refining a policy on the certify side makes many passes over it, so φ is
+//! computed once. It is in memory if the log is, and otherwise where the log keeps it.
 
 use ndarray::CowArray;
 use std::borrow::Cow;
@@ -8,18 +8,57 @@ use crate::error::Result;
 use crate::log::{Chunk, LogShape, LogSource};
 use crate::policy::FeatureMap;
 
+/// A log with φ(x) in place of its features.
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn material(log: &dyn LogSource, features: &FeatureMap) -> Result<Box<dyn LogSource>> {
+    match log.in_memory() {
+        true => Ok(Box::new(MaterialLog::new(log, features)?)),
+        false => log.keep(&Mapped::new(log, features)),
+    }
+}
+
+/// A log whose chunks get φ(x) in place of their features as they are read.
+struct Mapped<'a> {
+    log: &'a dyn LogSource,
+    features: &'a FeatureMap,
+    shape: LogShape,
+}
+
+impl<'a> Mapped<'a> {
+    fn new(log: &'a dyn LogSource, features: &'a FeatureMap) -> Self {
+        let mut shape = log.shape().clone();
+        shape.dim = features.output_dim(shape.dim);
+        Mapped { log, features, shape }
+    }
+}
+
+impl LogSource for Mapped<'_> {
+    fn shape(&self) -> &LogShape {
+        &self.shape
+    }
+
+    fn chunks(&self) -> usize {
+        self.log.chunks()
+    }
+
+    fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
+        let chunk = self.log.chunk(index)?;
+        let x = CowArray::from(self.features.apply(chunk.x.view()).into_owned());
+        Ok(Chunk { x, ..chunk })
+    }
+}
+
 /// A log in memory with φ(x) in place of its features.
-pub struct MaterialLog {
+struct MaterialLog {
     shape: LogShape,
     chunks: Vec<Chunk<'static>>,
 }
 
 impl MaterialLog {
     /// Copies a log and applies φ.
-    ///
-    /// # Errors
-    /// If the log cannot be read.
-    pub fn new(log: &dyn LogSource, features: &FeatureMap) -> Result<Self> {
+    fn new(log: &dyn LogSource, features: &FeatureMap) -> Result<Self> {
         let mut shape = log.shape().clone();
         shape.dim = features.output_dim(shape.dim);
         let chunks = (0..log.chunks())

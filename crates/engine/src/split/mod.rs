@@ -24,7 +24,7 @@ use rayon::prelude::*;
 
 use calibrate::Calibration;
 pub(crate) use calibrate::{HeldOutPoint, calibrate};
-pub use material::MaterialLog;
+pub use material::material;
 use network::{LossFamily, Network, Start};
 use rows::Rows;
 use scorer::{Scorer, mean_gap};
@@ -168,8 +168,8 @@ impl Learner<'_> {
     fn learn(&self, log: &dyn LogSource, target: &Target) -> Result<PartOne> {
         let folds = self.folds.folds.par_iter();
         let fits: Vec<Option<LoggingFit>> =
-            folds.map(|(members, _)| fit_logging(&self.rows, members, self.k)).collect();
-        let starts = self.starts(&fits);
+            folds.map(|(members, _)| fit_logging(&self.rows, members, self.k)).collect::<Result<_>>()?;
+        let starts = self.starts(&fits)?;
         let both = [LossFamily::Competing, LossFamily::Separate];
         let linear = both.map(|family| self.recipe(family, 0, LINEAR_EPOCHS, LINEAR_DECAY));
         let mut fitted = self.fit(&linear, &starts, 0.0, 0.1)?;
@@ -180,7 +180,7 @@ impl Learner<'_> {
         let full = log.shape().capabilities.control_variate();
         let (scorer, share) = if full { self.lean(scorer, &fits, target)? } else { (scorer, 0.0) };
         let (plays, risk, note) = self.plays(log, &scorer)?;
-        let policy = self.policy(&scorer);
+        let policy = self.policy(&scorer)?;
         let calibration = full.then(|| scorer.score_calibration());
         let mut choices = vec![choice];
         if share > 0.0 {
@@ -217,10 +217,10 @@ impl Learner<'_> {
     }
 
     /// Where training starts on each fold: for the competing and the separate family.
-    fn starts(&self, fits: &[Option<LoggingFit>]) -> Vec<[Start; 2]> {
-        let both = [ScoreLink::Competing, ScoreLink::Separate];
+    fn starts(&self, fits: &[Option<LoggingFit>]) -> Result<Vec<[Start; 2]>> {
         let start = |((members, _), fit): (&(Vec<u32>, Vec<u32>), &Option<LoggingFit>)| {
-            both.map(|link| start(&self.rows, members, fit.as_ref(), self.k, link))
+            let start = |link: ScoreLink| start(&self.rows, members, fit.as_ref(), self.k, link);
+            Ok([start(ScoreLink::Competing)?, start(ScoreLink::Separate)?])
         };
         self.folds.folds.par_iter().zip(fits).map(start).collect()
     }
@@ -241,22 +241,22 @@ impl Learner<'_> {
             })
             .collect::<Result<_>>()?;
         let mut networks = networks.into_iter();
-        Ok(what.iter().map(|&r| self.assess(r, networks.by_ref().take(folds.len()).collect())).collect())
+        what.iter().map(|&r| self.assess(r, networks.by_ref().take(folds.len()).collect())).collect()
     }
 
-    fn assess(&self, recipe: Recipe, networks: Vec<Network>) -> Fitted {
-        let scores = self.out_of_sample(&networks);
+    fn assess(&self, recipe: Recipe, networks: Vec<Network>) -> Result<Fitted> {
+        let scores = self.out_of_sample(&networks)?;
         let calibration = calibrate(&self.points(&scores, link_of(recipe.family)));
-        Fitted { recipe, networks: Arc::new(networks), scores, calibration }
+        Ok(Fitted { recipe, networks: Arc::new(networks), scores, calibration })
     }
 
     /// The scores of the held-out contexts by the network of their fold.
-    fn out_of_sample(&self, networks: &[Network]) -> Array2<f32> {
+    fn out_of_sample(&self, networks: &[Network]) -> Result<Array2<f32>> {
         let mut scores = Array2::<f32>::zeros((0, self.k));
         for (network, (_, out)) in networks.iter().zip(&self.folds.folds) {
-            scores.append(ndarray::Axis(0), network.scores(&self.rows, out).view()).expect("K columns");
+            scores.append(ndarray::Axis(0), network.scores(&self.rows, out)?.view()).expect("K columns");
         }
-        scores
+        Ok(scores)
     }
 
     /// The held-out interactions with their log-odds according to `scores`.
@@ -264,7 +264,7 @@ impl Learner<'_> {
         let mut points = Vec::new();
         for (i, &member) in self.folds.held_out.iter().enumerate() {
             let row: Vec<f64> = scores.row(i).iter().map(|&s| s as f64).collect();
-            let context = self.rows.context(member);
+            let context = self.rows.logged(member);
             points.extend((0..context.actions.len()).map(|j| HeldOutPoint {
                 log_odds: link.log_odds(&row, context.actions[j] as usize),
                 reward: -context.costs[j],
@@ -275,23 +275,23 @@ impl Learner<'_> {
     }
 
     /// One LIG policy from the weighted mean of the networks' scores.
-    fn policy(&self, scorer: &Scorer) -> PolicyParams {
+    fn policy(&self, scorer: &Scorer) -> Result<PolicyParams> {
         let (features, mean) = scorer.merged(&self.rows);
         let mut policy = PolicyParams::Lig { mean, scale: 1.0, features };
         let sample: Vec<u32> = (0..self.rows.len().min(2000) as u32).collect();
-        let norm = self.mean_norm(policy.features(), &sample);
+        let norm = self.mean_norm(policy.features(), &sample)?;
         let gap = mean_gap(&scorer.scores);
         let near_greedy = NEAR_GREEDY * gap / norm;
         if let PolicyParams::Lig { scale, .. } = &mut policy {
             *scale = if near_greedy.is_finite() { near_greedy.clamp(1e-6, 1e6) } else { 1.0 };
         }
-        policy
+        Ok(policy)
     }
 
-    fn mean_norm(&self, features: &FeatureMap, members: &[u32]) -> f64 {
-        let x = self.rows.features_of(members);
+    fn mean_norm(&self, features: &FeatureMap, members: &[u32]) -> Result<f64> {
+        let x = self.rows.features_of(members)?;
         let norms = super::numerics::product::norms(features.apply(x.view()).view());
-        norms.iter().sum::<f64>() / norms.len().max(1) as f64
+        Ok(norms.iter().sum::<f64>() / norms.len().max(1) as f64)
     }
 
     /// What the certify side's bets start from: z of the greedy policy on contexts that its scores were not trained on,
@@ -308,18 +308,18 @@ impl Learner<'_> {
     fn plays_of(&self, rules: &Rules, scorer: &Scorer) -> Result<Vec<f64>> {
         let (mut plays, mut pi, mut costs) = (Vec::new(), vec![0.0; self.k], vec![0.0; self.k]);
         let mut z = Vec::new();
-        for (i, &member) in self.folds.held_out.iter().enumerate() {
+        self.rows.each(&self.folds.held_out, |i, context| {
             let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
             pi.fill(0.0);
             pi[greedy(&row)] = 1.0;
             scorer.score_calibration().costs(&row, &mut costs);
-            let context = self.rows.context(member);
             let seen = Seen { n_actions: self.k, context, cost_model: Some(&costs) };
             plays.clear();
             let top = rules.plays(&seen, Played::All(&pi), &mut plays)?;
             let theta = shrunk(1.0, top, TRIAL, f64::from(rules.kappa));
             z.extend(plays.iter().map(|play| play.z(theta)));
-        }
+            Ok(())
+        })?;
         Ok(z)
     }
 
@@ -328,18 +328,18 @@ impl Learner<'_> {
         let rules = Rules { kappa: 1, control: ControlVariate::CostModel, tau: 0.0 };
         let (mut foreseen, mut costs) = (Foreseen::default(), vec![0.0; self.k]);
         let stride = Foreseen::stride(self.folds.held_out.len().saturating_mul(self.k));
-        for (i, &member) in self.folds.held_out.iter().enumerate().step_by(stride) {
-            let context = self.rows.context(member);
-            if !binary(context.costs) {
-                return Ok(None);
-            }
-            let row: Vec<f64> = scorer.scores.row(i).iter().map(|&s| s as f64).collect();
+        let members: Vec<u32> = self.folds.held_out.iter().step_by(stride).copied().collect();
+        if !members.iter().all(|&member| binary(self.rows.logged(member).costs)) {
+            return Ok(None);
+        }
+        self.rows.each(&members, |i, context| {
+            let row: Vec<f64> = scorer.scores.row(i * stride).iter().map(|&s| s as f64).collect();
             let mut pi = vec![0.0; self.k];
             pi[greedy(&row)] = 1.0;
             scorer.score_calibration().costs(&row, &mut costs);
             let seen = Seen { n_actions: self.k, context, cost_model: Some(&costs) };
-            foreseen.add(&rules, &seen, &pi, TRIAL)?;
-        }
+            foreseen.add(&rules, &seen, &pi, TRIAL)
+        })?;
         Ok(Some(foreseen))
     }
 }

@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::rows::Rows;
+use crate::error::Result;
 use crate::numerics::matrix::{add_product, product};
 use crate::numerics::random::standard_normal;
 use crate::policy::rectified;
@@ -86,16 +87,19 @@ impl Network {
     }
 
     /// The scores of the contexts `members` of `rows`.
-    pub fn scores(&self, rows: &Rows, members: &[u32]) -> Array2<f32> {
+    ///
+    /// # Errors
+    /// If the features cannot be read.
+    pub fn scores(&self, rows: &Rows, members: &[u32]) -> Result<Array2<f32>> {
         let scores = |members: &[u32]| {
-            let s = rows.standardized(members);
-            self.outputs(&s, &self.phi(&s))
+            let s = rows.standardized(members)?;
+            Ok(self.outputs(&s, &self.phi(&s)))
         };
-        let parts: Vec<Array2<f32>> = members.par_chunks(256).map(scores).collect();
+        let parts: Vec<Array2<f32>> = members.par_chunks(256).map(scores).collect::<Result<_>>()?;
         let k = self.head.ncols();
         let mut out = Vec::with_capacity(members.len() * k);
         parts.iter().for_each(|part| out.extend(part.iter()));
-        Array2::from_shape_vec((members.len(), k), out).expect("rows of K")
+        Ok(Array2::from_shape_vec((members.len(), k), out).expect("rows of K"))
     }
 
     /// All parameters, in the order of the gradient.

@@ -8,6 +8,7 @@ use super::calibrate::{HeldOutPoint, calibrate};
 use super::network::{Network, Start};
 use super::rows::Rows;
 use crate::cost_model::ScoreLink;
+use crate::error::Result;
 use crate::numerics::elementary::ln;
 use crate::numerics::matrix::product;
 
@@ -36,19 +37,24 @@ impl LoggingFit {
 
 /// The ridge regression of log π0(·|x), less its mean over the actions, on the standardized features of some
 /// contexts. None if the log does not have π0(·|x).
-pub fn fit_logging(rows: &Rows, members: &[u32], k: usize) -> Option<LoggingFit> {
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn fit_logging(rows: &Rows, members: &[u32], k: usize) -> Result<Option<LoggingFit>> {
     let members = sample(members, SAMPLE);
     let mut targets = Vec::with_capacity(members.len() * k);
-    for &member in &members {
-        let full = rows.context(member).full?;
-        let logs: Vec<f64> = full.iter().map(|&q| ln(q.max(FLOOR))).collect();
-        let mean = logs.iter().sum::<f64>() / k as f64;
-        targets.extend(logs.iter().map(|v| (v - mean) as f32));
-    }
-    let mut targets = Array2::from_shape_vec((members.len(), k), targets).ok()?;
-    let constant = targets.mean_axis(Axis(0))?;
+    rows.each(&members, |_, context| {
+        if let Some(full) = context.full {
+            let logs: Vec<f64> = full.iter().map(|&q| ln(q.max(FLOOR))).collect();
+            let mean = logs.iter().sum::<f64>() / k as f64;
+            targets.extend(logs.iter().map(|v| (v - mean) as f32));
+        }
+        Ok(())
+    })?;
+    let Ok(mut targets) = Array2::from_shape_vec((members.len(), k), targets) else { return Ok(None) };
+    let Some(constant) = targets.mean_axis(Axis(0)) else { return Ok(None) };
     targets -= &constant;
-    Some(LoggingFit { weights: ridge(&rows.standardized(&members), &targets), constant })
+    Ok(Some(LoggingFit { weights: ridge(&rows.standardized(&members)?, &targets), constant }))
 }
 
 /// At most `most` of the contexts, evenly spread.
@@ -84,7 +90,16 @@ fn ridge(s: &Array2<f32>, t: &Array2<f32>) -> Array2<f32> {
 }
 
 /// Where a network of a family starts that is trained on `members`.
-pub fn start(rows: &Rows, members: &[u32], fit: Option<&LoggingFit>, k: usize, link: ScoreLink) -> Start {
+///
+/// # Errors
+/// If the log cannot be read.
+pub fn start(
+    rows: &Rows,
+    members: &[u32],
+    fit: Option<&LoggingFit>,
+    k: usize,
+    link: ScoreLink,
+) -> Result<Start> {
     let p = rows.center.len();
     let mut start = Start { linear: Array2::zeros((p, k)), constant: Array1::zeros(k) };
     let zero = LoggingFit { weights: Array2::zeros((p, k)), constant: Array1::zeros(k) };
@@ -92,10 +107,10 @@ pub fn start(rows: &Rows, members: &[u32], fit: Option<&LoggingFit>, k: usize, l
     let members = sample(members, 4 * SAMPLE);
     let mut points = Vec::new();
     for members in members.chunks(256) {
-        let scores = product(rows.standardized(members).view(), fit.weights.view()) + &fit.constant;
+        let scores = product(rows.standardized(members)?.view(), fit.weights.view()) + &fit.constant;
         for (scores, &member) in scores.rows().into_iter().zip(members) {
             let scores: Vec<f64> = scores.iter().map(|&v| v as f64).collect();
-            let context = rows.context(member);
+            let context = rows.logged(member);
             points.extend((0..context.actions.len()).map(|j| HeldOutPoint {
                 log_odds: link.log_odds(&scores, context.actions[j] as usize),
                 reward: -context.costs[j],
@@ -111,5 +126,5 @@ pub fn start(rows: &Rows, members: &[u32], fit: Option<&LoggingFit>, k: usize, l
     if link == ScoreLink::Separate {
         start.constant += calibration.offset as f32;
     }
-    start
+    Ok(start)
 }

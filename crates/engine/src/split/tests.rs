@@ -77,17 +77,20 @@ fn learned(log: &MemoryLog) -> PartOne {
 fn start_and_truth(log: &MemoryLog, link: ScoreLink) -> Vec<(f64, f64)> {
     let rows = rows(log);
     let members: Vec<u32> = (0..rows.len() as u32).collect();
-    let fit = fit_logging(&rows, &members, K).unwrap();
-    let start = start(&rows, &members, Some(&fit), K, link);
-    let s = rows.standardized(&members);
+    let fit = fit_logging(&rows, &members, K).unwrap().unwrap();
+    let start = start(&rows, &members, Some(&fit), K, link).unwrap();
+    let s = rows.standardized(&members).unwrap();
     let found = crate::numerics::matrix::product(s.view(), start.linear.view()) + &start.constant;
     let mut pairs = Vec::new();
-    for (found, &member) in found.rows().into_iter().zip(&members) {
+    rows.each(&members, |i, context| {
+        let found = found.row(i);
         let logs: Vec<f64> =
-            rows.context(member).full.unwrap().iter().map(|&q| crate::numerics::elementary::ln(q)).collect();
+            context.full.unwrap().iter().map(|&q| crate::numerics::elementary::ln(q)).collect();
         let means = (found.sum() as f64 / K as f64, logs.iter().sum::<f64>() / K as f64);
         pairs.extend(found.iter().zip(&logs).map(|(f, l)| (*f as f64 - means.0, l - means.1)));
-    }
+        Ok(())
+    })
+    .unwrap();
     pairs
 }
 
@@ -118,9 +121,9 @@ fn the_family_that_fits_is_used_alone() {
     // The policy plays what pays and not what π0 plays.
     let rows = rows(&log);
     let members: Vec<u32> = (0..rows.len() as u32).collect();
-    let scores = part.policy.scores(rows.features_of(&members).view()).unwrap().scores;
+    let scores = part.policy.scores(rows.features_of(&members).unwrap().view()).unwrap().scores;
     let share = |salt: usize| {
-        let x = rows.features_of(&members);
+        let x = rows.features_of(&members).unwrap();
         let plays = |i: &usize| {
             let x: Vec<f64> = x.row(*i).iter().map(|&v| v as f64).collect();
             greedy(scores.row(*i).as_slice().unwrap()) == best(&x, salt)

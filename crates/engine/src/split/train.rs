@@ -8,11 +8,10 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::network::{LossFamily, Network, Start, Width};
-use super::rows::Rows;
+use super::rows::{Logged, Rows};
 use crate::control::{Control, Progress};
 use crate::error::Result;
 use crate::learn::adam::Adam;
-use crate::log::Context;
 use crate::numerics::elementary::{Real, cos, exp2, log2};
 use crate::numerics::matrix::{add_product, product};
 use crate::numerics::random::shuffle;
@@ -82,7 +81,7 @@ impl Recipe {
 }
 
 /// Adds the gradient of the loss with respect to the scores, summed over a context's interactions.
-pub fn add_loss_gradient(family: LossFamily, context: &Context, scores: &[f32], out: &mut [f32]) {
+pub fn add_loss_gradient(family: LossFamily, context: &Logged, scores: &[f32], out: &mut [f32]) {
     let mut q = [0.0f32; 64];
     let mut spill = Vec::new();
     let q = if scores.len() <= 64 {
@@ -169,7 +168,7 @@ pub fn train(
                 break;
             }
         }
-        let gradient = batch_gradient(&network, rows, order.take(batch), recipe.family, shards);
+        let gradient = batch_gradient(&network, rows, order.take(batch), recipe.family, shards)?;
         let at = (step + 1) as f64 / steps as f64;
         let schedule = 0.5 * (1.0 + cos(std::f64::consts::PI * at)) * (at / 0.05).min(1.0);
         let rate = (highest * schedule) as f32;
@@ -217,14 +216,14 @@ fn batch_gradient(
     taken: &[u32],
     family: LossFamily,
     shards: usize,
-) -> Vec<Vec<f32>> {
+) -> Result<Vec<Vec<f32>>> {
     let scale = 1.0 / taken.len() as f32;
     let shard = |members: &[u32]| shard_gradient(network, rows, members, family, scale);
     if shards == 1 {
         return shard(taken);
     }
     let size = taken.len().div_ceil(shards);
-    let parts: Vec<Vec<Vec<f32>>> = taken.par_chunks(size).map(shard).collect();
+    let parts: Vec<Vec<Vec<f32>>> = taken.par_chunks(size).map(shard).collect::<Result<_>>()?;
     let mut parts = parts.into_iter();
     let mut total = parts.next().unwrap_or_default();
     for part in parts {
@@ -232,7 +231,7 @@ fn batch_gradient(
             total.iter_mut().zip(part).for_each(|(t, p)| *t += p);
         }
     }
-    total
+    Ok(total)
 }
 
 /// `scale` times the gradient, summed over some contexts.
@@ -242,8 +241,8 @@ fn shard_gradient(
     members: &[u32],
     family: LossFamily,
     scale: f32,
-) -> Vec<Vec<f32>> {
-    let s = rows.standardized(members);
+) -> Result<Vec<Vec<f32>>> {
+    let s = rows.standardized(members)?;
     let phi = network.phi(&s);
     let scores = network.outputs(&s, &phi);
     let k = scores.ncols();
@@ -251,7 +250,7 @@ fn shard_gradient(
     for (i, &member) in members.iter().enumerate() {
         let (scores, mut out) = (scores.row(i), d_scores.row_mut(i));
         let (scores, out) = (scores.as_slice().expect("standard"), out.as_slice_mut().expect("standard"));
-        add_loss_gradient(family, &rows.context(member), scores, out);
+        add_loss_gradient(family, &rows.logged(member), scores, out);
     }
     d_scores *= scale;
     let mut d_linear = vec![0.0; network.linear.len()];
@@ -272,5 +271,5 @@ fn shard_gradient(
         gradient.push(d_weights);
         gradient.push(d_hidden.sum_axis(Axis(0)).to_vec());
     }
-    gradient
+    Ok(gradient)
 }

@@ -1,6 +1,7 @@
 //! The engine against reference values, as properties, and through its one entry point.
 
 mod arithmetic;
+mod beyond_memory;
 mod budget;
 mod decisions;
 #[path = "../common/given.rs"]

@@ -17,7 +17,7 @@ use guarantor_engine::estimate::cips;
 use guarantor_engine::log::{LogSource, PartLog, Side, Span, Split};
 use guarantor_engine::measure::Subject;
 use guarantor_engine::policy::{FeatureMap, PolicyParams};
-use guarantor_engine::split::MaterialLog;
+use guarantor_engine::split::material;
 
 use objective::Objective;
 
@@ -65,8 +65,8 @@ const LEARNING_SHARE: f64 = 0.75;
 
 /// The two parts of a log, copied into memory once for all learners.
 pub struct Parts {
-    learning: MaterialLog,
-    held_out: MaterialLog,
+    learning: Box<dyn LogSource>,
+    held_out: Box<dyn LogSource>,
     logged_risk: f64,
 }
 
@@ -78,11 +78,10 @@ fn split(seed: u64) -> Split {
 impl Parts {
     /// Splits a log.
     pub fn new(log: &dyn LogSource, seed: u64, control: &Control) -> Result<Self> {
-        let part = |side: Side| {
-            MaterialLog::new(&PartLog::new(log, Span::Hash(split(seed)), side)?, &FeatureMap::Identity)
-        };
+        let part =
+            |side: Side| material(&PartLog::new(log, Span::Hash(split(seed)), side)?, &FeatureMap::Identity);
         let (learning, held_out) = (part(Side::Learn)?, part(Side::Certify)?);
-        let logged_risk = mean_cost(&held_out, control)?;
+        let logged_risk = mean_cost(&*held_out, control)?;
         Ok(Parts { learning, held_out, logged_risk })
     }
 }
@@ -100,7 +99,7 @@ pub fn learn(
 ) -> Result<Chosen> {
     let none = || EngineError::Log("the logging policy has no parameters to start from".into());
     let (start, _) = logging_policy.gaussian(1.0).ok_or_else(none)?;
-    let objective = Objective { principle, log: &parts.learning, start: &start, tau, control };
+    let objective = Objective { principle, log: &*parts.learning, start: &start, tau, control };
     let theta0: Vec<f64> = start.iter().copied().collect();
     let moments = match principle {
         Principle::SampleVariance => Some(objective.moments(&theta0)?),
@@ -112,7 +111,7 @@ pub fn learn(
         // 0.
         let theta = objective.minimize(lambda, theta0.clone(), moments)?;
         let policy = softmax(&theta, start.ncols());
-        let promised_risk = cips(&parts.held_out, Subject::Policy(&policy), tau, control)?;
+        let promised_risk = cips(&*parts.held_out, Subject::Policy(&policy), tau, control)?;
         if best.as_ref().is_none_or(|best| promised_risk < best.promised_risk) {
             best = Some(Chosen { policy, lambda, promised_risk, logged_risk: parts.logged_risk });
         }
