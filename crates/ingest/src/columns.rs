@@ -103,19 +103,19 @@ impl ColumnsBuilder {
             sets.extend_from(&rows.sets, 0..count);
             columns.set_features = spaces;
         }
-        columns.x.extend(rows.x);
-        columns.actions.extend(rows.actions);
-        columns.costs.extend(rows.costs);
-        columns.other_costs.iter_mut().zip(rows.outcomes).for_each(|(to, from)| to.extend(from));
-        columns.propensities.extend(rows.propensities);
+        append(&mut columns.x, rows.x);
+        append(&mut columns.actions, rows.actions);
+        append(&mut columns.costs, rows.costs);
+        columns.other_costs.iter_mut().zip(rows.outcomes).for_each(|(to, from)| append(to, from));
+        append(&mut columns.propensities, rows.propensities);
         if let Some(full) = &mut columns.full {
-            full.extend(rows.full);
+            append(full, rows.full);
         }
         for ((_, to), from) in columns.candidates.iter_mut().zip(rows.candidates) {
-            to.extend(from);
+            append(to, from);
         }
         for (to, from) in columns.candidate_full.iter_mut().flatten().zip(rows.candidate_full) {
-            to.extend(from);
+            append(to, from);
         }
         if let Some(timestamps) = &mut columns.timestamps {
             timestamps.extend(rows.timestamps);
@@ -136,5 +136,13 @@ impl ColumnsBuilder {
         let mut version_names = vec![String::new(); self.versions.len()];
         self.versions.into_iter().for_each(|(name, number)| version_names[number as usize] = name);
         Columns { version_names, ..facts.apply(self.columns) }
+    }
+}
+
+/// Appends numbers. The first ones are not copied, unless there is room for more.
+fn append<T: Copy>(to: &mut Vec<T>, from: Vec<T>) {
+    match to.capacity() {
+        0 => *to = from,
+        _ => to.extend(from),
     }
 }

@@ -1,6 +1,8 @@
 //! The digest of a log: SHA-256 of its rows in order, followed by what all rows have in common. Numbers
 //! are little-endian; texts are preceded by their length.
 
+use std::ops::Range;
+
 use sha2::{Digest, Sha256};
 
 use guarantor_engine::log::{FeatureSpace, NamedOutcome, Outcome, OutcomeKind, SparseVector};
@@ -13,7 +15,8 @@ const EXTENDED: &[u8] = b"guarantor.log/2\n";
 const WITH_SETS: &[u8] = b"guarantor.log/3\n";
 /// Precedes what only logs have whose outcomes have names or are cut.
 const WITH_OUTCOMES: &[u8] = b"guarantor.log/4\n";
-const HASHED_AT_ONCE: usize = 8 << 10;
+/// How many rows are written before they are hashed.
+const WRITTEN_AT_ONCE: usize = 64;
 
 /// The digest of the rows so far.
 #[derive(Clone)]
@@ -33,37 +36,24 @@ impl Default for LogDigest {
 impl LogDigest {
     /// Adds rows.
     pub fn update(&mut self, layout: &LogLayout, rows: &LogRows) {
-        for i in 0..rows.len() {
-            let bytes = &mut self.bytes;
-            // Lists of other lengths must not have the same bytes, so the number of actions comes first.
-            if layout.sets.is_some() {
-                bytes.extend_from_slice(&(rows.sets.size(i) as u64).to_le_bytes());
-            }
-            bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
-            bytes.extend_from_slice(&rows.costs[i].to_le_bytes());
-            bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
-            // `+ 0.0` turns −0 into 0, which is the same number.
-            numbers(bytes, &rows.x[i * layout.dim..(i + 1) * layout.dim], |x| (x + 0.0).to_le_bytes());
-            numbers(bytes, rows.full_of(layout, i), f64::to_le_bytes);
-            for column in &rows.candidates {
-                bytes.extend_from_slice(&column[i].to_le_bytes());
-            }
-            for (present, ids) in
-                [(layout.context_ids, &rows.context_ids), (layout.event_ids, &rows.event_ids)]
-            {
-                if present {
-                    text(bytes, &ids[i]);
-                }
-            }
-            extensions(bytes, layout, rows, i);
-            if bytes.len() >= HASHED_AT_ONCE {
-                self.hash.update(&bytes);
-                bytes.clear();
-            }
+        for first in (0..rows.len()).step_by(WRITTEN_AT_ONCE) {
+            let range = first..(first + WRITTEN_AT_ONCE).min(rows.len());
+            write(layout, rows, range, &mut self.bytes);
+            self.hash.update(&self.bytes);
+            self.bytes.clear();
         }
-        self.hash.update(&self.bytes);
-        self.bytes.clear();
         self.rows += rows.len() as u64;
+    }
+
+    /// Appends to `bytes` what [`add`](Self::add) takes for rows, so that many threads can prepare it.
+    pub fn write(layout: &LogLayout, rows: &LogRows, bytes: &mut Vec<u8>) {
+        write(layout, rows, 0..rows.len(), bytes);
+    }
+
+    /// Adds so many rows, which [`write`](Self::write) has written.
+    pub fn add(&mut self, written: &[u8], rows: u64) {
+        self.hash.update(written);
+        self.rows += rows;
     }
 
     /// Adds what all rows have in common, and returns the digest as text. `named` are all outcomes if they have names.
@@ -106,6 +96,71 @@ impl LogDigest {
         self.hash.update(&end);
         format!("sha256:{}", hex::encode(self.hash.finalize()))
     }
+}
+
+/// Appends the bytes of some rows. Numbers that all rows have are written in one loop without a call for each.
+fn write(layout: &LogLayout, rows: &LogRows, range: Range<usize>, bytes: &mut Vec<u8>) {
+    if is_fixed(layout) {
+        return write_fixed(layout, rows, range, bytes);
+    }
+    for i in range {
+        // Lists of other lengths must not have the same bytes, so the number of actions comes first.
+        if layout.sets.is_some() {
+            bytes.extend_from_slice(&(rows.sets.size(i) as u64).to_le_bytes());
+        }
+        bytes.extend_from_slice(&rows.actions[i].to_le_bytes());
+        bytes.extend_from_slice(&rows.costs[i].to_le_bytes());
+        bytes.extend_from_slice(&rows.propensities[i].to_le_bytes());
+        // `+ 0.0` turns −0 into 0, which is the same number.
+        numbers(bytes, &rows.x[i * layout.dim..(i + 1) * layout.dim], |x| (x + 0.0).to_le_bytes());
+        numbers(bytes, rows.full_of(layout, i), f64::to_le_bytes);
+        for column in &rows.candidates {
+            bytes.extend_from_slice(&column[i].to_le_bytes());
+        }
+        for (present, ids) in [(layout.context_ids, &rows.context_ids), (layout.event_ids, &rows.event_ids)] {
+            if present {
+                text(bytes, &ids[i]);
+            }
+        }
+        extensions(bytes, layout, rows, i);
+    }
+}
+
+/// Whether all rows have the same number of bytes.
+fn is_fixed(layout: &LogLayout) -> bool {
+    !(layout.sets.is_some() || layout.context_ids || layout.event_ids || layout.versions)
+}
+
+/// The same for rows of one length.
+fn write_fixed(layout: &LogLayout, rows: &LogRows, range: Range<usize>, bytes: &mut Vec<u8>) {
+    let (p, k, lists) = (layout.dim, layout.full.unwrap_or(0), layout.candidate_full.unwrap_or(0));
+    let doubles = 2 + k + rows.candidates.len() + lists * rows.candidate_full.len() + rows.outcomes.len();
+    let width = 4 + 4 * p + 8 * (doubles + usize::from(layout.timestamps));
+    let from = bytes.len();
+    bytes.resize(from + width * range.len(), 0);
+    for (i, mut row) in range.zip(bytes[from..].chunks_exact_mut(width)) {
+        put(&mut row, &rows.actions[i..=i], u32::to_le_bytes);
+        put(&mut row, &[rows.costs[i], rows.propensities[i]], f64::to_le_bytes);
+        put(&mut row, &rows.x[i * p..(i + 1) * p], |x: f32| (x + 0.0).to_le_bytes());
+        put(&mut row, &rows.full[i * k..(i + 1) * k], f64::to_le_bytes);
+        rows.candidates.iter().for_each(|column| put(&mut row, &column[i..=i], f64::to_le_bytes));
+        if layout.timestamps {
+            put(&mut row, &rows.timestamps[i..=i], i64::to_le_bytes);
+        }
+        let all = rows.candidate_full.iter();
+        all.for_each(|column| put(&mut row, &column[i * lists..(i + 1) * lists], f64::to_le_bytes));
+        rows.outcomes.iter().for_each(|costs| put(&mut row, &costs[i..=i], f64::to_le_bytes));
+    }
+}
+
+/// Writes numbers to the start of `to`, and leaves the rest of it there.
+#[inline(always)]
+fn put<T: Copy, const N: usize>(to: &mut &mut [u8], numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
+    let (now, rest) = std::mem::take(to).split_at_mut(N * numbers.len());
+    for (now, &number) in now.chunks_exact_mut(N).zip(numbers) {
+        now.copy_from_slice(&bytes(number));
+    }
+    *to = rest;
 }
 
 /// Whether rows have fields that the first version of the digest did not know. A log without them keeps the digest

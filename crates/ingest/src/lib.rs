@@ -69,6 +69,7 @@ mod outcome_options;
 mod outcomes;
 mod parquet;
 mod parquet_sizes;
+mod partial_rows;
 pub mod partials;
 mod plain;
 mod precision;

@@ -10,17 +10,24 @@ use arrow_schema::{ArrowError, Schema};
 use guarantor_engine::control::Control;
 use guarantor_engine::error::EngineError;
 use guarantor_engine::log::{Capabilities, Repetitions};
-use guarantor_engine::partial::{self, MergeCode, MergeError, Merged, Partial, PartialBuilder, Recipe};
+use guarantor_engine::partial::{
+    self, MergeCode, MergeError, Merged, Partial, PartialBuilder, Recipe, RecipeSubject,
+};
 
 use crate::IngestLimits;
+use crate::arrow::check_schema;
 use crate::batch::{LogLayout, LogRows};
 use crate::check::Checker;
 use crate::columns::{ColumnsBuilder, LogFacts};
 use crate::digest::LogDigest;
-use crate::errors::IngestError;
+use crate::errors::{IngestError, shortened};
+use crate::extra::is_known;
 use crate::files::{FileError, read_batches, read_files};
-use crate::fingerprint::fingerprints;
+use crate::fingerprint::{Fingerprint, fingerprints};
 use crate::format::FileFormat;
+use crate::partial_rows::plain_rows;
+use crate::repeats::Repeats;
+use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX};
 use crate::rules::{LogOptions, Rules};
 use crate::sink::{Sink, SinkFailed};
 use crate::sketch::RowSketch;
@@ -71,8 +78,18 @@ impl<'a> PartialSink<'a> {
     /// # Errors
     /// If the rows do not have what the recipe needs, or the caller cancels.
     pub fn add(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), EngineError> {
-        let split = self.recipe.split;
         let marks = fingerprints(layout, &rows);
+        self.add_marked(layout, rows, marks)
+    }
+
+    /// Adds rows whose fingerprints are known.
+    fn add_marked(
+        &mut self,
+        layout: &LogLayout,
+        rows: LogRows,
+        marks: Vec<Fingerprint>,
+    ) -> Result<(), EngineError> {
+        let split = self.recipe.split;
         for (i, mark) in marks.into_iter().enumerate() {
             if split.certifies(rows.timestamps.get(i).copied()) {
                 self.sketch.add(mark, [].into_iter(), rows.propensities[i]);
@@ -174,9 +191,112 @@ pub fn read_partial_batches(
 ) -> Result<Partial, PartialFault> {
     let mut sink = PartialSink::new(Arc::clone(recipe), partition, control)?;
     let rejected = |error| FileError { file: None, error };
-    let rules = rules_of(recipe, limits).map_err(rejected)?;
-    let read = read_batches(schema, batches, hash_dims, Checker::new(rules), &mut sink);
+    let rules = || rules_of(recipe, limits.clone()).map_err(rejected);
+    let plain = PlainReader { rules: rules()?, repeats: Repeats::default(), rows: 0, layout: None };
+    let mut batches = batches.peekable();
+    let first = batches.peek().and_then(|batch| batch.as_ref().ok()).filter(|_| hash_dims.is_none());
+    if let Some(batch) = first
+        && plain_rows(batch, &plain.rules).is_some()
+    {
+        return plain.read(schema, batches, sink);
+    }
+    let read = read_batches(schema, batches, hash_dims, Checker::new(rules()?), &mut sink);
     sink.finish(read.map_err(rejected))
+}
+
+/// Reads batches of plain numbers.
+struct PlainReader {
+    rules: Rules,
+    repeats: Repeats,
+    rows: u64,
+    layout: Option<LogLayout>,
+}
+
+impl PlainReader {
+    fn read(
+        mut self,
+        schema: &Schema,
+        batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
+        mut sink: PartialSink,
+    ) -> Result<Partial, PartialFault> {
+        let rejected = |error| PartialFault::File(FileError { file: None, error });
+        check_schema(schema, false)
+            .map_err(|message| rejected(IngestError::Unreadable(shortened(message))))?;
+        for batch in batches {
+            let batch = batch.map_err(|error| rejected(IngestError::Unreadable(error.to_string())))?;
+            let found = plain_rows(&batch, &self.rules)
+                .filter(|(layout, _)| self.layout.as_ref().is_none_or(|first| first == layout));
+            let Some((layout, rows)) = found else {
+                return Err(rejected(self.fault(schema, batch, &sink)));
+            };
+            self.add(&layout, rows, &mut sink)?;
+            self.layout = Some(layout);
+        }
+        self.repeats.end_part();
+        if let Some(run) = self.repeats.found() {
+            return Err(rejected(IngestError::RepeatedRows {
+                row: run.row,
+                run: run.rows,
+                first: run.first,
+            }));
+        }
+        if let Some(times) = sink.sketch.multiplied() {
+            return Err(rejected(IngestError::MultipliedRows { times }));
+        }
+        sink.finish(Ok(()))
+    }
+
+    fn add(&mut self, layout: &LogLayout, rows: LogRows, sink: &mut PartialSink) -> Result<(), PartialFault> {
+        let marks = fingerprints(layout, &rows);
+        for (mark, &propensity) in marks.iter().zip(&rows.propensities) {
+            self.rows += 1;
+            self.repeats.add(mark.row, propensity, self.rows);
+        }
+        Ok(sink.add_marked(layout, rows, marks)?)
+    }
+
+    /// What is wrong with a batch that is not like the first ones, by the reader of rows.
+    fn fault(&self, schema: &Schema, batch: RecordBatch, sink: &PartialSink) -> IngestError {
+        let unlike = || {
+            let message = "a batch has other columns or types than the first one; write the partition again";
+            IngestError::Unreadable(message.into())
+        };
+        let Ok(rules) = rules_of(&sink.recipe, self.rules.limits.clone()) else { return unlike() };
+        let read = read_batches(schema, [Ok(batch)].into_iter(), None, Checker::new(rules), &mut Nowhere);
+        match read {
+            Err(IngestError::Rows(mut errors)) => {
+                errors.first.iter_mut().for_each(|error| error.row += self.rows);
+                IngestError::Rows(errors)
+            }
+            Err(error) => error,
+            Ok(_) => unlike(),
+        }
+    }
+}
+
+/// A sink that keeps nothing.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn write(&mut self, _: &LogLayout, _: &LogDigest, _: LogRows) -> Result<(), SinkFailed> {
+        Ok(())
+    }
+
+    fn discard(&mut self) {}
+
+    fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed> {
+        Ok(Some(LogDigest::default()))
+    }
+}
+
+/// Whether the partial of a recipe depends on a column of this name. Others need not be read.
+pub fn reads_column(recipe: &Recipe, name: &str) -> bool {
+    let candidate = name.strip_prefix(CANDIDATE_PREFIX).or_else(|| name.strip_prefix(CANDIDATE_FULL_PREFIX));
+    match (candidate, &recipe.subject) {
+        (Some(candidate), RecipeSubject::Logged { name }) => candidate == name,
+        (Some(_), RecipeSubject::Policy { .. }) => false,
+        (None, _) => is_known(name),
+    }
 }
 
 /// Merges partials, and finds those that have rows in common with each other or with the learn log. Returns the sketch of
