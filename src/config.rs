@@ -2,6 +2,7 @@
 //! checked against each other. A server starts only with a `Config` that passed the checks.
 
 mod memory;
+mod places;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ use serde::{Deserialize, Deserializer};
 use crate::notify::{AllowList, NotifySettings};
 use crate::queue::JobMemory;
 use crate::store::Workspace;
+
+pub use places::{Secret, ServerRole};
 
 /// The defaults, with their documentation.
 pub const DEFAULTS: &str = include_str!("config/default.toml");
@@ -54,14 +57,30 @@ pub struct Config {
     pub health_listen: Option<SocketAddr>,
     /// The names, separated by commas, under which a server without API keys may be called besides localhost.
     pub allowed_hosts: String,
-    /// The directory for all data of the service.
+    /// What the server does: everything, answer requests, or run jobs.
+    pub role: ServerRole,
+    /// The directory for all data of the service that is not elsewhere.
     pub data_dir: PathBuf,
+    /// The URL of a PostgreSQL database; empty means SQLite in the data directory.
+    pub database: Secret,
+    /// The most connections to the database.
+    pub database_connections: u32,
+    /// The bucket for files, as `s3://bucket/prefix`; empty means files in the data directory.
+    pub blobs: String,
+    /// The address of the service that has the bucket; empty means AWS.
+    pub s3_endpoint: String,
+    /// The region of the bucket; empty means that of the environment.
+    pub s3_region: String,
+    /// Whether `s3_endpoint` may be without TLS.
+    pub s3_allow_http: bool,
     /// The PEM file with the TLS certificate chain; empty if TLS is off.
     pub tls_cert: PathBuf,
     /// The PEM file with the private key of the certificate; empty if TLS is off.
     pub tls_key: PathBuf,
     /// The file with the key that signs certificates; empty means `signing-key.json` in the data directory.
     pub signing_key_file: PathBuf,
+    /// The key itself, for the environment; empty means the file.
+    pub signing_key: Secret,
     /// A file with an API key that is added at the start; empty if there is none.
     pub bootstrap_key_file: PathBuf,
     /// The workspace of the key in `bootstrap_key_file`.
@@ -245,6 +264,7 @@ impl Config {
             ));
         }
         self.notify_settings()?;
+        self.places()?;
         if self.data_dir.as_os_str().is_empty() {
             return reject("data_dir is empty; set it to the directory for the data of the service".into());
         }
@@ -394,7 +414,12 @@ mod tests {
 
     #[test]
     fn invalid_settings_are_named() {
-        let cases: [(&str, &str, &[&str]); 18] = [
+        let cases: [(&str, &str, &[&str]); 23] = [
+            ("GUARANTOR_DATABASE", "mysql://u:secret@h/d", &["database", "postgres://"]),
+            ("GUARANTOR_BLOBS", "gs://bucket", &["blobs", "s3://bucket/prefix"]),
+            ("GUARANTOR_ROLE", "both", &["role", "worker"]),
+            ("GUARANTOR_ROLE", "api", &["SQLite has one server"]),
+            ("GUARANTOR_DATABASE_CONNECTIONS", "1", &["database_connections is 1"]),
             ("GUARANTOR_WEBHOOK_ALLOW", "hooks.example.com", &["webhook_allow", "hooks.example.com"]),
             ("GUARANTOR_WEBHOOK_PRIVATE_HOSTS", "a.example", &["webhook_private_hosts", "a.example"]),
             ("GUARANTOR_PUBLIC_URL", "guarantor.example", &["public_url", "https://"]),
@@ -418,6 +443,20 @@ mod tests {
             let error = load(&[(name, value)], &[]).unwrap_err();
             assert!(words.iter().all(|word| error.contains(word)), "{name}={value}: {error}");
         }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let url = "postgres://u:hunter2@h/d";
+        let secrets =
+            [("GUARANTOR_DATABASE", url), ("GUARANTOR_SIGNING_KEY", "{\"secret_key\":\"hunter2\"}")];
+        let config = load(&secrets, &[]).unwrap();
+        assert_eq!(config.places().unwrap().database, url);
+        assert!(!format!("{config:?}").contains("hunter2"));
+        let wrong = load(&[("GUARANTOR_DATABASE", "mysql://u:hunter2@h/d")], &[]).unwrap_err();
+        assert!(!wrong.contains("hunter2"), "{wrong}");
+        let endpoint = [("GUARANTOR_BLOBS", "s3://b/p"), ("GUARANTOR_S3_ENDPOINT", "http://s3.example")];
+        assert!(load(&endpoint, &[]).unwrap_err().contains("s3_allow_http"));
     }
 
     #[test]

@@ -14,6 +14,9 @@
 //!
 //! `docs/architecture.md` follows one request through all of them.
 
+// The queries in store/sql/ are compiled once for each database.
+#![allow(clippy::duplicate_mod)]
+
 pub mod config;
 pub mod http;
 pub mod notify;

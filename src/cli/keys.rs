@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use guarantor::store::{
-    ApiKey, KeyId, Role, Store, Workspace, create_private_files, new_api_key, new_signing_key,
+    ApiKey, KeyId, Places, Role, Store, Workspace, create_private_files, new_api_key, new_signing_key,
+    read_signing_key,
 };
 
 use super::{Failure, runtime};
@@ -17,6 +18,17 @@ pub struct KeysArgs {
     /// The server's data directory.
     #[arg(long, env = "GUARANTOR_DATA_DIR", default_value = "data", global = true, value_name = "DIR")]
     data_dir: PathBuf,
+    /// The server's database, if that is PostgreSQL: postgres://…
+    #[arg(
+        long,
+        env = "GUARANTOR_DATABASE",
+        hide_env_values = true,
+        default_value = "",
+        hide_default_value = true,
+        global = true,
+        value_name = "URL"
+    )]
+    database: String,
 }
 
 #[derive(Subcommand)]
@@ -41,6 +53,13 @@ enum KeysCommand {
         #[arg(long)]
         signing: bool,
     },
+    /// Announce a signing key, before servers that share a database get it one by one. They may start with it from now
+    /// on, and with the one before for another day.
+    Announce {
+        /// The file with the key, as `new --signing` prints it.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// List all keys, including revoked ones.
     List,
     /// Revoke a key by its id. It stops working at once.
@@ -58,7 +77,9 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
     }
     create_private_files();
     runtime()?.block_on(async {
-        let store = Store::open(&args.data_dir).await?;
+        let places =
+            Places { database: args.database, connections: 3, ..Places::in_directory(&args.data_dir) };
+        let store = Store::open_rows(&places).await?;
         match args.command {
             KeysCommand::Create { workspace, name, role } => {
                 let workspace: Workspace = workspace.parse()?;
@@ -70,6 +91,13 @@ pub fn keys(args: KeysArgs) -> Result<(), Failure> {
                 println!("{secret}");
             }
             KeysCommand::New { .. } => {}
+            KeysCommand::Announce { file } => {
+                let Some(key) = read_signing_key(&file)? else {
+                    return Err(format!("the signing key {} does not exist", file.display()).into());
+                };
+                store.repository().announce_signing_key(&key.public()).await?;
+                println!("Announced the signing key {}", key.public().key_id());
+            }
             KeysCommand::List => super::print_text(&table(&store.repository().keys().await?))?,
             KeysCommand::Revoke { id } => {
                 let id: KeyId = id.parse().map_err(|_| format!("{id:?} is not the id of a key"))?;

@@ -22,6 +22,9 @@ pub struct ServeArgs {
     /// Address and port to listen on [default: 127.0.0.1:8080]. Port 0 chooses a free port.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// What this server does: all, api (requests, no jobs) or worker (jobs, no requests) [default: all].
+    #[arg(long, value_name = "ROLE")]
+    role: Option<String>,
     /// Data directory [default: data].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<String>,
@@ -53,6 +56,7 @@ impl ServeArgs {
         let insecure = self.insecure_no_auth.then(|| "true".to_owned());
         let flags = [
             ("listen", &self.listen),
+            ("role", &self.role),
             ("data_dir", &self.data_dir),
             ("tls_cert", &self.tls_cert),
             ("tls_key", &self.tls_key),
@@ -101,7 +105,7 @@ async fn bootstrap(config: &Config) -> Result<(), ServerError> {
         return Ok(());
     }
     let workspace = config.bootstrap_workspace.parse().map_err(|error| ConfigError(format!("{error}")))?;
-    let store = Store::open(&config.data_dir).await?;
+    let store = Store::open_rows(&config.places()?).await?;
     match store.bootstrap_key(workspace, file).await? {
         Bootstrap::Added(key) => {
             tracing::info!(key = %key.id, workspace = %key.workspace, "added the key in bootstrap_key_file");

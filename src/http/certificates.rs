@@ -253,7 +253,7 @@ fn typed<T: serde::de::DeserializeOwned>(value: Value, prefix: &str) -> Result<T
 async fn find_job(app: &App, workspace: &Workspace, id: &str) -> Result<Job, Problem> {
     let unknown = || Problem::field(Code::UnknownJob, "issued.job_id", format!("no job has the id {id:?}"));
     let id: JobId = id.parse().map_err(|_| unknown())?;
-    match app.store.repository().job(workspace, id).await {
+    match app.store.repository().job_now(workspace, id).await {
         Err(StoreError::NotFound(..)) => Err(unknown()),
         job => Ok(job?),
     }

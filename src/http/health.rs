@@ -53,6 +53,10 @@ async fn readyz(State(app): State<App>) -> Result<Json<Alive>, Problem> {
         Err(StoreError::Full(_)) => {
             Err(Problem::new(Code::Unavailable, "No space left in the data directory."))
         }
+        Err(StoreError::Refused(why)) => {
+            tracing::error!(why, "the store cannot be used");
+            Err(Problem::new(Code::Unavailable, "The database was changed by a newer release."))
+        }
         ready => Ok(ready.map(|()| Json(Alive { status: "ok" }))?),
     }
 }

@@ -110,7 +110,7 @@ impl Creation {
             key: key.clone(),
             fingerprint: self.fingerprint.clone(),
             resource_id: fresh,
-            patience: self.patience,
+            patience: self.hold(app),
         };
         match app.store.repository().begin_request(&request).await? {
             Begun::Proceed { resource_id } => Ok(Start::Work(resource_id)),
@@ -123,6 +123,33 @@ impl Creation {
         }
     }
 
+    /// How long the key is held without a sign of life. If several servers share a database, another one must be able to
+    /// continue soon after this one dies, so the key is held briefly and the hold is renewed.
+    fn hold(&self, app: &App) -> Duration {
+        match app.store.repository().is_shared() {
+            true => app.config.lease().min(self.patience),
+            false => self.patience,
+        }
+    }
+
+    /// Does the work, and meanwhile renews the hold on the key.
+    async fn holding<T>(&self, app: &App, work: impl Future<Output = T>) -> T {
+        let (Some(key), true) = (&self.key, app.store.repository().is_shared()) else { return work.await };
+        let hold = self.hold(app);
+        let renewing = async {
+            loop {
+                tokio::time::sleep(hold / 3).await;
+                if let Err(error) = app.store.repository().renew_request(&self.workspace, key, hold).await {
+                    tracing::warn!(%error, "cannot renew the hold on an idempotency key");
+                }
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            () = renewing => unreachable!("it never ends"),
+        }
+    }
+
     /// Does the work and stores its response under the key. A failure frees the key: nothing was
     /// created, and the same request may succeed later. The exception is a body that differs from the
     /// first one: the key then stays with the first request, and can be used again once the time for
@@ -132,15 +159,25 @@ impl Creation {
         W: Future<Output = Result<Created, Problem>> + Send + 'static,
     {
         let app = app.clone();
+        // It is passed on several times, and its size must not count against the thread's stack each time.
+        let work = Box::pin(work);
         let task = async move {
-            let done = match AssertUnwindSafe(work).catch_unwind().await {
+            let done = match self.holding(&app, AssertUnwindSafe(work).catch_unwind()).await {
                 Ok(done) => done,
                 Err(panic) => Err(Problem::internal(panics::message(&*panic))),
             };
             let ours = !matches!(&done, Err(problem) if problem.code == Code::IdempotencyMismatch);
             if let Some(key) = self.key.filter(|_| ours) {
-                let answer = done.as_ref().ok().map(|created| created.answer.clone());
-                settle(app, Settlement { workspace: self.workspace, key, answer }, self.patience).await;
+                let outcome = match &done {
+                    Ok(created) => Outcome::Answered(created.answer.clone()),
+                    Err(problem)
+                        if app.store.repository().is_shared() && problem.code.status().is_server_error() =>
+                    {
+                        Outcome::Unknown
+                    }
+                    Err(_) => Outcome::Nothing,
+                };
+                settle(app, Settlement { workspace: self.workspace, key, outcome }, self.patience).await;
             }
             done
         };
@@ -151,19 +188,33 @@ impl Creation {
     }
 }
 
+/// What a request has created.
+enum Outcome {
+    /// The resource, with this response.
+    Answered(StoredAnswer),
+    /// Nothing.
+    Nothing,
+    /// Nobody knows: the connection to the database was lost, perhaps after it had committed. A repeated request
+    /// continues with the same id, and finds what there is.
+    Unknown,
+}
+
 /// What happens to a key when its work has ended: the response is stored, or the key is freed.
 struct Settlement {
     workspace: Workspace,
     key: String,
-    answer: Option<StoredAnswer>,
+    outcome: Outcome,
 }
 
 impl Settlement {
     async fn write(&self, app: &App) -> Result<(), StoreError> {
         let repository = app.store.repository();
-        match &self.answer {
-            Some(answer) => repository.complete_request(&self.workspace, &self.key, answer).await,
-            None => repository.abandon_request(&self.workspace, &self.key).await,
+        match &self.outcome {
+            Outcome::Answered(answer) => {
+                repository.complete_request(&self.workspace, &self.key, answer).await
+            }
+            Outcome::Nothing => repository.abandon_request(&self.workspace, &self.key).await,
+            Outcome::Unknown => repository.release_request(&self.workspace, &self.key).await,
         }
     }
 }

@@ -127,6 +127,13 @@ pub fn job_ended(job: &Job) {
               (status = 503, description = "`unavailable`: the store is unreachable")))]
 pub async fn metrics(State(app): State<App>) -> Result<Response, Problem> {
     let depth = app.store.repository().queue_depth().await?;
+    let (rows, files) = (app.store.repository().is_shared(), app.store.blobs().are_files());
+    let labels = [
+        ("role", app.config.role.name()),
+        ("database", if rows { "postgres" } else { "sqlite" }),
+        ("blobs", if files { "files" } else { "s3" }),
+    ];
+    gauge!("guarantor_server_info", &labels).set(1.0);
     gauge!("guarantor_queue_depth").set(depth.queued as f64);
     gauge!("guarantor_jobs_running").set(depth.running as f64);
     gauge!("guarantor_queue_oldest_seconds").set(depth.oldest_seconds);

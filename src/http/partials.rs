@@ -107,7 +107,8 @@ async fn create(
         let ready = worker.compute(&workspace, move || merged(recipe, partials, expected_rows)).await??;
         let policy_ids = policies_of(&worker, &workspace, ready.merged.recipe()).await?;
         let spec = ready.merged.recipe().spec.clone();
-        let dataset = store(&worker, &workspace, DatasetId::from(id), name, ready).await?;
+        // The sums are large, and a thread's stack is not.
+        let dataset = Box::pin(store(&worker, &workspace, DatasetId::from(id), name, ready)).await?;
         let mut left = SUBMITTED_AGAIN;
         loop {
             let seen = worker.store.repository().seen_by_looks(&workspace, dataset.id).await?;
@@ -141,13 +142,13 @@ fn merged(
     StrictJson(recipe): StrictJson,
     partials: Vec<StrictJson>,
     expected_rows: Option<u64>,
-) -> Result<Ready, MergeError> {
+) -> Result<Box<Ready>, MergeError> {
     let recipe = Recipe::from_value(recipe)?;
     let partials: Vec<Partial> =
         partials.into_iter().map(|StrictJson(value)| Partial::from_value(value)).collect::<Result<_, _>>()?;
     let (merged, sketch) = partials::merge(&recipe, partials, expected_rows)?;
     let certificate = merged.certificate()?;
-    Ok(Ready { merged, sketch, certificate })
+    Ok(Box::new(Ready { merged, sketch, certificate }))
 }
 
 /// The stored policy that the recipe names, which must be the one that was summed up.
@@ -180,9 +181,9 @@ async fn store(
     workspace: &Workspace,
     id: DatasetId,
     name: Option<String>,
-    ready: Ready,
+    ready: Box<Ready>,
 ) -> Result<Dataset, Problem> {
-    let Ready { merged, sketch, certificate } = ready;
+    let Ready { merged, sketch, certificate } = *ready;
     let health = health_of(&merged, &certificate);
     let digest = certificate.dataset.digest;
     let workspace = workspace.clone();

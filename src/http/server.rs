@@ -9,6 +9,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::Method;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
@@ -19,10 +20,10 @@ use super::layers::public_path;
 use super::problem::Problem;
 use super::tally::{Rule, Tally};
 use super::{App, Shared, auth, jobs, metrics, openapi, tls, ui};
-use crate::config::{Config, ConfigError};
-use crate::notify::{Delivering, Notifier, SystemClock};
+use crate::config::{Config, ConfigError, ServerRole};
+use crate::notify::{DatabaseClock, Delivering, Notifier};
 use crate::queue::{EngineRunner, JobMemory, Queue, QueueSettings, Workers};
-use crate::store::{DirectoryLock, LogMemory, QueueLimits, Store, StoreError};
+use crate::store::{DirectoryLock, JobChange, LogMemory, QueueLimits, Store, StoreError};
 
 /// How often old data is removed. Files that no row names are removed once they are older than the
 /// longest upload.
@@ -72,7 +73,8 @@ pub struct Server {
     health: Option<TcpListener>,
     tls: Option<TlsAcceptor>,
     workers: Workers,
-    delivering: Delivering,
+    /// `None` if other servers deliver.
+    delivering: Option<Delivering>,
     drain: watch::Sender<bool>,
     /// Held until the server has stopped.
     _lock: DirectoryLock,
@@ -85,20 +87,24 @@ impl Server {
     /// If the settings, the data directory or the address cannot be used.
     pub async fn start(config: Config) -> Result<Server, ServerError> {
         let tls = tls::acceptor(&config)?;
-        let store = Store::open(&config.data_dir).await?;
+        let store = Store::open_at(&config.places()?).await?;
         let memory = LogMemory { max_bytes: config.max_log_memory_bytes, ..store.log_memory().clone() };
         let store = store.with_log_memory(memory);
         let keys_exist = !store.repository().keys().await?.is_empty();
-        config.check_exposure(keys_exist)?;
+        if config.role != ServerRole::Worker {
+            config.check_exposure(keys_exist)?;
+        }
         let lock = store.take_over(&config.data_dir).await?;
-        let store = store.sign_with_key_in(&config.data_dir, &config.signing_key_file).await?;
+        let store = store.sign_with(&config.signing_key_at()).await?;
         let listener = bind(config.listen).await?;
         let health = match config.health_listen {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
         let queue = Queue::new(store.clone(), queue_settings(&config));
-        let notifier = Notifier::new(store.clone(), config.notify_settings()?, Arc::new(SystemClock));
+        queue.follow();
+        let clock = Arc::new(DatabaseClock(store.clone()));
+        let notifier = Notifier::new(store.clone(), config.notify_settings()?, clock);
         let notifier = notifier.map_err(ConfigError)?;
         let memory = config.job_memory();
         let JobMemory { max_bytes, threads } = memory;
@@ -126,7 +132,10 @@ impl Server {
             store: store.clone(),
         }));
         app.count_ended_jobs();
-        let delivering = notifier.start(queue.ended());
+        let delivering = (app.config.role != ServerRole::Worker).then(|| {
+            wake_for_others(&store, &notifier);
+            notifier.start(queue.ended())
+        });
         let workers = queue.start(Arc::new(EngineRunner::new(store).within(memory)))?;
         Ok(Server { app, listener, health, tls, workers, delivering, drain, _lock: lock })
     }
@@ -161,10 +170,14 @@ impl Server {
     /// If the server stops by itself.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
         let grace = Duration::from_secs(self.app.config.shutdown_seconds);
-        let sweeper = tokio::spawn(sweep(self.app.clone()));
+        let role = self.app.config.role;
+        let sweeper = (role != ServerRole::Worker).then(|| tokio::spawn(sweep(self.app.clone())));
         let (close, closing) = watch::channel(false);
         let connections = Connections {
-            router: router(self.app.clone()),
+            router: match role {
+                ServerRole::Worker => health_router(self.app.clone()),
+                ServerRole::All | ServerRole::Api => router(self.app.clone()),
+            },
             tls: self.tls,
             silence: Duration::from_secs(self.app.config.header_seconds),
             most: self.app.config.max_connections,
@@ -183,9 +196,13 @@ impl Server {
         }
         tracing::info!("shutting down");
         self.drain.send_replace(true);
-        sweeper.abort();
+        if let Some(sweeper) = sweeper {
+            sweeper.abort();
+        }
         self.workers.shutdown(grace).await;
-        self.delivering.shutdown(grace.min(DELIVERY_GRACE)).await;
+        if let Some(delivering) = self.delivering {
+            delivering.shutdown(grace.min(DELIVERY_GRACE)).await;
+        }
         close.send_replace(true);
         if tokio::time::timeout(grace, serving).await.is_err() {
             tracing::warn!("shutdown timed out; closing connections with open requests");
@@ -198,9 +215,24 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     TcpListener::bind(address).await.map_err(|error| ServerError::Listen(address, error))
 }
 
+/// Jobs that end on other servers have deliveries too.
+fn wake_for_others(store: &Store, notifier: &Notifier) {
+    let Some(mut changes) = store.repository().changes() else { return };
+    let notifier = notifier.clone();
+    tokio::spawn(async move {
+        loop {
+            match changes.recv().await {
+                Ok(JobChange::Ended(_)) | Err(RecvError::Lagged(_)) => notifier.wake(),
+                Ok(_) => {}
+                Err(RecvError::Closed) => return,
+            }
+        }
+    });
+}
+
 fn queue_settings(config: &Config) -> QueueSettings {
     QueueSettings {
-        workers: config.workers,
+        workers: if config.role == ServerRole::Api { 0 } else { config.workers },
         threads_per_job: config.threads().div_ceil(config.workers),
         lease: config.lease(),
         max_attempts: config.max_attempts,
@@ -215,8 +247,15 @@ fn queue_settings(config: &Config) -> QueueSettings {
 async fn sweep(app: App) {
     let orphan_age = Duration::from_secs(app.config.upload_seconds) + SWEEP_EVERY;
     loop {
-        if let Err(error) = app.store.sweep(app.config.retention(), orphan_age).await {
-            tracing::warn!(%error, "cannot remove old data");
+        match app.store.repository().may_tidy().await {
+            Ok(true) => {
+                if let Err(error) = app.store.sweep(app.config.retention(), orphan_age).await {
+                    tracing::warn!(%error, "cannot remove old data");
+                }
+            }
+            // Another server does it.
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "cannot find out which server removes old data"),
         }
         tokio::time::sleep(SWEEP_EVERY).await;
     }

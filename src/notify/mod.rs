@@ -1,8 +1,8 @@
 //! Notifications: events of the outbox are delivered to webhooks.
 //!
-//! The transaction that ends a job writes the rows of its deliveries (`src/store/sqlite/outbox.rs`). The task here reads
+//! The transaction that ends a job writes the rows of its deliveries (`src/store/sql/outbox.rs`). The task here reads
 //! those whose time has come, sends each as a signed request, and writes how that ended. So an event survives a crash
-//! at any moment: it is sent again, with the same id. Jobs never wait for this: the task runs beside them, and its
+//! at any moment: it is sent again, with the same id. Of several servers on one database, one delivers at a time. Jobs never wait for this: the task runs beside them, and its
 //! waits are those of the network.
 //!
 //! `allow.rs` decides which addresses may be reached at all, `address.rs` which answers of the name server are accepted,
@@ -42,12 +42,21 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
 }
 
-/// The clock of this machine, which is also the database's.
+/// The clock of this machine, which is also that of SQLite.
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         Timestamp::now()
+    }
+}
+
+/// The clock of a store's database, which may be on another machine.
+pub struct DatabaseClock(pub Store);
+
+impl Clock for DatabaseClock {
+    fn now(&self) -> Timestamp {
+        self.0.repository().clock()
     }
 }
 

@@ -25,6 +25,9 @@ const SHORTEST_PAUSE: Duration = Duration::from_millis(250);
 /// The database's times are rounded to milliseconds, so what has just been queued may seem to be due in a moment.
 const ROUNDING: i64 = 1000;
 
+/// For how long an attempt keeps other processes from sending the same event, in microseconds. It takes less.
+const CLAIM: i64 = 60_000_000;
+
 /// The most characters of an error that are stored. Some quote the receiver's certificate.
 const LONGEST_ERROR: usize = 300;
 
@@ -34,12 +37,14 @@ pub struct Rounds<'a> {
     running: JoinSet<Attempted>,
     busy: HashMap<Id, DueDelivery>,
     unwritten: Vec<(DeliveryId, Attempted)>,
+    /// Whether deliveries are this process's task.
+    leads: bool,
 }
 
 impl<'a> Rounds<'a> {
     /// No attempt yet.
     pub fn new(notifier: &'a Notifier) -> Self {
-        Rounds { notifier, running: JoinSet::new(), busy: HashMap::new(), unwritten: Vec::new() }
+        Rounds { notifier, running: JoinSet::new(), busy: HashMap::new(), unwritten: Vec::new(), leads: true }
     }
 
     /// Whether no attempt is in progress.
@@ -55,13 +60,22 @@ impl<'a> Rounds<'a> {
     pub async fn begin(&mut self) -> Result<()> {
         self.write_ends().await?;
         let shared = &self.notifier.shared;
+        self.leads = shared.store.repository().may_tidy().await?;
+        if !self.leads {
+            return Ok(());
+        }
         let now = Timestamp(shared.clock.now().0 + ROUNDING);
         let due = shared.store.repository().due_deliveries(now, MOST_OF_WEBHOOK).await?;
         for due in due {
             if self.running.len() >= MOST {
                 break;
             }
-            if self.may_start(&due) {
+            if !self.may_start(&due) {
+                continue;
+            }
+            // Another process may have been the one that delivers until just now.
+            let until = Timestamp(now.0 + CLAIM);
+            if shared.store.repository().claim_delivery(due.delivery.id, now, until).await? {
                 let task = self.running.spawn(attempt(shared.clone(), due.clone()));
                 self.busy.insert(task.id(), due);
             }
@@ -116,7 +130,7 @@ impl<'a> Rounds<'a> {
     pub async fn pause(&self) -> Duration {
         let shared = &self.notifier.shared;
         match shared.store.repository().next_delivery().await {
-            Ok(Some(next)) if self.unwritten.is_empty() => {
+            Ok(Some(next)) if self.unwritten.is_empty() && self.leads => {
                 let wait = Duration::from_secs_f64(next.seconds_since(shared.clock.now()));
                 wait.clamp(SHORTEST_PAUSE, POLL)
             }

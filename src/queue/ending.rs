@@ -63,8 +63,14 @@ impl Queue {
                     return;
                 }
                 Err(StoreError::LeaseLost(_)) => {
+                    // An earlier attempt to write it may have succeeded although its connection was lost.
+                    if let Some(job) = self.ended_with(claim, &finish).await {
+                        record_end(&job, &timeline.phases());
+                        self.announce_end(&job);
+                        return;
+                    }
                     tracing::warn!(job_id = %id, "lease lost before the end of the job was written");
-                    self.store().blobs().delete(&files_of(&finish)).await;
+                    self.store().discard(&files_of(&finish)).await;
                     return;
                 }
                 Err(error) => {
@@ -80,6 +86,13 @@ impl Queue {
                 None => return,
             }
         }
+    }
+
+    /// The job, if it has ended with the certificate of this attempt.
+    async fn ended_with(&self, claim: &ClaimedJob, finish: &Finish) -> Option<Job> {
+        let Finish::Succeeded(success) = finish else { return None };
+        let job = self.store().repository().job_now(&claim.job.workspace, claim.job.id).await.ok()?;
+        (job.certificate.as_ref() == Some(&success.certificate)).then_some(job)
     }
 
     async fn finish_for(&self, claim: &ClaimedJob, ended: Ended) -> Option<Finish> {

@@ -12,6 +12,7 @@ mod attempt;
 mod compute;
 mod ending;
 mod fit;
+mod follow;
 mod resolve;
 mod runner;
 mod signals;

@@ -9,6 +9,7 @@ use crate::store::{
     Dataset, FailureCode, Job, JobFailure, PolicyId, Resource, Store, StoreError, StoredLog, Workspace,
 };
 use guarantor_engine::control::Control;
+use guarantor_engine::footprint::needs_features;
 use guarantor_engine::log::{LogSource, MemoryLog};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::spec::{Candidate, JobKind, JobSpec};
@@ -134,6 +135,10 @@ impl StoredInputs {
         };
         let log =
             store.fetch_log(&dataset).await.map_err(|e| unreadable(FailureCode::DatasetUnreadable, e))?;
+        let log = match needs_features(spec, &dataset.shape(), logging_policy.is_some()) {
+            true => log,
+            false => log.without_features(),
+        };
         Ok(StoredInputs { log, dataset, logging_policy, policies })
     }
 

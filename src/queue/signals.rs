@@ -1,4 +1,5 @@
-//! Wakes the tasks that wait for a job in this process. Changes by other processes are found by polling.
+//! Wakes the tasks that wait for a job in this process. Changes by other processes are announced by the database, if it
+//! does that, and are found by polling in any case.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -46,6 +47,11 @@ impl Signals {
             // Nothing waits for it anymore.
             waiting.remove(&id);
         }
+    }
+
+    /// Wakes all tasks, whatever they wait for.
+    pub fn notify_all(&self) {
+        self.waiting.lock().retain(|_, sender| sender.send(()).is_ok());
     }
 
     /// Removes jobs that nothing waits for anymore.

@@ -1,10 +1,11 @@
 //! Blobs: logs, policies' parameters, certificates. A blob is written once under a key that nothing else
 //! uses, is never changed, and is deleted only when no row names it. Blobs are files on disk, synced when
-//! they are written; any other `ObjectStore` works too.
+//! they are written, or objects in S3 (`s3.rs`).
 
 use std::ops::Range;
 use std::path::Path as FsPath;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::TryStreamExt;
@@ -17,6 +18,11 @@ use super::disk::Disk;
 use super::error::{Resource, Result, StoreError};
 use super::private::create_private;
 use super::records::BlobRef;
+
+/// The object that says which database the blobs belong to. No row names it.
+const INSTALLATION: &str = "installation";
+/// How long the blob store may take to answer a health check.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// The blob store.
 #[derive(Clone)]
@@ -46,6 +52,39 @@ impl Blobs {
         Blobs { disk: Some(disk), ..self }
     }
 
+    /// Whether the blobs are files on a disk of this machine.
+    pub fn are_files(&self) -> bool {
+        self.root.is_some()
+    }
+
+    /// Marks the blobs as those of the database with this name. Two databases must not share a place: each would take
+    /// the blobs of the other for orphans and delete them.
+    ///
+    /// # Errors
+    /// `Refused` if they belong to another database.
+    pub async fn claim_for(&self, installation: &str) -> Result<()> {
+        match self.put(INSTALLATION.into(), installation.to_owned()).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Exists(..)) => Err(StoreError::Refused(
+                "the place that the setting blobs names belongs to another database: its object `installation` has \
+                 another name; give each database a prefix of its own"
+                    .into(),
+            )),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Checks that the blobs can be read, if they are not files of this machine.
+    pub async fn check_reachable(&self) -> Result<()> {
+        if self.are_files() {
+            return Ok(());
+        }
+        match tokio::time::timeout(ANSWER, self.objects.head(&Path::from(INSTALLATION))).await {
+            Ok(found) => Ok(found.map(|_| ())?),
+            Err(_) => Err(StoreError::Io(std::io::Error::other("the blob store does not answer in time"))),
+        }
+    }
+
     /// Stores a blob, which is durable when this returns.
     ///
     /// # Errors
@@ -55,8 +94,15 @@ impl Blobs {
         let bytes = bytes.into();
         let length = bytes.len() as u64;
         let options = PutOptions::from(PutMode::Create);
-        match self.objects.put_opts(&Path::from(key.as_str()), PutPayload::from_bytes(bytes), options).await {
+        let path = Path::from(key.as_str());
+        match self.objects.put_opts(&path, PutPayload::from_bytes(bytes.clone()), options).await {
             Ok(_) => Ok(BlobRef::new(key, length)),
+            // A request that was repeated may have been answered the first time, and the answer lost.
+            Err(object_store::Error::AlreadyExists { .. })
+                if !self.are_files() && self.objects.get(&path).await?.bytes().await? == bytes =>
+            {
+                Ok(BlobRef::new(key, length))
+            }
             Err(object_store::Error::AlreadyExists { .. }) => Err(StoreError::Exists(Resource::Blob, key)),
             Err(error) => Err(error.into()),
         }
@@ -125,7 +171,8 @@ impl Blobs {
     /// The keys of all blobs.
     pub async fn keys(&self) -> Result<Vec<String>> {
         let all: Vec<_> = self.objects.list(None).try_collect().await?;
-        Ok(all.into_iter().map(|meta| meta.location.to_string()).collect())
+        let keys = all.into_iter().map(|meta| meta.location.to_string());
+        Ok(keys.filter(|key| key != INSTALLATION).collect())
     }
 }
 

@@ -181,6 +181,12 @@ impl StoreError {
     }
 }
 
+/// What PostgreSQL says by its SQLSTATE.
+const PG_DISK_FULL: &str = "53100";
+const PG_READ_ONLY: &str = "25006";
+const PG_DATA_CORRUPTED: &str = "XX001";
+const PG_INDEX_CORRUPTED: &str = "XX002";
+
 /// SQLite's primary result codes. They are the low byte of its extended result codes.
 const SQLITE_READONLY: i32 = 8;
 const SQLITE_CORRUPT: i32 = 11;
@@ -195,8 +201,16 @@ impl From<sqlx::Error> for StoreError {
         if let sqlx::Error::ColumnDecode { index, source } = &error {
             return StoreError::damaged(index, source);
         }
-        let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
-        match code {
+        let Some(failed) = error.as_database_error() else { return StoreError::Database(error) };
+        if failed.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+            return match failed.code().as_deref() {
+                Some(PG_DISK_FULL) => StoreError::Full(error.to_string()),
+                Some(PG_READ_ONLY) => StoreError::ReadOnly(error.to_string()),
+                Some(PG_DATA_CORRUPTED | PG_INDEX_CORRUPTED) => StoreError::damaged("the database", error),
+                _ => StoreError::Database(error),
+            };
+        }
+        match failed.code().and_then(|code| code.parse::<i32>().ok()) {
             Some(SQLITE_IOERR_SHMSIZE) => StoreError::Full(error.to_string()),
             Some(code) => match code & 0xff {
                 SQLITE_FULL => StoreError::Full(error.to_string()),

@@ -68,7 +68,7 @@ impl Store {
         };
         let stored = self.repository().create_dataset(dataset).await;
         if stored.is_err() {
-            self.blobs().delete(&[key]).await;
+            self.discard(&[key]).await;
         }
         match stored {
             Err(StoreError::Exists(Resource::Dataset, _)) => {

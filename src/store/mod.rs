@@ -1,4 +1,5 @@
-//! The store: rows behind the trait `Repository` (SQLite in `sqlite/`) and files behind `Blobs`.
+//! The store: rows behind the trait `Repository` (SQLite in `sqlite/`, PostgreSQL in `postgres/`, their queries in `sql/`)
+//! and files behind `Blobs` (on disk or in S3).
 //!
 //! `Store` has both, and the operations that need both. The order is always the same: write the file, then
 //! the row that names it, in one transaction; delete the row, then the file. A crash in between leaves a
@@ -16,9 +17,12 @@ mod logs;
 mod merged;
 mod open;
 mod page;
+mod postgres;
 mod private;
+mod recent;
 mod records;
 mod repository;
+mod s3;
 mod signing;
 mod sqlite;
 mod uploads;
@@ -47,14 +51,16 @@ pub use ids::{
 pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token, new_webhook_secret};
 pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
 pub use merged::NewMerged;
-pub use open::DirectoryLock;
+pub use open::{DirectoryLock, Places};
 pub use page::{Cursor, Page, PageRequest};
+pub use postgres::Postgres;
 pub use private::create_private_files;
 pub use records::*;
 pub use repository::{
     Datasets, Gates, Idempotency, Jobs, Keys, Leases, Ledger, Outbox, Policies, Repository, Upkeep, Webhooks,
 };
-pub use signing::{make_signing_key, new_signing_key, read_signing_key};
+pub use s3::{S3Place, install_tls};
+pub use signing::{SigningKeyAt, make_signing_key, new_signing_key, read_signing_key};
 pub use sqlite::Sqlite;
 pub use uploads::{
     Append, BodyError, FileFailed, Upload, UploadError, add_candidates, append, upload, upload_files,
@@ -115,6 +121,7 @@ impl Store {
     /// Checks that the store can be read and written.
     pub async fn check_ready(&self) -> Result<()> {
         self.repository.ping().await?;
+        self.blobs.check_reachable().await?;
         match &self.disk {
             Some(disk) => {
                 disk.check_reserve().await?;
@@ -170,6 +177,18 @@ impl Store {
         };
         let new = describe_policy(workspace, id, params, None, params_blob)?;
         self.repository.create_policy(new).await
+    }
+
+    /// Deletes files that were written for rows that do not exist. If others use the database too, it may have
+    /// committed the rows although it seemed to fail, so it is asked first. What is left is removed by the sweep.
+    pub async fn discard(&self, keys: &[String]) {
+        if !self.repository.is_shared() {
+            return self.blobs.delete(keys).await;
+        }
+        match self.repository.unnamed_blobs(keys).await {
+            Ok(unnamed) => self.blobs.delete(&unnamed).await,
+            Err(error) => tracing::warn!(%error, "files may be left behind; the sweep will remove them"),
+        }
     }
 
     /// The parameters of a policy.

@@ -36,7 +36,9 @@ pub fn create_private(directory: &Path) -> io::Result<()> {
 /// belongs to another user is left as it is, with a warning.
 pub fn make_private(directory: &Path) -> io::Result<()> {
     let mut paths: Vec<PathBuf> = FILES.iter().map(|name| directory.join(name)).collect();
-    let mut folders = vec![blob_directory(directory)];
+    // There are none if the blobs are in S3.
+    let mut folders: Vec<PathBuf> =
+        [blob_directory(directory)].into_iter().filter(|folder| folder.is_dir()).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder)? {
             let entry = entry?;
@@ -75,7 +77,8 @@ fn has_only_ours(directory: &Path) -> io::Result<bool> {
             return Ok(false);
         }
     }
-    Ok(database_file(directory).exists())
+    // A server that keeps its rows elsewhere has only this.
+    Ok(database_file(directory).exists() || directory.join("lock").exists())
 }
 
 /// Whether other users have access.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::sync::broadcast;
 
 use super::error::Result;
 use super::ids::{
@@ -113,6 +114,11 @@ pub trait Jobs: Send + Sync {
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job>;
     /// A job.
     async fn job(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
+    /// The same, never from a cache: for whatever decides.
+    async fn job_now(&self, workspace: &Workspace, id: JobId) -> Result<Job>;
+    /// The changes of jobs by all processes from now on; `None` if the database announces none. Some may be missed, so
+    /// whoever waits for a change also looks from time to time.
+    fn changes(&self) -> Option<broadcast::Receiver<JobChange>>;
     /// The same, if the store read it recently enough to return it without reading again.
     fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>>;
     /// A page of the workspace's jobs.
@@ -188,6 +194,11 @@ pub trait Ledger: Send + Sync {
     async fn look_of_job(&self, workspace: &Workspace, job: JobId) -> Result<Option<LedgerEntry>>;
     /// Stores the public half of a signing key.
     async fn remember_signing_key(&self, key: &PublicKey) -> Result<()>;
+    /// Makes the public half of a signing key the newest one, even if it is known.
+    async fn announce_signing_key(&self, key: &PublicKey) -> Result<()>;
+    /// Whether a server may sign with this key: it is the newest one, or the only one, or the one before the newest, and
+    /// that was announced less than `grace` ago. The first key is stored.
+    async fn accept_signing_key(&self, key: &PublicKey, grace: Duration) -> Result<bool>;
     /// All public keys that were ever stored, newest first.
     async fn signing_keys(&self) -> Result<Vec<PublicKey>>;
 }
@@ -287,6 +298,8 @@ pub trait Outbox: Send + Sync {
     async fn due_deliveries(&self, now: Timestamp, per_webhook: u32) -> Result<Vec<DueDelivery>>;
     /// When the next delivery of an enabled webhook is due.
     async fn next_delivery(&self) -> Result<Option<Timestamp>>;
+    /// Takes a delivery that is due by `now`, so that no other process sends it before `until`. False if another has it.
+    async fn claim_delivery(&self, id: DeliveryId, now: Timestamp, until: Timestamp) -> Result<bool>;
     /// Writes the end of an attempt. Nothing happens if the delivery does not wait anymore, or is gone.
     async fn record_attempt(&self, id: DeliveryId, attempted: &Attempted) -> Result<()>;
     /// Deletes deliveries that ended longer than `age` ago, and of each webhook all but the newest `most` that have
@@ -306,6 +319,10 @@ pub trait Idempotency: Send + Sync {
     /// Deletes a request whose failure should not be returned again, such as an overload or a server
     /// error.
     async fn abandon_request(&self, workspace: &Workspace, key: &str) -> Result<()>;
+    /// Keeps others from taking over a request without a response for another `patience`.
+    async fn renew_request(&self, workspace: &Workspace, key: &str, patience: Duration) -> Result<()>;
+    /// Lets a request without a response be taken over now, with the id that it has.
+    async fn release_request(&self, workspace: &Workspace, key: &str) -> Result<()>;
     /// Lets every request without a response be taken over now. Only for a process that is known to be the
     /// only one.
     async fn release_requests(&self) -> Result<()>;
@@ -320,11 +337,22 @@ pub trait Upkeep: Send + Sync {
     async fn truncate_log(&self) -> Result<()>;
     /// Reads the whole database. `Damaged` if it is not consistent.
     async fn check_integrity(&self) -> Result<()>;
+    /// Whether several servers can use the database at the same time.
+    fn is_shared(&self) -> bool;
+    /// The time by the database's clock.
+    async fn now(&self) -> Result<Timestamp>;
+    /// The same, as far as this process knows it without asking.
+    fn clock(&self) -> Timestamp;
+    /// Whether upkeep is this process's task: exactly one of those that use the database has it, and another takes
+    /// over if that one dies.
+    async fn may_tidy(&self) -> Result<bool>;
+    /// The name of this database, which its blobs have too.
+    async fn installation(&self) -> Result<String>;
     /// Deletes jobs that finished longer than `age` ago, with their events and the policies that they
     /// learned, unless something else uses those. Returns the keys of the blobs to delete.
     async fn sweep_jobs(&self, age: Duration) -> Result<Vec<String>>;
     /// Deletes expired requests. Returns how many.
     async fn sweep_requests(&self) -> Result<u64>;
-    /// Those of `keys` that no row names.
+    /// Those of `keys` that no row names. Transactions in progress that may name them are waited for.
     async fn unnamed_blobs(&self, keys: &[String]) -> Result<Vec<String>>;
 }

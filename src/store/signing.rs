@@ -1,12 +1,13 @@
 //! The key that signs certificates: a file in the data directory, created at the first start and readable
-//! by its owner only, or a file that the settings name, which is only read. Its public half is in the database too, so that certificates of earlier keys can
+//! by its owner only, or a file that the settings name, which is only read, or a text in the environment. Its public half is in the database too, so that certificates of earlier keys can
 //! still be verified after the file is replaced.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -27,34 +28,81 @@ struct KeyFile {
     public_key: String,
 }
 
+/// Where a server finds its signing key.
+#[derive(Clone, Default)]
+pub struct SigningKeyAt {
+    /// The directory for the key if there is none elsewhere.
+    pub directory: PathBuf,
+    /// A file that is only read; empty if there is none.
+    pub file: PathBuf,
+    /// The contents of such a file; empty if there is none.
+    pub text: String,
+}
+
+/// For how long servers may still start with the key before the newest one. A rollout takes less.
+const OLD_KEY: Duration = Duration::from_secs(86_400);
+
 impl Store {
-    /// Signs certificates from now on with the key in `file`, or, if that is empty, with the one in the
-    /// directory, which is created if necessary. Only for the server that holds the directory's lock.
+    /// Signs certificates from now on with the given key, or, if there is none, with the one in the directory, which is
+    /// created if necessary. Only for the server that holds the directory's lock.
+    ///
+    /// Servers that share a database must have the same key. The newest that the database knows is the current one, and
+    /// the one before it is accepted for a day after that was announced, so that they can be replaced one by one.
     ///
     /// # Errors
-    /// `Refused` if the key cannot be read or written, is damaged, or is readable by every user, and if
-    /// `file` does not exist.
-    pub async fn sign_with_key_in(mut self, directory: &Path, file: &Path) -> Result<Store> {
-        let given = !file.as_os_str().is_empty();
-        let path = if given { file.to_owned() } else { directory.join(FILE) };
-        let key = match read_signing_key(&path)? {
-            Some(key) => key,
-            None if given => {
+    /// `Refused` if the key cannot be read or written, is damaged, or is readable by every user, if the file does not
+    /// exist, and if other servers have another key.
+    pub async fn sign_with(mut self, place: &SigningKeyAt) -> Result<Store> {
+        let key = self.find_signing_key(place).await?;
+        if self.repository.is_shared() {
+            if !self.repository.accept_signing_key(&key.public(), OLD_KEY).await? {
                 return Err(StoreError::Refused(format!(
+                    "this server has the signing key {}, but the database knows another one as the current key: give all \
+                     servers the same signing_key_file or GUARANTOR_SIGNING_KEY. To replace the key, announce the new one \
+                     first with `guarantor keys announce FILE`",
+                    key.public().key_id()
+                )));
+            }
+        } else {
+            self.repository.remember_signing_key(&key.public()).await?;
+        }
+        self.signing_key = Some(Arc::new(key));
+        Ok(self)
+    }
+
+    async fn find_signing_key(&self, place: &SigningKeyAt) -> Result<SigningKey> {
+        if !place.text.is_empty() {
+            return key_of(place.text.as_bytes()).ok_or_else(|| {
+                StoreError::Refused(
+                    "signing_key is not a signing key: use the output of `guarantor keys new --signing`"
+                        .into(),
+                )
+            });
+        }
+        let given = !place.file.as_os_str().is_empty();
+        let path = if given { place.file.clone() } else { place.directory.join(FILE) };
+        match read_signing_key(&path)? {
+            Some(key) => Ok(key),
+            None if given => {
+                Err(StoreError::Refused(format!(
                     "the signing key {} does not exist: signing_key_file names a file that is only read; \
                      `guarantor keys new --signing` prints one",
                     path.display()
-                )));
+                )))
+            }
+            None if self.repository.is_shared() && !self.repository.signing_keys().await?.is_empty() => {
+                Err(StoreError::Refused(
+                    "this server has no signing key, and other servers on the database have one: give it the same \
+                     signing_key_file or GUARANTOR_SIGNING_KEY"
+                        .into(),
+                ))
             }
             None => {
                 let key = make_signing_key(&path)?;
                 tracing::info!(key_id = key.public().key_id(), "created a signing key");
-                key
+                Ok(key)
             }
-        };
-        self.repository.remember_signing_key(&key.public()).await?;
-        self.signing_key = Some(Arc::new(key));
-        Ok(self)
+        }
     }
 
     /// The signing key, if certificates are signed. The command line's store has none.

@@ -11,7 +11,7 @@ use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Params, read_body};
 use crate::http::problem::Problem;
-use crate::store::{GateName, GateRequirements, Job, KeyHash, StandingGate, Timestamp};
+use crate::store::{GateName, GateRequirements, Job, KeyHash, StandingGate};
 use guarantor_engine::certificate::Decision;
 
 /// The most bytes of a body that is ignored. Flagger sends a few hundred.
@@ -42,7 +42,11 @@ async fn decide(
     if answer.decision != Decision::Deploy {
         return Err(keep(answer));
     }
-    let facts = Facts { answer: &answer, newest_version: examined.newest_version, now: Timestamp::now() };
+    let facts = Facts {
+        answer: &answer,
+        newest_version: examined.newest_version,
+        now: app.store.repository().now().await?,
+    };
     match unmet(&facts) {
         None => Ok(answer),
         Some(unmet) => Err(answer.closed(unmet.into())),
@@ -65,7 +69,7 @@ pub async fn ask_about_job(
 
 fn keep(answer: GateAnswer) -> Problem {
     let reasons: Vec<&str> = answer.reasons.iter().map(|reason| reason.message.as_str()).collect();
-    let detail = format!("Keep the deployed policy. {}", reasons.join(" "));
+    let detail = format!("Keep the deployed policy: {}.", reasons.join("; "));
     answer.closed(Problem::new(Code::DecisionKeep, detail))
 }
 

@@ -30,7 +30,7 @@ pub async fn certificate(
     Params(_): Params<Nothing>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let job = app.store.repository().job(&workspace, id).await?;
+    let job = app.store.repository().job_now(&workspace, id).await?;
     require_success(&job)?;
     let document = app.store.document(&job).await?;
     let document = document.ok_or_else(|| Problem::internal("a job succeeded without a certificate"))?;
@@ -52,7 +52,7 @@ pub async fn policy(
     Params(params): Params<ReadParams>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let job = app.store.repository().job(&workspace, id).await?;
+    let job = app.store.repository().job_now(&workspace, id).await?;
     require_success(&job)?;
     let Some(policy_id) = job.result.and_then(|result| result.policy_id) else {
         return Err(Problem::new(Code::NotFound, "The job learned no policy: it evaluated candidates."));

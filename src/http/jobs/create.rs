@@ -88,7 +88,7 @@ pub async fn submit(app: &App, new: NewJob) -> Result<Job, StoreError> {
     let (id, workspace) = (new.id, new.workspace.clone());
     match app.queue.submit(new).await {
         // An earlier attempt of this request queued it, and the process died before it could respond.
-        Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job(&workspace, id).await,
+        Err(StoreError::Exists(Resource::Job, _)) => app.store.repository().job_now(&workspace, id).await,
         job => job,
     }
 }

@@ -25,6 +25,6 @@ pub async fn gate(
     Id(id): Id<JobId>,
     Params(requirements): Params<GateRequirements>,
 ) -> Result<Opened, Problem> {
-    let job = app.store.repository().job(&workspace, id).await?;
+    let job = app.store.repository().job_now(&workspace, id).await?;
     ask_about_job(&app, job, &requirements).await.map(GateAnswer::opened)
 }

@@ -1,8 +1,11 @@
 //! Stored logs: Parquet files that never change, and a digest of their rows that depends neither on the
 //! format in which they were uploaded nor on how they are divided into files.
 
+mod chunk_file;
+mod chunked;
 mod decode;
 mod encode;
+mod groups;
 mod order;
 mod part;
 mod record;
@@ -10,6 +13,7 @@ mod set_columns;
 mod spool;
 mod spooled;
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use super::blob_keys::Owner;
@@ -17,16 +21,18 @@ use super::error::Result;
 use super::records::Dataset;
 use super::{Store, StoreError};
 
+use groups::Group;
 use guarantor_engine::control::Control;
 use guarantor_engine::footprint::fits_in_memory;
-use guarantor_engine::log::{Columns, PrecisionFinder};
+use guarantor_engine::log::{Chunk, Columns, LogShape, LogSource, PrecisionFinder};
 use guarantor_engine::policy::PolicyParams;
 use guarantor_ingest::{ColumnsBuilder, LogDigest, LogLayout, LogRows};
 use part::LogPart;
 use spool::SpoolError;
 
+pub use chunked::ChunkedLog;
 pub use encode::LogEncoder;
-pub use spooled::SpooledLog;
+pub use spooled::RecordLog;
 
 /// How much memory the log of a job may use, and where a larger one is written.
 #[derive(Debug, Clone)]
@@ -43,12 +49,73 @@ impl Default for LogMemory {
     }
 }
 
+/// A log in a temporary file, which is removed when this is dropped.
+pub enum SpooledLog {
+    /// Row by row: rows are out of order, have their own actions, or share contexts.
+    Records(RecordLog),
+    /// Chunk by chunk.
+    Chunks(ChunkedLog),
+}
+
+impl SpooledLog {
+    fn source(&self) -> &dyn LogSource {
+        match self {
+            SpooledLog::Records(log) => log,
+            SpooledLog::Chunks(log) => log,
+        }
+    }
+}
+
+impl LogSource for SpooledLog {
+    fn guards_itself(&self) -> bool {
+        self.source().guards_itself()
+    }
+
+    fn shape(&self) -> &LogShape {
+        self.source().shape()
+    }
+
+    fn chunks(&self) -> usize {
+        self.source().chunks()
+    }
+
+    fn chunk(&self, index: usize) -> guarantor_engine::Result<Chunk<'_>> {
+        self.source().chunk(index)
+    }
+
+    fn lean_chunk(&self, index: usize) -> guarantor_engine::Result<Chunk<'_>> {
+        self.source().lean_chunk(index)
+    }
+
+    fn arrivals_of(&self, index: usize) -> Option<Range<u64>> {
+        self.source().arrivals_of(index)
+    }
+
+    fn in_memory(&self) -> bool {
+        self.source().in_memory()
+    }
+
+    fn seeks(&self) -> bool {
+        self.source().seeks()
+    }
+
+    fn features(&self, places: &[(u32, u32)], to: &mut [f32]) -> guarantor_engine::Result<()> {
+        self.source().features(places, to)
+    }
+
+    fn keep(&self, log: &dyn LogSource) -> guarantor_engine::Result<Box<dyn LogSource>> {
+        self.source().keep(log)
+    }
+}
+
 /// The parts of a dataset, not yet decoded. They are in memory if the decoded rows will fit into memory, and
 /// otherwise still in the blob store.
 pub struct StoredLog {
     parts: Vec<LogPart>,
     dataset: Dataset,
     memory: LogMemory,
+    /// Whether a temporary file has the features.
+    features: bool,
 }
 
 /// What a stored log consists of, in order.
@@ -61,6 +128,11 @@ pub enum Piece<'a> {
 }
 
 impl StoredLog {
+    /// The same log for a job that reads no features: they are checked, but not written to a temporary file.
+    pub fn without_features(self) -> Self {
+        StoredLog { features: false, ..self }
+    }
+
     /// Whether the decoded rows fit into memory.
     pub fn fits_in_memory(&self) -> bool {
         fits_in_memory(&self.dataset.shape(), self.dataset.set_sizes(), self.memory.max_bytes)
@@ -101,8 +173,17 @@ impl StoredLog {
     pub fn decode(&self) -> Result<Columns> {
         let content = &self.dataset.content;
         let mut columns = ColumnsBuilder::with_capacity(content.rows, content.dim);
-        self.each_batch(|layout, rows| {
-            columns.append(layout, rows);
+        let layout = self.layout()?.unwrap_or_default();
+        let batches = |group: &mut Group| {
+            let mut batches = Vec::new();
+            group.each(|_, rows| {
+                batches.push(rows);
+                Ok::<(), StoreError>(())
+            })?;
+            Ok(batches)
+        };
+        self.each_group(&layout, batches, |batches| {
+            batches.into_iter().for_each(|rows| columns.append(&layout, rows));
             Ok::<(), StoreError>(())
         })?;
         Ok(columns.finish(&self.dataset.facts()))
@@ -155,30 +236,30 @@ impl StoredLog {
         for part in &self.parts {
             part.each_batch(None, |batch| {
                 let Some((layout, rows)) = decode::rows_of(&batch) else {
-                    return Err(
-                        StoreError::damaged_blob(part.key(), "its columns are not those of a log").into()
-                    );
+                    return Err(groups::no_log(part).into());
                 };
                 if first.get_or_insert_with(|| layout.clone()) != &layout {
-                    return Err(StoreError::damaged_blob(
-                        part.key(),
-                        "its columns differ from those of earlier rows",
-                    )
-                    .into());
+                    return Err(groups::other_columns(part).into());
                 }
                 digest.update(&layout, &rows);
                 visit(Piece::Rows(&layout, rows))
             })?;
             visit(Piece::EndOfPart)?;
         }
+        self.check_digest(digest.clone(), &first.unwrap_or_default())?;
+        Ok(digest)
+    }
+
+    /// Compares the digest of all rows with the one that they were stored with.
+    fn check_digest(&self, digest: LogDigest, layout: &LogLayout) -> Result<()> {
         let content = &self.dataset.content;
-        let (layout, named) = (first.unwrap_or_default(), &content.capabilities.outcomes);
-        let found = digest.clone().finish(&layout, content.n_actions, &content.outcome, named);
+        let named = &content.capabilities.outcomes;
+        let found = digest.finish(layout, content.n_actions, &content.outcome, named);
         if found != content.digest {
             let why = format!("they have the digest {found}, not {}", content.digest);
-            return Err(StoreError::damaged("its rows", why).of(Owner::Dataset(self.dataset.id)).into());
+            return Err(StoreError::damaged("its rows", why).of(Owner::Dataset(self.dataset.id)));
         }
-        Ok(digest)
+        Ok(())
     }
 }
 
@@ -186,8 +267,12 @@ impl Store {
     /// Prepares to read a dataset's rows. Parts that fit into memory are read here, others are checked to
     /// exist.
     pub async fn fetch_log(&self, dataset: &Dataset) -> Result<StoredLog> {
-        let mut log =
-            StoredLog { parts: Vec::new(), dataset: dataset.clone(), memory: self.log_memory.clone() };
+        let mut log = StoredLog {
+            parts: Vec::new(),
+            dataset: dataset.clone(),
+            memory: self.log_memory.clone(),
+            features: true,
+        };
         for blob in &dataset.content.parts {
             log.parts.push(if log.fits_in_memory() {
                 LogPart::held(blob.clone(), self.blobs().get(blob).await?)

@@ -48,7 +48,7 @@ pub struct Place {
 /// Compares the rows of the second pass with those of the first: only their digest is checked.
 pub struct Comparison<'a> {
     order: &'a Order,
-    times: Box<dyn Hasher + 'a>,
+    times: Box<dyn Hasher + Send + 'a>,
     rows: u64,
 }
 
@@ -109,6 +109,18 @@ impl Order {
         }
     }
 
+    /// The numbers of the contexts of rows, before which there are so many.
+    ///
+    /// # Errors
+    /// If they are not those of the first pass.
+    pub fn ordinals(&self, before: u64, rows: &LogRows) -> Result<Vec<u64>> {
+        let ordinal = |i: usize| match &self.contexts {
+            Some(contexts) => contexts.of(before as usize + i, rows.context_ids.get(i)),
+            None => self.arrival(before as usize + i),
+        };
+        (0..rows.len()).map(ordinal).collect()
+    }
+
     /// Starts a second pass.
     pub fn compare(&self) -> Comparison<'_> {
         Comparison { order: self, times: Box::new(self.hasher.build_hasher()), rows: 0 }
@@ -128,7 +140,7 @@ impl Comparison<'_> {
     pub fn places(&mut self, rows: &LogRows) -> Result<Vec<Place>> {
         let from = self.rows as usize;
         self.rows += rows.len() as u64;
-        rows.timestamps.iter().for_each(|&time| self.times.write_i64(time));
+        self.times(&rows.timestamps);
         let place = |i: usize| {
             let row = from + i;
             let arrival = self.order.arrival(row)?;
@@ -139,6 +151,11 @@ impl Comparison<'_> {
             Ok(Place { arrival, ordinal })
         };
         (0..rows.len()).map(place).collect()
+    }
+
+    /// Adds the times of the next rows.
+    pub fn times(&mut self, times: &[i64]) {
+        times.iter().for_each(|&time| self.times.write_i64(time));
     }
 
     /// Ends the pass.

@@ -67,35 +67,51 @@ impl LogPart {
         only: Option<&[&str]>,
         mut visit: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        let unreadable = |error: ParquetError| StoreError::damaged_blob(self.key(), error);
-        let index =
-            ArrowReaderMetadata::load(&self.index()?, ArrowReaderOptions::new()).map_err(unreadable)?;
-        let schema = index.metadata().file_metadata().schema_descr();
+        let index = self.index()?;
+        let schema = index.0.metadata().file_metadata().schema_descr();
         let columns = match only {
-            Some(names) if names.iter().any(|name| index.schema().field_with_name(name).is_err()) => {
+            Some(names) if names.iter().any(|name| index.0.schema().field_with_name(name).is_err()) => {
                 return Ok(());
             }
             Some(names) => ProjectionMask::columns(schema, names.iter().copied()),
             None => ProjectionMask::all(),
         };
-        for (number, group) in index.metadata().row_groups().iter().enumerate() {
-            let range = self.range_of(group, &columns)?;
-            let window = self.window(range)?;
-            let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(window, index.clone())
-                .with_row_groups(vec![number])
-                .with_projection(columns.clone())
-                .with_batch_size(BATCH_ROWS)
-                .build()
-                .map_err(unreadable)?;
-            for batch in batches {
-                visit(batch.map_err(|error| StoreError::damaged_blob(self.key(), error))?)?;
-            }
+        (0..index.0.metadata().num_row_groups())
+            .try_for_each(|number| self.each_batch_of(&index, number, &columns, &mut visit))
+    }
+
+    /// Visits the rows of one row group in order.
+    pub fn each_batch_of<E: From<StoreError>>(
+        &self,
+        index: &PartIndex,
+        number: usize,
+        columns: &ProjectionMask,
+        visit: &mut dyn FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let PartIndex(index) = index;
+        let range = self.range_of(index.metadata().row_group(number), columns)?;
+        let window = self.window(range)?;
+        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(window, index.clone())
+            .with_row_groups(vec![number])
+            .with_projection(columns.clone())
+            .with_batch_size(BATCH_ROWS)
+            .build()
+            .map_err(|error| StoreError::damaged_blob(self.key(), error))?;
+        for batch in batches {
+            visit(batch.map_err(|error| StoreError::damaged_blob(self.key(), error))?)?;
         }
         Ok(())
     }
 
+    /// What the end of the file says about its row groups.
+    pub fn index(&self) -> Result<PartIndex> {
+        let unreadable = |error: ParquetError| StoreError::damaged_blob(self.key(), error);
+        let index = ArrowReaderMetadata::load(&self.end()?, ArrowReaderOptions::new());
+        index.map(PartIndex).map_err(unreadable)
+    }
+
     /// The file's index, which is at its end.
-    fn index(&self) -> Result<Window> {
+    fn end(&self) -> Result<Window> {
         let size = self.blob.bytes;
         let no_index = || StoreError::damaged_blob(self.key(), "its index is longer than the file");
         let tail = self.read(size.checked_sub(TAIL).ok_or_else(no_index)?..size)?;
@@ -126,6 +142,16 @@ impl LogPart {
             PartBytes::Held(bytes) => Ok(bytes.slice(range.start as usize..range.end as usize)),
             PartBytes::Stored(blobs, runtime) => runtime.block_on(blobs.get_range(&self.blob, range)),
         }
+    }
+}
+
+/// The row groups of a part.
+pub struct PartIndex(ArrowReaderMetadata);
+
+impl PartIndex {
+    /// The number of rows of each group.
+    pub fn groups(&self) -> impl Iterator<Item = u64> {
+        self.0.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0))
     }
 }
 

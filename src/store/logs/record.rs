@@ -1,6 +1,8 @@
 //! The rows of a log in the temporary file that `spool` writes. Numbers are little-endian. Rows without sets have one
 //! length; a row with its own actions starts with its length.
 
+use std::ops::Range;
+
 use super::order::Place;
 use super::set_columns::SetSize;
 use guarantor_engine::log::{Columns, Sets, Sparse};
@@ -253,6 +255,7 @@ impl SetParts {
 }
 
 /// The rows of a chunk.
+#[derive(Default)]
 pub struct Rows {
     /// Their numbers.
     pub columns: Columns,
@@ -265,6 +268,40 @@ pub struct Rows {
 }
 
 impl Rows {
+    /// Appends some of other rows, which have no sets.
+    pub fn extend(&mut self, from: &Rows, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let (to, of) = (&mut self.columns, &from.columns);
+        let lists = |k: usize| range.start * k..range.end * k;
+        if to.actions.is_empty() {
+            (to.dim, to.n_actions) = (of.dim, of.n_actions);
+            to.full = of.full.as_ref().map(|_| Vec::new());
+            to.candidates = vec![(String::new(), Vec::new()); of.candidates.len()];
+            to.candidate_full = of.candidate_full.iter().map(|f| f.as_ref().map(|_| Vec::new())).collect();
+            to.other_costs = vec![Vec::new(); of.other_costs.len()];
+        }
+        to.x.extend_from_slice(&of.x[lists(of.dim)]);
+        to.actions.extend_from_slice(&of.actions[range.clone()]);
+        to.costs.extend_from_slice(&of.costs[range.clone()]);
+        to.propensities.extend_from_slice(&of.propensities[range.clone()]);
+        let all = to.full.iter_mut().zip(&of.full);
+        let all = all.chain(to.candidate_full.iter_mut().flatten().zip(of.candidate_full.iter().flatten()));
+        all.for_each(|(to, of)| to.extend_from_slice(&of[lists(from.columns.n_actions)]));
+        let candidates = to.candidates.iter_mut().zip(&of.candidates).map(|((_, to), (_, of))| (to, of));
+        let numbers = candidates.chain(to.other_costs.iter_mut().zip(&of.other_costs));
+        numbers.for_each(|(to, of)| to.extend_from_slice(&of[range.clone()]));
+        self.ordinals.extend(from.ordinals.iter().take(range.end).skip(range.start));
+        self.arrivals.extend(from.arrivals.iter().take(range.end).skip(range.start));
+        self.last.extend(from.last.iter().take(range.end).skip(range.start));
+    }
+
+    /// Removes all rows.
+    pub fn clear(&mut self) {
+        *self = Rows::default();
+    }
+
     /// The rows in the order of their entries: of their contexts if these are entries, and of arrival.
     pub fn sorted(mut self, grouped: bool) -> Rows {
         let entry = |&row: &u32| {

@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 use super::order::{Order, Place};
 use super::record::Record;
 use super::set_columns::{ACTION_NON_ZEROS, X_INDICES, sizes_of};
-use super::spooled::SpooledLog;
-use super::{LogLayout, LogMemory, LogRows, StoredLog};
+use super::spooled::RecordLog;
+use super::{LogLayout, LogMemory, LogRows, SpooledLog, StoredLog, chunked};
 use crate::store::error::StoreError;
 use crate::store::records::Dataset;
 use guarantor_engine::EngineError;
@@ -71,12 +71,27 @@ pub fn spool(
     control: &Control,
 ) -> Result<SpooledLog> {
     let order = Order::of(log, control)?;
+    match log.layout()? {
+        Some(layout) if chunked::is_plain(log, &layout, &order) => {
+            chunked::spool(log, &layout, &order, logging_policy, control).map(SpooledLog::Chunks)
+        }
+        _ => spool_records(log, &order, logging_policy, control).map(SpooledLog::Records),
+    }
+}
+
+/// Writes a log row by row, to where the chunk of each row is.
+fn spool_records(
+    log: &StoredLog,
+    order: &Order,
+    logging_policy: Option<&PolicyParams>,
+    control: &Control,
+) -> Result<RecordLog> {
     let mut pass = order.compare();
     let mut spooler: Option<Spooler> = None;
     log.each_batch(|layout, rows| {
         control.check()?;
         if spooler.is_none() {
-            spooler = Some(Spooler::new(log, layout, &order, logging_policy, control)?);
+            spooler = Some(Spooler::new(log, layout, order, logging_policy, control)?);
         }
         let before = pass.rows();
         let places = pass.places(&rows)?;
@@ -93,7 +108,7 @@ pub fn spool(
 }
 
 /// The shape that the same log has in memory.
-fn shape_of(dataset: &Dataset, layout: &LogLayout, order: &Order, filled: bool) -> LogShape {
+pub fn shape_of(dataset: &Dataset, layout: &LogLayout, order: &Order, filled: bool) -> LogShape {
     let content = &dataset.content;
     let repeated = order.contexts() < content.rows;
     let designed = repeated && dataset.repetitions == Repetitions::Designed;
@@ -120,7 +135,8 @@ fn shape_of(dataset: &Dataset, layout: &LogLayout, order: &Order, filled: bool) 
     }
 }
 
-fn temporary(memory: &LogMemory) -> Result<File> {
+/// A temporary file, which is removed when it is closed.
+pub fn temporary(memory: &LogMemory) -> Result<File> {
     let file = match &memory.scratch {
         Some(directory) => tempfile::tempfile_in(directory),
         None => tempfile::tempfile(),
@@ -130,7 +146,7 @@ fn temporary(memory: &LogMemory) -> Result<File> {
 
 /// Writes rows to where their chunk is in the file.
 struct Spooler {
-    log: SpooledLog,
+    log: RecordLog,
     chunk_contexts: u64,
     /// How many rows and bytes of each chunk are written.
     written: Vec<(u64, u64)>,
@@ -183,7 +199,7 @@ impl Spooler {
             written: vec![(0, 0); starts.len() - 1],
             buffer: Vec::with_capacity(BUFFER_BYTES),
             ends: Vec::new(),
-            log: SpooledLog {
+            log: RecordLog {
                 has_full: layout.candidates.iter().map(has_full).collect(),
                 shape,
                 record,
@@ -193,6 +209,7 @@ impl Spooler {
                 offsets,
                 seed: RandomState::new().hash_one(0u8),
                 logging_policy,
+                memory: log.memory.clone(),
             },
         })
     }
@@ -264,7 +281,7 @@ impl Spooler {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<SpooledLog> {
+    fn finish(mut self) -> Result<RecordLog> {
         self.flush()?;
         let expected = self.log.starts.windows(2).zip(self.log.offsets.windows(2));
         let expected = expected.map(|(rows, bytes)| (rows[1] - rows[0], bytes[1] - bytes[0]));

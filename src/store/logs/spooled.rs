@@ -1,4 +1,4 @@
-//! The temporary file that `spool` wrote, as a source for the engine.
+//! The temporary file that `spool` wrote row by row, as a source for the engine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use ndarray::{Array2, CowArray, Ix2};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
+use super::LogMemory;
+use super::chunked::keep;
 use super::record::{Record, Rows, SetParts};
 use guarantor_engine::log::{
     Chunk, ChunkSets, Columns, LogShape, LogSource, agree, check_full, padded, uniform, uniform_over,
@@ -14,7 +16,7 @@ use guarantor_engine::policy::PolicyParams;
 use guarantor_engine::{EngineError, Result};
 
 /// A log in a temporary file, which is removed when this is dropped.
-pub struct SpooledLog {
+pub struct RecordLog {
     pub(super) shape: LogShape,
     pub(super) record: Record,
     /// Which candidates have π(·|x).
@@ -30,9 +32,11 @@ pub struct SpooledLog {
     pub(super) seed: u64,
     /// The logging policy, if the rows do not contain π0(·|x).
     pub(super) logging_policy: Option<PolicyParams>,
+    /// Where copies are kept.
+    pub(super) memory: LogMemory,
 }
 
-impl SpooledLog {
+impl RecordLog {
     /// The hash of a row, by its position among the rows of its chunk.
     pub(super) fn hash(&self, position: u64, record: &[u8]) -> u64 {
         xxh3_64_with_seed(record, self.seed ^ position.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -143,30 +147,31 @@ impl SpooledLog {
             sets: columns.sets.map(|sets| ChunkSets::owned(sets, k)),
         })
     }
-
-    /// Computes π0(·|x) from the logging policy and checks it against the logged propensities.
-    fn fill(&self, chunk: &mut Chunk, policy: &PolicyParams, first_row: u64) -> Result<()> {
-        let full = policy.propensities(chunk.situations())?;
-        for (c, pi) in full.rows().into_iter().enumerate() {
-            let pi = pi.to_vec();
-            for row in chunk.rows_of(c) {
-                let number = first_row as usize + row + 1;
-                let action = chunk.actions[row] as usize;
-                check_full(number, &pi, action, chunk.propensities[row])?;
-                chunk.propensities.to_mut()[row] = pi[action];
-            }
-        }
-        chunk.full = Some(CowArray::from(full));
-        Ok(())
-    }
 }
 
-fn matrix<'a, T>(rows: usize, columns: usize, values: Vec<T>) -> Result<CowArray<'a, T, Ix2>> {
+/// Computes π0(·|x) from the logging policy and checks it against the logged propensities.
+pub fn fill(chunk: &mut Chunk, policy: &PolicyParams, first_row: u64) -> Result<()> {
+    let full = policy.propensities(chunk.situations())?;
+    for (c, pi) in full.rows().into_iter().enumerate() {
+        let pi = pi.to_vec();
+        for row in chunk.rows_of(c) {
+            let number = first_row as usize + row + 1;
+            let action = chunk.actions[row] as usize;
+            check_full(number, &pi, action, chunk.propensities[row])?;
+            chunk.propensities.to_mut()[row] = pi[action];
+        }
+    }
+    chunk.full = Some(CowArray::from(full));
+    Ok(())
+}
+
+/// A matrix of these values, row by row.
+pub fn matrix<'a, T>(rows: usize, columns: usize, values: Vec<T>) -> Result<CowArray<'a, T, Ix2>> {
     let matrix = Array2::from_shape_vec((rows, columns), values);
     matrix.map(CowArray::from).map_err(|error| EngineError::Log(error.to_string()))
 }
 
-impl LogSource for SpooledLog {
+impl LogSource for RecordLog {
     /// Each chunk is compared with the hashes of the rows that were written, and with their number.
     fn guards_itself(&self) -> bool {
         true
@@ -180,6 +185,14 @@ impl LogSource for SpooledLog {
         self.sums.len()
     }
 
+    fn in_memory(&self) -> bool {
+        false
+    }
+
+    fn keep(&self, log: &dyn LogSource) -> Result<Box<dyn LogSource>> {
+        keep(log, &self.memory)
+    }
+
     fn chunk(&self, index: usize) -> Result<Chunk<'_>> {
         let rows = self.rows(index, &self.read(index)?)?;
         let mut chunk = match self.record.grouped {
@@ -187,7 +200,7 @@ impl LogSource for SpooledLog {
             false => self.plain(rows)?,
         };
         if let Some(policy) = &self.logging_policy {
-            self.fill(&mut chunk, policy, self.starts[index])?;
+            fill(&mut chunk, policy, self.starts[index])?;
         }
         Ok(chunk)
     }
@@ -228,7 +241,7 @@ mod tests {
             let place = Place { arrival: i, ordinal: i };
             record.write(&columns, i as usize, (place, false), &mut bytes);
         }
-        let mut log = SpooledLog {
+        let mut log = RecordLog {
             shape: LogShape {
                 rows: 2,
                 contexts: 2,
@@ -246,6 +259,7 @@ mod tests {
             sums: Vec::new(),
             seed: 7,
             logging_policy: None,
+            memory: LogMemory::default(),
         };
         let hashes = (0..).zip(record.split(&bytes)).map(|(at, row)| log.hash(at, row));
         log.sums = vec![hashes.fold(0, u64::wrapping_add)];

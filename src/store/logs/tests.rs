@@ -124,7 +124,7 @@ fn stored(batches: &[Vec<LogRows>]) -> StoredLog {
         shares_ledger_with: BTreeSet::new(),
         content,
     };
-    StoredLog { parts, dataset, memory: LogMemory::default() }
+    StoredLog { parts, dataset, memory: LogMemory::default(), features: true }
 }
 
 /// The rows of two parts of several batches.
@@ -207,10 +207,16 @@ fn damaged_sets_are_noticed() {
         let mut damaged = bytes.to_vec();
         damaged[at] ^= 0x40;
         let part = LogPart::held(clean.dataset.content.parts[0].clone(), damaged.into());
-        let log =
-            StoredLog { parts: vec![part], dataset: clean.dataset.clone(), memory: LogMemory::default() };
+        let log = StoredLog {
+            parts: vec![part],
+            dataset: clean.dataset.clone(),
+            memory: LogMemory::default(),
+            features: true,
+        };
         let (decoded, spooled) = (log.decode(), log.spool(None, &unattended()));
-        assert_eq!(decoded.is_err(), spooled.is_err(), "byte {at}");
+        // Decoding on all threads also relies on the counts of rows in the index, and rejects wrong ones. Both compare the
+        // digest of all rows.
+        assert!(decoded.is_err() || spooled.is_ok(), "byte {at}");
         noticed += usize::from(decoded.is_err());
         if let Ok(columns) = decoded {
             assert_eq!(columns.actions.len(), 20, "byte {at}");

@@ -15,10 +15,10 @@ use guarantor_ingest::{LogFacts, LogOptions, RowSketch};
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct DatasetContent {
     /// The number of logged decisions.
-    #[sqlx(rename = "row_count")]
+    #[sqlx(rename = "row_count", try_from = "i64")]
     pub rows: u64,
     /// The number of distinct contexts.
-    #[sqlx(rename = "context_count")]
+    #[sqlx(rename = "context_count", try_from = "i64")]
     pub contexts: u64,
     /// K.
     #[sqlx(try_from = "i64")]
@@ -115,14 +115,15 @@ impl SeenRows {
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct DatasetVersion {
     /// 1 after the upload, one more after each append and each addition of candidates.
+    #[sqlx(try_from = "i64")]
     pub version: u64,
     /// When it was stored.
     pub created_at: Timestamp,
     /// The number of its rows.
-    #[sqlx(rename = "row_count")]
+    #[sqlx(rename = "row_count", try_from = "i64")]
     pub rows: u64,
     /// The number of its contexts.
-    #[sqlx(rename = "context_count")]
+    #[sqlx(rename = "context_count", try_from = "i64")]
     pub contexts: u64,
     /// The digest of its rows.
     pub digest: String,
@@ -140,8 +141,10 @@ pub struct Dataset {
     /// When it was uploaded.
     pub created_at: Timestamp,
     /// Grows with every change.
+    #[sqlx(try_from = "i64")]
     pub revision: u64,
     /// The version that `content` is of.
+    #[sqlx(try_from = "i64")]
     pub version: u64,
     /// The stored policy that logged it, if there is one.
     pub logging_policy_id: Option<PolicyId>,
@@ -155,6 +158,7 @@ pub struct Dataset {
     pub exact_propensities: bool,
     /// How many datasets with some of the same rows there were, this one and deleted ones included. They share
     /// one ledger.
+    #[sqlx(try_from = "i64")]
     pub ledger_datasets: u64,
     /// The first hundred of the others.
     #[sqlx(json)]

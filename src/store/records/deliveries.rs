@@ -67,17 +67,32 @@ pub struct Delivery {
     /// When the current series of attempts began.
     pub since: Timestamp,
     /// How many attempts of the current series have ended.
+    #[sqlx(try_from = "i64")]
     pub attempts: u32,
     /// When it is tried next.
     pub next_at: Option<Timestamp>,
     /// When the last attempt was.
     pub last_at: Option<Timestamp>,
     /// The HTTP status of the response to the last attempt, if there was one.
+    #[sqlx(try_from = "StoredStatus")]
     pub last_status: Option<u16>,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
     /// When it was delivered or failed.
     pub ended_at: Option<Timestamp>,
+}
+
+/// An HTTP status as it is stored.
+#[derive(sqlx::Type)]
+#[sqlx(transparent)]
+struct StoredStatus(Option<i64>);
+
+impl TryFrom<StoredStatus> for Option<u16> {
+    type Error = std::num::TryFromIntError;
+
+    fn try_from(stored: StoredStatus) -> Result<Self, Self::Error> {
+        stored.0.map(u16::try_from).transpose()
+    }
 }
 
 /// A delivery whose time has come, with its webhook.

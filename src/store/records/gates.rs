@@ -249,6 +249,7 @@ pub struct StandingGate {
     /// Who changed it last, or created it.
     pub changed_by: String,
     /// Grows with every change.
+    #[sqlx(try_from = "i64")]
     pub revision: u64,
 }
 

@@ -141,6 +141,7 @@ pub struct Job {
     /// The dataset that it reads.
     pub dataset_id: DatasetId,
     /// The version that it reads.
+    #[sqlx(try_from = "i64")]
     pub dataset_version: u64,
     /// Its state.
     pub status: JobStatus,
@@ -164,6 +165,7 @@ pub struct Job {
     /// if no certificate follows.
     pub shown: bool,
     /// How many times the job was started, including the current attempt; 0 before the first.
+    #[sqlx(try_from = "i64")]
     pub attempt: u32,
     /// Whether a client asked for the job to be canceled.
     pub cancel_requested: bool,
@@ -183,6 +185,7 @@ pub struct Job {
     #[sqlx(json(nullable))]
     pub evidence: Option<BlobRef>,
     /// Grows with every change.
+    #[sqlx(try_from = "i64")]
     pub revision: u64,
 }
 
@@ -254,6 +257,7 @@ pub struct QueueDepth {
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct JobEvent {
     /// The number of the event.
+    #[sqlx(try_from = "i64")]
     pub id: u64,
     /// `queued`, `started`, `progress`, `cancel_requested`, `requeued`, `succeeded`, `failed` or `cancelled`.
     pub kind: String,
@@ -262,4 +266,32 @@ pub struct JobEvent {
     pub data: serde_json::Value,
     /// When it happened.
     pub created_at: Timestamp,
+}
+
+/// A change of a job by another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobChange {
+    /// It waits for a worker.
+    Queued(JobId),
+    /// A client asked for it to be canceled.
+    CancelRequested(JobId),
+    /// It has ended.
+    Ended(JobId),
+    /// Anything else.
+    Other(JobId),
+    /// Changes may have been missed, of any job.
+    Missed,
+}
+
+impl JobChange {
+    /// The job, if it is known.
+    pub fn job(self) -> Option<JobId> {
+        match self {
+            JobChange::Queued(id)
+            | JobChange::CancelRequested(id)
+            | JobChange::Ended(id)
+            | JobChange::Other(id) => Some(id),
+            JobChange::Missed => None,
+        }
+    }
 }

@@ -29,7 +29,8 @@ pub use gates::{
 };
 pub use guardrails::{RequiredGuardrail, RequiredGuardrails};
 pub use jobs::{
-    Job, JobEvent, JobFilter, JobOrder, JobProgress, JobResult, JobStatus, NewJob, QueueDepth, QueueLimits,
+    Job, JobChange, JobEvent, JobFilter, JobOrder, JobProgress, JobResult, JobStatus, NewJob, QueueDepth,
+    QueueLimits,
 };
 pub use keys::{ApiKey, KeyHash, NewKey, Role};
 pub use leases::{ClaimedJob, Finish, LeaseTerms, Success};

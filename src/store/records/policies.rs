@@ -41,6 +41,7 @@ pub struct StoredPolicy {
     /// When it was stored.
     pub created_at: Timestamp,
     /// Grows with every change.
+    #[sqlx(try_from = "i64")]
     pub revision: u64,
     /// Its kind.
     #[sqlx(json)]

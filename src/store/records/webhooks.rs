@@ -197,8 +197,10 @@ pub struct Webhook {
     /// Since when every attempt has failed; `None` if the last one did not.
     pub failing_since: Option<Timestamp>,
     /// How many events were not stored, because too many deliveries waited.
+    #[sqlx(try_from = "i64")]
     pub dropped: u64,
     /// Grows with every change of the definition or the secret.
+    #[sqlx(try_from = "i64")]
     pub revision: u64,
 }
 

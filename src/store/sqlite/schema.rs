@@ -18,6 +18,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0008_job_lists.sql"),
 ];
 
+/// The newest schema that this release knows.
+pub const VERSION: usize = MIGRATIONS.len();
+
 /// Brings the schema up to date.
 ///
 /// # Errors
@@ -31,7 +34,7 @@ pub async fn migrate(connection: &mut SqliteConnection) -> Result<()> {
         .fetch_one(&mut *tx)
         .await?;
     tx.commit().await?;
-    let known = MIGRATIONS.len();
+    let known = VERSION;
     let found = usize::try_from(row.try_get::<i64, _>("version")?).unwrap_or(usize::MAX);
     if found > known {
         return Err(StoreError::Refused(format!(

@@ -118,7 +118,7 @@ where
     };
     let stored = match store.repository().create_dataset(new).await {
         Err(StoreError::Exists(Resource::Dataset, _)) => {
-            store.blobs().delete(&parts).await;
+            store.discard(&parts).await;
             the_same(store.repository().dataset_version(&workspace, id, 1).await?, &digest)
         }
         stored => keep_or_delete(store, &parts, stored).await,
@@ -277,7 +277,7 @@ impl Target {
         let (workspace, id) = (&before.workspace, before.id);
         let digest = content.digest.clone();
         if let Some(done) = done {
-            store.blobs().delete(&parts).await;
+            store.discard(&parts).await;
             return the_same(done, &digest);
         }
         let new = NewVersion { after_version: before.version, content, added, seen_version };
@@ -285,7 +285,7 @@ impl Target {
         let Err(StoreError::InUse { .. }) = &added else {
             return keep_or_delete(store, &parts, added).await;
         };
-        store.blobs().delete(&parts).await;
+        store.discard(&parts).await;
         // Another append came first. It may have been an attempt of this request that was given up.
         match store.appended(workspace, id, request).await? {
             // Its digest covers all rows before it, so it can be compared only if these are the same.
@@ -397,7 +397,7 @@ async fn keep_or_delete(
     stored: Result<Dataset, StoreError>,
 ) -> Result<Dataset, UploadError> {
     if stored.is_err() {
-        store.blobs().delete(parts).await;
+        store.discard(parts).await;
     }
     Ok(stored?)
 }

@@ -6,7 +6,7 @@ use sqlx::{FromRow, SqliteConnection};
 
 use crate::store::error::{Result, StoreError};
 use crate::store::records::LedgerSummary;
-use crate::store::sqlite::rows::to_json;
+use crate::store::sqlite::rows::to_text as to_json;
 use guarantor_engine::certificate::{LedgerPlace, SharedLook, SharedWhy};
 use guarantor_engine::ledger;
 use guarantor_engine::spec::Family;

@@ -1,18 +1,22 @@
 //! Checks and sweeps.
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use sqlx::Row;
 
 use super::policies::policy_user;
-use super::{Sqlite, Write, micros};
-use crate::store::error::{Result, StoreError};
+use super::rows::to_json;
+use super::{Repo, Write, micros, now};
+use crate::store::error::Result;
+use crate::store::ids::Timestamp;
 use crate::store::repository::Upkeep;
 
 /// How many jobs one transaction deletes, so that a sweep does not block other writers for long.
 const BATCH: i64 = 100;
+
+/// How many keys of blobs are looked up at a time.
+const KEYS_AT_ONCE: usize = 1000;
 
 /// Deletes one finished job and what it learned; returns the keys of its files.
 async fn delete_job(write: &mut Write, id: &str) -> Result<Vec<String>> {
@@ -32,31 +36,55 @@ async fn delete_job(write: &mut Write, id: &str) -> Result<Vec<String>> {
         }
     }
     if let Ok(id) = id.parse() {
-        write.changed.add(id);
+        write.changed.add(id, "deleted");
     }
     sqlx::query("DELETE FROM jobs WHERE id = $1").bind(id).execute(write.connection()).await?;
     Ok(blobs)
 }
 
 #[async_trait]
-impl Upkeep for Sqlite {
+impl Upkeep for Repo {
     async fn ping(&self) -> Result<()> {
-        sqlx::query("SELECT 1 FROM schema_version LIMIT 1").fetch_one(&self.readers).await?;
-        Ok(())
+        self.answer().await
     }
 
     async fn truncate_log(&self) -> Result<()> {
-        sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.writer).await?;
-        Ok(())
+        self.move_log().await
     }
 
     async fn check_integrity(&self) -> Result<()> {
-        let row = sqlx::query("PRAGMA quick_check(1)").fetch_one(&self.readers).await?;
-        let found: String = row.try_get(0)?;
-        match found.as_str() {
-            "ok" => Ok(()),
-            found => Err(StoreError::damaged("the database", found)),
-        }
+        self.examine().await
+    }
+
+    fn is_shared(&self) -> bool {
+        Repo::SHARED
+    }
+
+    async fn now(&self) -> Result<Timestamp> {
+        now(&mut *self.readers.acquire().await?).await
+    }
+
+    fn clock(&self) -> Timestamp {
+        self.time()
+    }
+
+    async fn may_tidy(&self) -> Result<bool> {
+        self.lead().await
+    }
+
+    async fn installation(&self) -> Result<String> {
+        let mut write = self.write().await?;
+        sqlx::query("CREATE TABLE IF NOT EXISTS installation (id TEXT NOT NULL)")
+            .execute(write.connection())
+            .await?;
+        sqlx::query("INSERT INTO installation (id) SELECT $1 WHERE NOT EXISTS (SELECT 1 FROM installation)")
+            .bind(uuid::Uuid::now_v7().to_string())
+            .execute(write.connection())
+            .await?;
+        let row = sqlx::query("SELECT id FROM installation").fetch_one(write.connection()).await?;
+        let id = row.try_get("id")?;
+        write.commit().await?;
+        Ok(id)
     }
 
     async fn sweep_jobs(&self, age: Duration) -> Result<Vec<String>> {
@@ -92,8 +120,20 @@ impl Upkeep for Sqlite {
     }
 
     async fn unnamed_blobs(&self, keys: &[String]) -> Result<Vec<String>> {
-        let named: Vec<(String,)> = sqlx::query_as("SELECT key FROM blobs").fetch_all(&self.readers).await?;
-        let named: HashSet<String> = named.into_iter().map(|(key,)| key).collect();
-        Ok(keys.iter().filter(|key| !named.contains(*key)).cloned().collect())
+        let mut unnamed = Vec::new();
+        for some in keys.chunks(KEYS_AT_ONCE) {
+            let mut write = self.write().await?;
+            let found: Vec<(String,)> = sqlx::query_as(concat!(
+                "SELECT value FROM ",
+                json_each!("$1"),
+                " k WHERE NOT EXISTS (SELECT 1 FROM blobs b WHERE b.key = k.value)"
+            ))
+            .bind(to_json(&some)?)
+            .fetch_all(write.connection())
+            .await?;
+            write.commit().await?;
+            unnamed.extend(found.into_iter().map(|(key,)| key));
+        }
+        Ok(unnamed)
     }
 }

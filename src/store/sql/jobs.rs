@@ -7,19 +7,26 @@ use serde_json::json;
 use sqlx::QueryBuilder;
 
 use super::datasets::seen;
-use super::rows::{is_taken, name_of, readable_page, to_json};
-use super::{Sqlite, Write, now};
+use super::rows::{Count, is_taken, name_of, readable_page, to_json};
+use super::{Database, Repo, Write, now};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
-use crate::store::records::{Job, JobEvent, JobFilter, JobOrder, JobStatus, NewJob, QueueDepth, QueueLimits};
+use crate::store::records::{
+    Job, JobChange, JobEvent, JobFilter, JobOrder, JobStatus, NewJob, QueueDepth, QueueLimits,
+};
 use crate::store::repository::Jobs;
 
 impl Write {
     /// Adds an event to a job. Every visible change of a job has one.
-    pub async fn append_event(&mut self, id: JobId, kind: &str, data: &serde_json::Value) -> Result<()> {
-        self.changed.add(id);
+    pub async fn append_event(
+        &mut self,
+        id: JobId,
+        kind: &'static str,
+        data: &serde_json::Value,
+    ) -> Result<()> {
+        self.changed.add(id, kind);
         let now = self.now.0;
         sqlx::query(
             "INSERT INTO job_events (job_id, id, kind, data, created_at) \
@@ -35,7 +42,7 @@ impl Write {
     }
 
     async fn check_inputs(&mut self, new: &NewJob) -> Result<()> {
-        let newest: Option<(u64, u64)> = sqlx::query_as(
+        let newest: Option<(Count, Count)> = sqlx::query_as(
             "SELECT v.version, v.row_count FROM datasets d \
              JOIN dataset_versions v ON v.dataset_id = d.id AND v.version = d.version \
              WHERE d.id = $1 AND d.workspace = $2",
@@ -44,7 +51,7 @@ impl Write {
         .bind(new.workspace.as_str())
         .fetch_optional(self.connection())
         .await?;
-        let (version, rows) =
+        let (Count(version), Count(rows)) =
             newest.ok_or_else(|| StoreError::not_found(Resource::Dataset, new.dataset_id))?;
         // An append that nobody had looked at may have put rows before those that the spec was resolved for.
         if version != new.dataset_version {
@@ -62,13 +69,13 @@ impl Write {
     }
 
     async fn check_room(&mut self, workspace: &Workspace, limits: &QueueLimits) -> Result<()> {
-        let (total, own): (u64, u64) = sqlx::query_as(
+        let (total, own): (Count, Count) = sqlx::query_as(
             "SELECT COUNT(*), COUNT(CASE WHEN workspace = $1 THEN 1 END) FROM jobs WHERE status = 'queued'",
         )
         .bind(workspace.as_str())
         .fetch_one(self.connection())
         .await?;
-        for (queued, limit) in [(total, limits.total), (own, limits.workspace)] {
+        for (queued, limit) in [(total.0, limits.total), (own.0, limits.workspace)] {
             if let Some(limit) = limit.filter(|&limit| queued >= limit) {
                 return Err(StoreError::QueueFull { queued, limit });
             }
@@ -81,7 +88,7 @@ impl Write {
         let inserted = sqlx::query_as(
             "INSERT INTO jobs (id, workspace, seq, dataset_id, dataset_version, status, spec, metadata, created_at, \
              queued_at, attempt, cancel_requested, revision, submitted_by) SELECT $1, $2, COALESCE(MAX(seq), 0) + 1, \
-             $3, $4, 'queued', $5, $6, $7, $7, 0, 0, 1, $8 FROM jobs RETURNING *",
+             $3, $4, 'queued', $5, $6, $7, $7, 0, FALSE, 1, $8 FROM jobs RETURNING *",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
@@ -118,7 +125,7 @@ fn list_query(
     workspace: &Workspace,
     filter: &JobFilter,
     page: &PageRequest,
-) -> Result<QueryBuilder<sqlx::Sqlite>> {
+) -> Result<QueryBuilder<Database>> {
     let cursor = page.after.as_ref().map(|_| Cursor::of(page)).transpose()?;
     let (beyond, direction) = match filter.order {
         JobOrder::Newest => (" < (", "DESC"),
@@ -137,7 +144,7 @@ fn list_query(
         query.push(" AND dataset_id = ").push_bind(id.to_string());
     }
     if let Some(decision) = filter.decision {
-        query.push(" AND CASE WHEN json_valid(result) THEN json_extract(result, '$.decision') END = ");
+        query.push(concat!(" AND ", decision_sql!(), " = "));
         query.push_bind(name_of(decision)?);
     }
     query.push(" ORDER BY created_at ").push(direction).push(", id ").push(direction);
@@ -145,8 +152,21 @@ fn list_query(
     Ok(query)
 }
 
+impl Repo {
+    /// The job as the database has it now.
+    pub(super) async fn read_job(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+        let job: Option<Job> = sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
+            .bind(id.to_string())
+            .bind(workspace.as_str())
+            .fetch_optional(&self.readers)
+            .await
+            .map_err(|error| StoreError::from(error).of(Owner::Job(id)))?;
+        job.ok_or_else(|| StoreError::not_found(Resource::Job, id))
+    }
+}
+
 #[async_trait]
-impl Jobs for Sqlite {
+impl Jobs for Repo {
     async fn submit_job(&self, new: NewJob, limits: &QueueLimits) -> Result<Job> {
         let mut write = self.write().await?;
         // A repeated request must find its job even if the queue has filled up since.
@@ -179,15 +199,17 @@ impl Jobs for Sqlite {
             return Ok((*job).clone());
         }
         let writes = self.recent.writes();
-        let job: Option<Job> = sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
-            .bind(id.to_string())
-            .bind(workspace.as_str())
-            .fetch_optional(&self.readers)
-            .await
-            .map_err(|error| StoreError::from(error).of(Owner::Job(id)))?;
-        let job = job.ok_or_else(|| StoreError::not_found(Resource::Job, id))?;
+        let job = self.read_job(workspace, id).await?;
         self.recent.keep(job.clone(), writes);
         Ok(job)
+    }
+
+    async fn job_now(&self, workspace: &Workspace, id: JobId) -> Result<Job> {
+        self.read_job(workspace, id).await
+    }
+
+    fn changes(&self) -> Option<tokio::sync::broadcast::Receiver<JobChange>> {
+        self.listen()
     }
 
     fn recent_job(&self, workspace: &Workspace, id: JobId) -> Option<Arc<Job>> {
@@ -201,7 +223,8 @@ impl Jobs for Sqlite {
 
     async fn cancel_job(&self, workspace: &Workspace, id: JobId) -> Result<(Job, bool)> {
         let mut write = self.write().await?;
-        let before: Option<Job> = sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND workspace = $2")
+        let sql = concat!("SELECT * FROM jobs WHERE id = $1 AND workspace = $2", lock_rows!());
+        let before: Option<Job> = sqlx::query_as(sql)
             .bind(id.to_string())
             .bind(workspace.as_str())
             .fetch_optional(write.connection())
@@ -217,7 +240,7 @@ impl Jobs for Sqlite {
             JobStatus::Queued => (JobStatus::Cancelled, Some(write.now.0)),
         };
         let after: Job = sqlx::query_as(
-            "UPDATE jobs SET status = $2, finished_at = $3, cancel_requested = 1, revision = revision + 1 \
+            "UPDATE jobs SET status = $2, finished_at = $3, cancel_requested = TRUE, revision = revision + 1 \
              WHERE id = $1 RETURNING *",
         )
         .bind(id.to_string())
@@ -261,7 +284,7 @@ impl Jobs for Sqlite {
 
     async fn queue_depth(&self) -> Result<QueueDepth> {
         let mut connection = self.readers.acquire().await?;
-        let (queued, running, oldest): (u64, u64, Option<Timestamp>) = sqlx::query_as(
+        let (queued, running, oldest): (Count, Count, Option<Timestamp>) = sqlx::query_as(
             "SELECT COUNT(CASE WHEN status = 'queued' THEN 1 END), \
              COUNT(CASE WHEN status = 'running' THEN 1 END), \
              MIN(CASE WHEN status = 'queued' THEN created_at END) \
@@ -271,6 +294,6 @@ impl Jobs for Sqlite {
         .await?;
         let now = now(&mut connection).await?;
         let oldest_seconds = oldest.map_or(0.0, |oldest| now.seconds_since(oldest));
-        Ok(QueueDepth { queued, running, oldest_seconds })
+        Ok(QueueDepth { queued: queued.0, running: running.0, oldest_seconds })
     }
 }

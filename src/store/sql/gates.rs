@@ -5,8 +5,8 @@ use serde_json::Value;
 use sqlx::types::Json;
 use sqlx::{FromRow, Row};
 
-use super::rows::{check_room, is_taken, read_page, to_json};
-use super::{Sqlite, Write};
+use super::rows::{Count, check_room, is_taken, plain, read_page, to_json};
+use super::{Repo, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{GateTokenId, JobId, Timestamp, Workspace};
@@ -14,7 +14,7 @@ use crate::store::page::{Cursor, Page, PageRequest};
 use crate::store::records::{
     GateDefinition, GateName, GateToken, Job, KeyHash, NewGate, NewGateToken, StandingGate,
 };
-use crate::store::repository::{Gates, Jobs};
+use crate::store::repository::Gates;
 
 /// How many jobs are compared with a selector at a time.
 const BATCH: i64 = 256;
@@ -35,11 +35,11 @@ impl Write {
 }
 
 #[async_trait]
-impl Gates for Sqlite {
+impl Gates for Repo {
     async fn create_gate(&self, new: NewGate, most: u64) -> Result<StandingGate> {
         let mut write = self.write().await?;
         let now = write.now.0;
-        let (present, taken): (u64, u64) = sqlx::query_as(
+        let (present, taken): (Count, Count) = sqlx::query_as(
             "SELECT COUNT(*), COUNT(CASE WHEN name = $2 THEN 1 END) FROM gates WHERE workspace = $1",
         )
         .bind(new.workspace.as_str())
@@ -47,10 +47,10 @@ impl Gates for Sqlite {
         .fetch_one(write.connection())
         .await?;
         let exists = || StoreError::Exists(Resource::Gate, new.name.to_string());
-        if taken > 0 {
+        if taken.0 > 0 {
             return Err(exists());
         }
-        check_room(Resource::Gate, present, most)?;
+        check_room(Resource::Gate, present.0, most)?;
         let created = sqlx::query_as(
             "INSERT INTO gates (id, workspace, name, definition, created_at, created_by, changed_at, changed_by, \
              revision) VALUES ($1, $2, $3, $4, $5, $6, $5, $6, 1) RETURNING *",
@@ -144,7 +144,8 @@ impl Gates for Sqlite {
                 let metadata: Json<Value> =
                     row.try_get("metadata").map_err(|error| StoreError::from(error).of(Owner::Job(id)))?;
                 if gate.definition.selects(&metadata) {
-                    return self.job(&gate.workspace, id).await.map(Some);
+                    // Not from the cache: a gate must not decide by what a job was.
+                    return self.read_job(&gate.workspace, id).await.map(Some);
                 }
             }
             match rows.last() {
@@ -167,18 +168,18 @@ impl Gates for Sqlite {
         let mut write = self.write().await?;
         let now = write.now.0;
         let gate = write.named_gate(workspace, gate).await?;
-        let (present,): (u64,) = sqlx::query_as("SELECT COUNT(*) FROM gate_tokens WHERE gate_id = $1")
+        let (present,): (Count,) = sqlx::query_as("SELECT COUNT(*) FROM gate_tokens WHERE gate_id = $1")
             .bind(gate.id.to_string())
             .fetch_one(write.connection())
             .await?;
-        check_room(Resource::GateToken, present, most)?;
+        check_room(Resource::GateToken, present.0, most)?;
         let token = sqlx::query_as(
             "INSERT INTO gate_tokens (id, gate_id, name, hash, created_at, created_by) \
              VALUES ($1, $2, $3, $4, $5, $6) RETURNING *",
         )
         .bind(new.id.to_string())
         .bind(gate.id.to_string())
-        .bind(&new.name)
+        .bind(plain(&new.name))
         .bind(new.hash.to_hex())
         .bind(now)
         .bind(&new.by)

@@ -5,8 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::outbox::{MOST_WAITING, NewEvent};
-use super::rows::{check_room, read_page, to_json};
-use super::{Sqlite, Write, micros};
+use super::rows::{Count, check_room, read_page, to_json};
+use super::{Repo, Write, micros};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DeliveryId, WebhookId, Workspace};
 use crate::store::page::{Page, PageRequest};
@@ -29,15 +29,15 @@ impl Write {
 }
 
 #[async_trait]
-impl Webhooks for Sqlite {
+impl Webhooks for Repo {
     async fn create_webhook(&self, new: NewWebhook, most: u64) -> Result<Webhook> {
         let mut write = self.write().await?;
         let now = write.now.0;
-        let (present,): (u64,) = sqlx::query_as("SELECT COUNT(*) FROM webhooks WHERE workspace = $1")
+        let (present,): (Count,) = sqlx::query_as("SELECT COUNT(*) FROM webhooks WHERE workspace = $1")
             .bind(new.workspace.as_str())
             .fetch_one(write.connection())
             .await?;
-        check_room(Resource::Webhook, present, most)?;
+        check_room(Resource::Webhook, present.0, most)?;
         let webhook = sqlx::query_as(
             "INSERT INTO webhooks (id, workspace, definition, enabled, secret, created_at, created_by, changed_at, \
              changed_by, dropped, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $6, $7, 0, 1) RETURNING *",
@@ -45,7 +45,7 @@ impl Webhooks for Sqlite {
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
         .bind(to_json(&new.definition)?)
-        .bind(i64::from(new.enabled))
+        .bind(new.enabled)
         .bind(new.secret.reveal())
         .bind(now)
         .bind(&new.by)
@@ -88,7 +88,7 @@ impl Webhooks for Sqlite {
         )
         .bind(id.to_string())
         .bind(to_json(definition)?)
-        .bind(i64::from(enabled))
+        .bind(enabled)
         .bind(now)
         .bind(by)
         .bind(failing_since)

@@ -10,11 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use sqlx::SqliteConnection;
-
 use super::row_sets::{SetOwner, SetVersions, decode, newest_set, read_set, set_name, sets_like};
 use super::rows::to_json;
-use super::{Sqlite, Write};
+use super::{Connection, Repo, Write};
 use crate::store::error::{Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
 use guarantor_ingest::RowSketch;
@@ -77,7 +75,7 @@ pub struct Recognized {
 
 /// The sets after those that `so_far` covers that may have rows of the version.
 async fn candidates(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     version: &SketchedVersion,
     so_far: &Recognized,
 ) -> Result<Vec<i64>> {
@@ -105,7 +103,7 @@ struct StoredSet {
     sketch: Option<Vec<u8>>,
 }
 
-async fn read_sets(connection: &mut SqliteConnection, ids: &[i64]) -> Result<Vec<StoredSet>> {
+async fn read_sets(connection: &mut Connection, ids: &[i64]) -> Result<Vec<StoredSet>> {
     let mut sets = Vec::new();
     for &id in ids {
         if let Some((name, sketch)) = read_set(connection, id).await? {
@@ -115,11 +113,11 @@ async fn read_sets(connection: &mut SqliteConnection, ids: &[i64]) -> Result<Vec
     Ok(sets)
 }
 
-impl Sqlite {
+impl Repo {
     /// Compares with everything that is stored, before the transaction that will store the version.
     pub async fn recognize(&self, version: &SketchedVersion) -> Result<Recognized> {
         let mut found = Recognized::default();
-        let mut tx = self.readers.begin().await?;
+        let mut tx = self.read().await?;
         let through = newest_set(&mut tx).await?;
         for ids in candidates(&mut tx, version, &found).await?.chunks(AT_ONCE) {
             let stored = read_sets(&mut tx, ids).await?;
@@ -201,7 +199,7 @@ impl Write {
             return Ok((all, all));
         };
         let before: Vec<(i64,)> =
-            sqlx::query_as("SELECT set_id FROM dataset_row_sets WHERE dataset_id = $1 AND whole = 1")
+            sqlx::query_as("SELECT set_id FROM dataset_row_sets WHERE dataset_id = $1 AND whole = TRUE")
                 .bind(dataset.to_string())
                 .fetch_all(self.connection())
                 .await?;
@@ -240,11 +238,13 @@ impl Write {
     async fn join_ledgers(&mut self, dataset: DatasetId, sets: &BTreeMap<i64, Shared>) -> Result<()> {
         let to = self.ledger_of(&dataset.to_string()).await?;
         let sets: Vec<i64> = sets.keys().copied().collect();
-        let others: Vec<(String,)> = sqlx::query_as(
+        let others: Vec<(String,)> = sqlx::query_as(concat!(
             "SELECT DISTINCT l.ledger_id FROM dataset_row_sets o JOIN ledger_datasets l \
-             ON l.dataset_id = o.dataset_id WHERE o.set_id IN (SELECT value FROM json_each($1)) AND l.ledger_id <> $2 \
-             ORDER BY l.ledger_id",
-        )
+             ON l.dataset_id = o.dataset_id WHERE o.set_id IN (SELECT CAST(value AS BIGINT) FROM ",
+            json_each!("$1"),
+            ") \
+             AND l.ledger_id <> $2 ORDER BY l.ledger_id"
+        ))
         .bind(to_json(&sets)?)
         .bind(&to)
         .fetch_all(self.connection())
@@ -274,14 +274,16 @@ impl Write {
 
 /// One of `others` that shares the ledger of a dataset, or is it.
 pub async fn of_same_ledger(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     dataset: DatasetId,
     others: &BTreeSet<DatasetId>,
 ) -> Result<Option<DatasetId>> {
-    let found: Option<(DatasetId,)> = sqlx::query_as(
+    let found: Option<(DatasetId,)> = sqlx::query_as(concat!(
         "SELECT o.dataset_id FROM ledger_datasets l JOIN ledger_datasets o ON o.ledger_id = l.ledger_id \
-         WHERE l.dataset_id = $1 AND o.dataset_id IN (SELECT value FROM json_each($2)) LIMIT 1",
-    )
+         WHERE l.dataset_id = $1 AND o.dataset_id IN (SELECT value FROM ",
+        json_each!("$2"),
+        ") LIMIT 1"
+    ))
     .bind(dataset.to_string())
     .bind(to_json(others)?)
     .fetch_optional(connection)
@@ -290,7 +292,7 @@ pub async fn of_same_ledger(
 }
 
 /// The id of a dataset's ledger. Every dataset has one, from its creation on and forever.
-pub async fn ledger_of(connection: &mut SqliteConnection, dataset: &str) -> Result<String> {
+pub async fn ledger_of(connection: &mut Connection, dataset: &str) -> Result<String> {
     let found: Option<(String,)> =
         sqlx::query_as("SELECT ledger_id FROM ledger_datasets WHERE dataset_id = $1")
             .bind(dataset)

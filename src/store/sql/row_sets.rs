@@ -4,10 +4,10 @@
 //! set, so a log that is uploaded a thousand times is stored and compared once. A dataset has at most
 //! `MAX_PARTS` sets besides that of all of its rows: the sets of adjacent small appends are merged.
 
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
-use super::Write;
-use super::rows::to_json;
+use super::rows::{Count, to_json};
+use super::{Connection, Write};
 use crate::store::error::{Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
 use guarantor_ingest::RowSketch;
@@ -18,6 +18,15 @@ const INDEXED: usize = 1024;
 /// The most sets of appended rows that a dataset has.
 const MAX_PARTS: usize = 32;
 
+/// If a dataset is known to have rows of a set, it has them among those of the later version.
+macro_rules! later_overlap {
+    () => {
+        "ON CONFLICT (dataset_id, set_id) DO UPDATE SET through_version = \
+         CASE WHEN row_overlaps.through_version > excluded.through_version \
+          THEN row_overlaps.through_version ELSE excluded.through_version END"
+    };
+}
+
 /// The name of a set. Rows without a sketch are known by the digest of their log.
 pub fn set_name(sketch: &RowSketch, digest: &str) -> String {
     sketch.name().unwrap_or_else(|| digest.to_owned())
@@ -26,7 +35,7 @@ pub fn set_name(sketch: &RowSketch, digest: &str) -> String {
 /// The ids of the sets after `after` that may have rows of these: those with one of the names, and those with an
 /// indexed hash.
 pub async fn sets_like(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace: &Workspace,
     names: &[&str],
     sketches: &[&RowSketch],
@@ -35,12 +44,18 @@ pub async fn sets_like(
     let mut hashes: Vec<i64> = sketches.iter().flat_map(|sketch| sketch.sampled()).map(as_stored).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    // `CROSS JOIN` fixes the order: one search of the index per hash. SQLite would rather read the whole index.
-    let found: Vec<(i64,)> = sqlx::query_as(
-        "SELECT id FROM row_sets WHERE workspace = $1 AND name IN (SELECT value FROM json_each($2)) AND id > $4 UNION \
-         SELECT h.set_id FROM json_each($3) j CROSS JOIN row_hashes h ON h.workspace = $1 AND h.hash = j.value \
-         WHERE h.set_id > $4",
-    )
+    // One search of the index per hash.
+    let found: Vec<(i64,)> = sqlx::query_as(concat!(
+        "SELECT id FROM row_sets WHERE workspace = $1 AND name IN (SELECT value FROM ",
+        json_each!("$2"),
+        ") AND id > $4 \
+         UNION SELECT h.set_id FROM ",
+        json_each!("$3"),
+        " j ",
+        join_in_order!(),
+        " row_hashes h ON h.workspace = $1 \
+         AND h.hash = CAST(j.value AS BIGINT) WHERE h.set_id > $4"
+    ))
     .bind(workspace.as_str())
     .bind(to_json(&names)?)
     .bind(to_json(&hashes)?)
@@ -56,16 +71,13 @@ fn as_stored(hash: u64) -> i64 {
 }
 
 /// The newest set of all workspaces.
-pub async fn newest_set(connection: &mut SqliteConnection) -> Result<i64> {
+pub async fn newest_set(connection: &mut Connection) -> Result<i64> {
     let row = sqlx::query("SELECT COALESCE(MAX(id), 0) AS id FROM row_sets").fetch_one(connection).await?;
     Ok(row.try_get("id")?)
 }
 
 /// The name and the sketch of a set, or `None` if it was replaced in the meantime.
-pub async fn read_set(
-    connection: &mut SqliteConnection,
-    id: i64,
-) -> Result<Option<(String, Option<Vec<u8>>)>> {
+pub async fn read_set(connection: &mut Connection, id: i64) -> Result<Option<(String, Option<Vec<u8>>)>> {
     let row = sqlx::query_as("SELECT name, sketch FROM row_sets WHERE id = $1")
         .bind(id)
         .fetch_optional(connection)
@@ -79,10 +91,10 @@ pub fn decode(bytes: &[u8]) -> Result<RowSketch> {
 }
 
 /// The sketches of the sets that a dataset's versions added, oldest first.
-pub async fn own_sketches(connection: &mut SqliteConnection, dataset: DatasetId) -> Result<Vec<Vec<u8>>> {
+pub async fn own_sketches(connection: &mut Connection, dataset: DatasetId) -> Result<Vec<Vec<u8>>> {
     let rows: Vec<(Vec<u8>,)> = sqlx::query_as(
         "SELECT s.sketch FROM dataset_row_sets d JOIN row_sets s ON s.id = d.set_id \
-         WHERE d.dataset_id = $1 AND d.whole = 0 AND s.sketch IS NOT NULL ORDER BY d.first_version, d.set_id",
+         WHERE d.dataset_id = $1 AND d.whole = FALSE AND s.sketch IS NOT NULL ORDER BY d.first_version, d.set_id",
     )
     .bind(dataset.to_string())
     .fetch_all(connection)
@@ -132,9 +144,10 @@ impl Write {
                 .await?;
         let id: i64 = row.try_get("id")?;
         let hashes: Vec<i64> = sketch.sampled().take(INDEXED).map(as_stored).collect();
-        sqlx::query(
-            "INSERT INTO row_hashes (workspace, hash, set_id) SELECT $1, value, $2 FROM json_each($3)",
-        )
+        sqlx::query(concat!(
+            "INSERT INTO row_hashes (workspace, hash, set_id) SELECT $1, CAST(value AS BIGINT), $2 FROM ",
+            json_each!("$3")
+        ))
         .bind(workspace.as_str())
         .bind(id)
         .bind(to_json(&hashes)?)
@@ -147,13 +160,15 @@ impl Write {
     pub async fn own_set(&mut self, dataset: DatasetId, set: i64, versions: &SetVersions) -> Result<()> {
         sqlx::query(
             "INSERT INTO dataset_row_sets (dataset_id, set_id, whole, first_version, through_version) \
-             VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO UPDATE SET \
-             first_version = MIN(first_version, excluded.first_version), \
-             through_version = MAX(through_version, excluded.through_version)",
+             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (dataset_id, set_id, whole) DO UPDATE SET \
+             first_version = CASE WHEN dataset_row_sets.first_version < excluded.first_version \
+              THEN dataset_row_sets.first_version ELSE excluded.first_version END, \
+             through_version = CASE WHEN dataset_row_sets.through_version > excluded.through_version \
+              THEN dataset_row_sets.through_version ELSE excluded.through_version END",
         )
         .bind(dataset.to_string())
         .bind(set)
-        .bind(i64::from(versions.whole))
+        .bind(versions.whole)
         .bind(versions.first as i64)
         .bind(versions.through as i64)
         .execute(self.connection())
@@ -175,10 +190,10 @@ impl Write {
 
     /// Records that a dataset has rows of a set, among those of its version `through`.
     pub async fn overlap(&mut self, dataset: &str, set: i64, through: i64) -> Result<()> {
-        sqlx::query(
-            "INSERT INTO row_overlaps (dataset_id, set_id, through_version) VALUES ($1, $2, $3) \
-             ON CONFLICT DO UPDATE SET through_version = MAX(through_version, excluded.through_version)",
-        )
+        sqlx::query(concat!(
+            "INSERT INTO row_overlaps (dataset_id, set_id, through_version) VALUES ($1, $2, $3) ",
+            later_overlap!()
+        ))
         .bind(dataset)
         .bind(set)
         .bind(through)
@@ -225,23 +240,28 @@ impl Write {
         }
         let own = dataset.to_string();
         for statement in [
-            "INSERT INTO row_overlaps (dataset_id, set_id, through_version) \
-             SELECT dataset_id, $3, through_version FROM row_overlaps WHERE set_id = $2 AND dataset_id <> $1 UNION \
-             SELECT dataset_id, $3, MAX(through_version) FROM dataset_row_sets \
-             WHERE set_id = $2 AND dataset_id <> $1 GROUP BY dataset_id \
-             ON CONFLICT DO UPDATE SET through_version = MAX(through_version, excluded.through_version)",
-            "INSERT INTO row_overlaps (dataset_id, set_id, through_version) \
+            concat!(
+                "INSERT INTO row_overlaps (dataset_id, set_id, through_version) \
+             SELECT dataset_id, $3, MAX(through_version) FROM (\
+              SELECT dataset_id, through_version FROM row_overlaps WHERE set_id = $2 AND dataset_id <> $1 UNION ALL \
+              SELECT dataset_id, through_version FROM dataset_row_sets WHERE set_id = $2 AND dataset_id <> $1\
+             ) o WHERE $4 IS NOT NULL GROUP BY dataset_id ",
+                later_overlap!()
+            ),
+            concat!(
+                "INSERT INTO row_overlaps (dataset_id, set_id, through_version) \
              SELECT dataset_id, set_id, through_version FROM dataset_row_sets d \
              WHERE d.dataset_id = $1 AND d.set_id = $2 AND d.whole = $4 AND EXISTS (\
-              SELECT 1 FROM dataset_row_sets o WHERE o.set_id = $2 AND o.dataset_id <> $1) AND $3 > 0 \
-             ON CONFLICT DO UPDATE SET through_version = MAX(through_version, excluded.through_version)",
+              SELECT 1 FROM dataset_row_sets o WHERE o.set_id = $2 AND o.dataset_id <> $1) AND $3 > 0 ",
+                later_overlap!()
+            ),
             "DELETE FROM dataset_row_sets WHERE dataset_id = $1 AND set_id = $2 AND whole = $4 AND $3 > 0",
         ] {
             sqlx::query(statement)
                 .bind(&own)
                 .bind(old)
                 .bind(set)
-                .bind(i64::from(whole))
+                .bind(whole)
                 .execute(self.connection())
                 .await?;
         }
@@ -268,9 +288,9 @@ impl Write {
 
     /// Merges the two adjacent appends with the fewest rows if a dataset has too many sets.
     pub async fn merge_small_parts(&mut self, workspace: &Workspace, dataset: DatasetId) -> Result<()> {
-        let parts: Vec<(i64, u64, u64, Vec<u8>)> = sqlx::query_as(
+        let parts: Vec<(i64, Count, Count, Vec<u8>)> = sqlx::query_as(
             "SELECT d.set_id, d.first_version, d.through_version, s.sketch FROM dataset_row_sets d \
-             JOIN row_sets s ON s.id = d.set_id WHERE d.dataset_id = $1 AND d.whole = 0 AND s.sketch IS NOT NULL \
+             JOIN row_sets s ON s.id = d.set_id WHERE d.dataset_id = $1 AND d.whole = FALSE AND s.sketch IS NOT NULL \
              ORDER BY d.first_version, d.set_id",
         )
         .bind(dataset.to_string())
@@ -287,8 +307,11 @@ impl Write {
         let mut merged = sketches[at].clone();
         merged.merge(&sketches[at + 1]);
         let set = self.set_named(workspace, &set_name(&merged, ""), &merged).await?;
-        let versions =
-            SetVersions { whole: false, first: first.1.min(second.1), through: first.2.max(second.2) };
+        let versions = SetVersions {
+            whole: false,
+            first: first.1.0.min(second.1.0),
+            through: first.2.0.max(second.2.0),
+        };
         self.own_set(dataset, set, &versions).await?;
         for part in [first, second] {
             self.replace_set(dataset, part.0, false, set).await?;

@@ -2,14 +2,15 @@
 //! the other. All rules are in `guarantor_engine::ledger`; this file only reads and writes rows.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{FromRow, Row, SqliteConnection};
+use sqlx::types::Json;
+use sqlx::{FromRow, Row};
 
-use super::rows::{Named, name_of, to_json};
+use super::rows::{Count, Named, Written, name_of, to_json, to_text};
 use super::same_rows::{ledger_of, of_same_ledger};
-use super::{Sqlite, Write};
+use super::{Connection, DbRow, Repo, Write, micros};
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, JobId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
@@ -28,13 +29,15 @@ struct EntryRow {
     place: LedgerPlace,
     job_id: JobId,
     dataset_id: DatasetId,
+    #[sqlx(try_from = "i64")]
     dataset_version: u64,
-    row_count: Option<u64>,
+    row_count: Option<Count>,
     /// Orders the looks, also those of ledgers that have become one.
     seq: i64,
     created_at: Timestamp,
     kind: Named<JobKind>,
     bound: Named<BoundKind>,
+    #[sqlx(try_from = "i64")]
     candidates: u64,
     decision: Option<Named<Decision>>,
     digest: Option<String>,
@@ -49,7 +52,7 @@ impl From<EntryRow> for LedgerEntry {
             job_id: row.job_id,
             dataset_id: row.dataset_id,
             dataset_version: row.dataset_version,
-            rows: row.row_count,
+            rows: row.row_count.map(|count| count.0),
             created_at: row.created_at,
             kind: row.kind.0,
             bound: row.bound.0,
@@ -63,13 +66,14 @@ impl From<EntryRow> for LedgerEntry {
 
 #[derive(FromRow)]
 struct EarlierRow {
+    #[sqlx(try_from = "i64")]
     look: u64,
     same_dataset: bool,
+    #[sqlx(try_from = "i64")]
     dataset_version: u64,
     certified: bool,
     cost: f64,
-    #[sqlx(json(nullable))]
-    family: Option<Family>,
+    family: Option<Written<Family>>,
     digest: Option<String>,
     event: Option<String>,
     asked: Option<String>,
@@ -84,7 +88,7 @@ impl From<EarlierRow> for EarlierLook {
             dataset_version: row.dataset_version,
             certified: row.certified,
             cost: row.cost,
-            family: row.family,
+            family: row.family.map(|family| family.0),
             digest: row.digest,
             event: row.event,
             asked: row.asked,
@@ -118,12 +122,12 @@ fn unnamed(error: EngineError) -> StoreError {
 }
 
 /// The number of looks of a ledger, and their total cost.
-async fn summary(connection: &mut SqliteConnection, ledger: &str) -> Result<LedgerSummary> {
-    let (looks, spent): (u64, f64) = sqlx::query_as("SELECT looks, spent FROM ledgers WHERE id = $1")
+async fn summary(connection: &mut Connection, ledger: &str) -> Result<LedgerSummary> {
+    let (looks, spent): (Count, f64) = sqlx::query_as("SELECT looks, spent FROM ledgers WHERE id = $1")
         .bind(ledger)
         .fetch_one(connection)
         .await?;
-    Ok(LedgerSummary { looks, spent })
+    Ok(LedgerSummary { looks: looks.0, spent })
 }
 
 /// The job of a look, as far as its entry names it.
@@ -157,6 +161,7 @@ struct Remains {
     id: JobId,
     workspace: Workspace,
     dataset_id: DatasetId,
+    #[sqlx(try_from = "i64")]
     dataset_version: u64,
 }
 
@@ -199,14 +204,13 @@ impl Write {
     pub async fn enter_damaged(&mut self, id: &str) -> Result<()> {
         let row =
             sqlx::query("SELECT * FROM jobs WHERE id = $1").bind(id).fetch_one(self.connection()).await?;
-        if row.try_get::<i64, _>("shown").is_ok_and(|shown| shown == 0) {
+        if row.try_get::<bool, _>("shown").is_ok_and(|shown| !shown) {
             return Ok(());
         }
         let Remains { id, workspace, dataset_id, dataset_version } = Remains::from_row(&row)?;
-        let text: String = row.try_get("spec").unwrap_or_default();
         let (mut kind, mut bound, mut candidates) = (JobKind::Learn, BoundKind::Auto, 0);
-        let look = match serde_json::from_str::<JobSpec>(&text) {
-            Ok(spec) => {
+        let look = match row.try_get::<Json<JobSpec>, _>("spec") {
+            Ok(Json(spec)) => {
                 (kind, bound, candidates) = (spec.kind, spec.bound, spec.candidates.len());
                 let rows = self.row_counts(dataset_id, dataset_version).await?;
                 NewLook::shown(&spec, dataset_version, rows).map_err(unnamed)?
@@ -263,11 +267,11 @@ impl Write {
         .bind(decision.map(name_of).transpose()?)
         .bind(place.cost)
         .bind(place.spent)
-        .bind(look.family.as_ref().map(to_json).transpose()?)
+        .bind(look.family.as_ref().map(to_text).transpose()?)
         .bind(&look.digest)
         .bind(&look.event)
         .bind(&look.asked)
-        .bind(i64::from(look.every_n))
+        .bind(look.every_n)
         .bind(to_json(place)?)
         .bind(signature.map(to_json).transpose()?)
         .bind(ledger)
@@ -302,7 +306,7 @@ impl Write {
             .bind(names.digest)
             .bind(names.event)
             .bind(names.asked)
-            .bind(names.family.map(to_json).transpose()?)
+            .bind(names.family.map(to_text).transpose()?)
             .fetch_all(self.connection())
             .await?;
         Ok(rows.into_iter().map(EarlierLook::from).collect())
@@ -310,8 +314,8 @@ impl Write {
 
     /// `None` if the version is gone. Unless repetitions are designed, every row is a context of its own.
     async fn row_counts(&mut self, dataset: DatasetId, version: u64) -> Result<Option<RowCounts>> {
-        let counts: Option<(u64, u64)> = sqlx::query_as(
-            "SELECT v.row_count, CASE d.repetitions WHEN '\"designed\"' THEN v.context_count ELSE v.row_count END \
+        let counts: Option<(Count, Count)> = sqlx::query_as(
+            "SELECT v.row_count, CASE CAST(d.repetitions AS TEXT) WHEN '\"designed\"' THEN v.context_count ELSE v.row_count END \
              FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id \
              WHERE v.dataset_id = $1 AND v.version = $2",
         )
@@ -319,7 +323,7 @@ impl Write {
         .bind(i64::try_from(version).unwrap_or(i64::MAX))
         .fetch_optional(self.connection())
         .await?;
-        Ok(counts.map(|(rows, contexts)| RowCounts { rows, contexts }))
+        Ok(counts.map(|(rows, contexts)| RowCounts { rows: rows.0, contexts: contexts.0 }))
     }
 
     /// Checks that the family of a new job, if it has one, has a look left.
@@ -339,7 +343,7 @@ impl Write {
 
     /// The families of the unfinished jobs on the ledger's datasets.
     async fn unfinished_families(&mut self, ledger: &str) -> Result<Vec<Option<Family>>> {
-        let specs: Vec<(sqlx::types::Json<JobSpec>,)> = sqlx::query_as(
+        let specs: Vec<(Json<JobSpec>,)> = sqlx::query_as(
             "SELECT j.spec FROM ledger_datasets d JOIN jobs j ON j.dataset_id = d.dataset_id \
              WHERE d.ledger_id = $1 AND j.status IN ('queued', 'running')",
         )
@@ -351,7 +355,7 @@ impl Write {
 }
 
 #[async_trait]
-impl Ledger for Sqlite {
+impl Ledger for Repo {
     async fn ledger(
         &self,
         workspace: &Workspace,
@@ -359,7 +363,7 @@ impl Ledger for Sqlite {
         page: &PageRequest,
     ) -> Result<(LedgerSummary, Page<LedgerEntry>)> {
         let cursor = Cursor::of(page)?;
-        let mut tx = self.readers.begin().await?;
+        let mut tx = self.read().await?;
         let known = sqlx::query("SELECT 1 FROM datasets WHERE id = $1 AND workspace = $2")
             .bind(dataset.to_string())
             .bind(workspace.as_str())
@@ -414,11 +418,51 @@ impl Ledger for Sqlite {
         write.commit().await
     }
 
+    async fn announce_signing_key(&self, key: &PublicKey) -> Result<()> {
+        let mut write = self.write().await?;
+        let now = write.now.0;
+        sqlx::query(
+            "INSERT INTO signing_keys (public_key, first_used) VALUES ($1, $2) \
+             ON CONFLICT (public_key) DO UPDATE SET first_used = excluded.first_used",
+        )
+        .bind(key.base64())
+        .bind(now)
+        .execute(write.connection())
+        .await?;
+        write.commit().await
+    }
+
+    async fn accept_signing_key(&self, key: &PublicKey, grace: Duration) -> Result<bool> {
+        let mut write = self.write().await?;
+        let now = write.now.0;
+        let known: Vec<(String, i64)> = sqlx::query_as(
+            "SELECT public_key, first_used FROM signing_keys ORDER BY first_used DESC, public_key LIMIT 2",
+        )
+        .fetch_all(write.connection())
+        .await?;
+        let own = key.base64();
+        let accepted = match known.as_slice() {
+            [] => {
+                sqlx::query("INSERT INTO signing_keys (public_key, first_used) VALUES ($1, $2)")
+                    .bind(&own)
+                    .bind(now)
+                    .execute(write.connection())
+                    .await?;
+                true
+            }
+            [(newest, _), ..] if *newest == own => true,
+            [(_, announced), (before, _)] => *before == own && now - announced < micros(grace),
+            _ => false,
+        };
+        write.commit().await?;
+        Ok(accepted)
+    }
+
     async fn signing_keys(&self) -> Result<Vec<PublicKey>> {
         let rows = sqlx::query("SELECT public_key FROM signing_keys ORDER BY first_used DESC, public_key")
             .fetch_all(&self.readers)
             .await?;
-        let key = |row: &SqliteRow| {
+        let key = |row: &DbRow| {
             let text: String = row.try_get("public_key")?;
             PublicKey::from_text(&text).ok_or_else(|| StoreError::damaged("a public key", text))
         };

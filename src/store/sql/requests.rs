@@ -7,8 +7,8 @@ use sqlx::FromRow;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::rows::to_json;
-use super::{Sqlite, Write, micros};
+use super::rows::{is_taken, to_json};
+use super::{Repo, Write, micros};
 use crate::store::error::{Result, StoreError};
 use crate::store::ids::Workspace;
 use crate::store::records::{Begun, IdempotentRequest, StoredAnswer};
@@ -40,14 +40,15 @@ impl TryFrom<String> for ResourceId {
 }
 
 /// Records a request in the place of an expired one with the same key.
-async fn remember(write: &mut Write, request: &IdempotentRequest) -> Result<Begun> {
+/// `None` if another process was faster.
+async fn remember(write: &mut Write, request: &IdempotentRequest) -> Result<Option<Begun>> {
     let now = write.now.0;
     sqlx::query("DELETE FROM requests WHERE workspace = $1 AND key = $2")
         .bind(request.workspace.as_str())
         .bind(&request.key)
         .execute(write.connection())
         .await?;
-    sqlx::query(
+    let inserted = sqlx::query(
         "INSERT INTO requests (workspace, key, fingerprint, resource_id, pending_until, expires_at) \
          VALUES ($1, $2, $3, $4, $5, $6)",
     )
@@ -58,24 +59,33 @@ async fn remember(write: &mut Write, request: &IdempotentRequest) -> Result<Begu
     .bind(now + micros(request.patience))
     .bind(now + micros(KEPT))
     .execute(write.connection())
-    .await?;
-    Ok(Begun::Proceed { resource_id: request.resource_id })
+    .await;
+    match inserted {
+        Err(error) if is_taken(&error) => return Ok(None),
+        inserted => inserted?,
+    };
+    Ok(Some(Begun::Proceed { resource_id: request.resource_id }))
 }
 
 #[async_trait]
-impl Idempotency for Sqlite {
+impl Idempotency for Repo {
     async fn begin_request(&self, request: &IdempotentRequest) -> Result<Begun> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         let now = write.now.0;
-        let row: Option<RequestRow> =
-            sqlx::query_as("SELECT * FROM requests WHERE workspace = $1 AND key = $2 AND expires_at > $3")
-                .bind(request.workspace.as_str())
-                .bind(&request.key)
-                .bind(now)
-                .fetch_optional(write.connection())
-                .await?;
+        let row: Option<RequestRow> = sqlx::query_as(concat!(
+            "SELECT * FROM requests WHERE workspace = $1 AND key = $2 AND expires_at > $3",
+            lock_rows!()
+        ))
+        .bind(request.workspace.as_str())
+        .bind(&request.key)
+        .bind(now)
+        .fetch_optional(write.connection())
+        .await?;
         let Some(row) = row else {
-            let begun = remember(&mut write, request).await?;
+            let Some(begun) = remember(&mut write, request).await? else {
+                write.roll_back().await?;
+                return Ok(Begun::InProgress);
+            };
             write.commit().await?;
             return Ok(begun);
         };
@@ -104,7 +114,7 @@ impl Idempotency for Sqlite {
     }
 
     async fn complete_request(&self, workspace: &Workspace, key: &str, answer: &StoredAnswer) -> Result<()> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         sqlx::query(
             "UPDATE requests SET status = $3, headers = $4, body = $5 \
              WHERE workspace = $1 AND key = $2 AND status IS NULL",
@@ -120,7 +130,7 @@ impl Idempotency for Sqlite {
     }
 
     async fn abandon_request(&self, workspace: &Workspace, key: &str) -> Result<()> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         sqlx::query("DELETE FROM requests WHERE workspace = $1 AND key = $2 AND status IS NULL")
             .bind(workspace.as_str())
             .bind(key)
@@ -129,8 +139,34 @@ impl Idempotency for Sqlite {
         write.commit().await
     }
 
+    async fn renew_request(&self, workspace: &Workspace, key: &str, patience: Duration) -> Result<()> {
+        let mut write = self.write_rows().await?;
+        let until = write.now.0 + micros(patience);
+        sqlx::query(
+            "UPDATE requests SET pending_until = $3 WHERE workspace = $1 AND key = $2 AND status IS NULL",
+        )
+        .bind(workspace.as_str())
+        .bind(key)
+        .bind(until)
+        .execute(write.connection())
+        .await?;
+        write.commit().await
+    }
+
+    async fn release_request(&self, workspace: &Workspace, key: &str) -> Result<()> {
+        let mut write = self.write_rows().await?;
+        sqlx::query(
+            "UPDATE requests SET pending_until = 0 WHERE workspace = $1 AND key = $2 AND status IS NULL",
+        )
+        .bind(workspace.as_str())
+        .bind(key)
+        .execute(write.connection())
+        .await?;
+        write.commit().await
+    }
+
     async fn release_requests(&self) -> Result<()> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         sqlx::query("UPDATE requests SET pending_until = 0 WHERE status IS NULL")
             .execute(write.connection())
             .await?;

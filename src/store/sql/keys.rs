@@ -3,22 +3,23 @@
 use async_trait::async_trait;
 use sqlx::{FromRow, Row};
 
-use super::Sqlite;
+use super::Repo;
+use super::rows::plain;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::KeyId;
 use crate::store::records::{ApiKey, KeyHash, NewKey};
 use crate::store::repository::Keys;
 
 #[async_trait]
-impl Keys for Sqlite {
+impl Keys for Repo {
     async fn create_key(&self, new: NewKey) -> Result<ApiKey> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         sqlx::query(
             "INSERT INTO api_keys (id, workspace, name, role, hash, created_at) VALUES ($1, $2, $3, $4, $5, $6)",
         )
         .bind(new.id.to_string())
         .bind(new.workspace.as_str())
-        .bind(&new.name)
+        .bind(plain(&new.name))
         .bind(new.role.name())
         .bind(new.hash.to_hex())
         .bind(write.now.0)
@@ -38,7 +39,7 @@ impl Keys for Sqlite {
     }
 
     async fn revoke_key(&self, id: KeyId) -> Result<ApiKey> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         let key: Option<ApiKey> = sqlx::query_as(
             "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, $2) WHERE id = $1 RETURNING *",
         )

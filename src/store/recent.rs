@@ -60,6 +60,15 @@ impl RecentJobs {
     }
 }
 
+impl RecentJobs {
+    /// Removes a job that was written.
+    pub fn forget(&self, id: JobId) {
+        let mut state = self.state.lock();
+        state.writes += 1;
+        state.jobs.remove(&id);
+    }
+}
+
 /// How many reads of jobs that are not cached run at once, at most.
 const AT_ONCE: usize = 64;
 
@@ -86,30 +95,30 @@ impl ReadingJobs {
 /// The jobs that a transaction changes. They are removed from the cache when it ends, committed or not.
 pub struct Changed {
     recent: Arc<RecentJobs>,
-    ids: Vec<JobId>,
+    jobs: Vec<(JobId, &'static str)>,
 }
 
 impl Changed {
     /// For a transaction that has changed nothing yet.
     pub fn new(recent: Arc<RecentJobs>) -> Self {
-        Changed { recent, ids: Vec::new() }
+        Changed { recent, jobs: Vec::new() }
     }
 
-    /// Notes that the transaction changes this job.
-    pub fn add(&mut self, id: JobId) {
-        self.ids.push(id);
+    /// The jobs, and what happens to them.
+    pub fn jobs(&self) -> &[(JobId, &'static str)] {
+        &self.jobs
+    }
+
+    /// Notes that the transaction changes this job, and how.
+    pub fn add(&mut self, id: JobId, how: &'static str) {
+        self.jobs.push((id, how));
     }
 }
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        if self.ids.is_empty() {
-            return;
-        }
-        let mut state = self.recent.state.lock();
-        state.writes += 1;
-        for id in &self.ids {
-            state.jobs.remove(id);
+        for (id, _) in &self.jobs {
+            self.recent.forget(*id);
         }
     }
 }
@@ -165,7 +174,7 @@ mod tests {
         let (recent, job) = (Arc::<RecentJobs>::default(), job());
         let writes = recent.writes();
         let mut changed = Changed::new(recent.clone());
-        changed.add(job.id);
+        changed.add(job.id, "queued");
         drop(changed);
         recent.keep(job.clone(), writes);
         assert!(recent.get(&job.workspace, job.id).is_none());

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sqlx::Row;
 
 use super::rows::{is_taken, read_page, to_json};
-use super::{Sqlite, Write};
+use super::{Repo, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, PolicyId, Workspace};
@@ -76,7 +76,9 @@ impl Write {
 macro_rules! select_policy {
     ($rest:literal) => {
         concat!(
-            "SELECT p.*, (SELECT json_group_array(d.dataset_id) FROM policy_descents d \
+            "SELECT p.*, (SELECT ",
+            json_array!("d.dataset_id"),
+            " FROM policy_descents d \
              WHERE d.workspace = p.workspace AND d.digest IN (p.base_digest, p.digest)) AS origins FROM policies p ",
             $rest
         )
@@ -142,7 +144,7 @@ pub async fn policy_user(write: &mut Write, id: &str) -> Result<Option<String>> 
 }
 
 #[async_trait]
-impl Policies for Sqlite {
+impl Policies for Repo {
     async fn create_policy(&self, new: NewPolicy) -> Result<StoredPolicy> {
         let mut write = self.write().await?;
         let policy = insert_policy(&mut write, new).await?;
@@ -173,7 +175,7 @@ impl Policies for Sqlite {
         let mut write = self.write().await?;
         if let Some(by) = policy_user(&mut write, &id.to_string()).await? {
             // Only an owner may learn that it is in use.
-            self.policy(workspace, id).await?;
+            write.check_policy(workspace, id).await?;
             return Err(StoreError::InUse { resource: Resource::Policy, by });
         }
         let deleted = sqlx::query("DELETE FROM policies WHERE id = $1 AND workspace = $2")

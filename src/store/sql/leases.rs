@@ -2,12 +2,12 @@
 //! passed to another changes nothing.
 
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::{FromRow, Row};
 
 use super::policies::insert_policy;
 use super::rows::to_json;
-use super::{Sqlite, Write, micros};
+use super::{Repo, Write, micros};
 use crate::store::error::{Result, StoreError};
 use crate::store::failure::{FailureCode, JobFailure};
 use crate::store::ids::{JobId, LeaseToken};
@@ -43,12 +43,14 @@ impl Parting {
 impl Write {
     /// The job, if `token` still holds it.
     async fn held(&mut self, id: JobId, token: LeaseToken) -> Result<Job> {
-        let job: Option<Job> =
-            sqlx::query_as("SELECT * FROM jobs WHERE id = $1 AND lease_token = $2 AND status = 'running'")
-                .bind(id.to_string())
-                .bind(token.to_string())
-                .fetch_optional(self.connection())
-                .await?;
+        let job: Option<Job> = sqlx::query_as(concat!(
+            "SELECT * FROM jobs WHERE id = $1 AND lease_token = $2 AND status = 'running'",
+            lock_rows!()
+        ))
+        .bind(id.to_string())
+        .bind(token.to_string())
+        .fetch_optional(self.connection())
+        .await?;
         job.ok_or(StoreError::LeaseLost(id))
     }
 
@@ -125,19 +127,17 @@ impl Write {
     }
 
     async fn report(&mut self, id: JobId, token: LeaseToken, progress: &JobProgress) -> Result<()> {
-        let text = to_json(progress)?;
         sqlx::query(
-            "UPDATE jobs SET progress = $3, shown = MAX(shown, $4), revision = revision + 1 \
+            "UPDATE jobs SET progress = $3, shown = (shown OR $4), revision = revision + 1 \
              WHERE id = $1 AND lease_token = $2",
         )
         .bind(id.to_string())
         .bind(token.to_string())
-        .bind(&text)
-        .bind(i64::from(progress.progress.bound.is_some()))
+        .bind(to_json(progress)?)
+        .bind(progress.progress.bound.is_some())
         .execute(self.connection())
         .await?;
-        let data: Value = serde_json::from_str(&text).unwrap_or_default();
-        self.append_event(id, "progress", &data).await?;
+        self.append_event(id, "progress", &json!(progress)).await?;
         sqlx::query(
             "DELETE FROM job_events WHERE job_id = $1 AND kind = 'progress' \
              AND id < (SELECT MAX(id) FROM job_events WHERE job_id = $1) - $2",
@@ -151,17 +151,21 @@ impl Write {
 
     /// Fails a job whose row cannot be read, so that it does not hold up the jobs behind it.
     async fn fail_unreadable(&mut self, id: &str, error: &StoreError) -> Result<()> {
-        tracing::error!(job_id = id, %error, "a job's row is damaged; the job was failed");
         let failure = JobFailure::new(FailureCode::JobUnreadable, "the stored job is damaged");
-        sqlx::query(
+        let failed = sqlx::query(
             "UPDATE jobs SET status = 'failed', failure = $2, finished_at = $3, lease_token = NULL, \
-             lease_until = NULL, revision = revision + 1 WHERE id = $1",
+             lease_until = NULL, revision = revision + 1 WHERE id = $1 AND status IN ('queued', 'running')",
         )
         .bind(id)
         .bind(to_json(&failure)?)
         .bind(self.now.0)
         .execute(self.connection())
         .await?;
+        if failed.rows_affected() == 0 {
+            // Another worker was faster.
+            return Ok(());
+        }
+        tracing::error!(job_id = id, %error, "a job's row is damaged; the job was failed");
         match self.enter_damaged(id).await {
             // What is damaged may be the name of the dataset. The jobs behind this one must not wait for that.
             Err(error @ StoreError::Damaged(_)) => {
@@ -177,10 +181,11 @@ impl Write {
     }
 
     async fn next_queued(&mut self) -> Result<Option<String>> {
-        let next = sqlx::query(
+        let next = sqlx::query(concat!(
             "SELECT j.id FROM jobs j JOIN workspaces w ON w.id = j.workspace WHERE j.status = 'queued' \
              ORDER BY w.last_served, j.seq LIMIT 1",
-        )
+            skip_locked!("j")
+        ))
         .fetch_optional(self.connection())
         .await?;
         Ok(next.map(|row| row.try_get("id")).transpose()?)
@@ -215,7 +220,7 @@ impl Write {
 }
 
 #[async_trait]
-impl Leases for Sqlite {
+impl Leases for Repo {
     async fn expire_leases(&self, terms: &LeaseTerms) -> Result<Vec<Job>> {
         // Workers call this often and leases rarely expire, so look without the write lock first.
         let none = sqlx::query(concat!(
@@ -231,11 +236,14 @@ impl Leases for Sqlite {
         }
         let mut write = self.write().await?;
         let now = write.now.0;
-        let rows =
-            sqlx::query("SELECT * FROM jobs WHERE status = 'running' AND lease_until <= $1 ORDER BY seq")
-                .bind(now)
-                .fetch_all(write.connection())
-                .await?;
+        // Whoever holds the lock of a row is extending its lease.
+        let rows = sqlx::query(concat!(
+            "SELECT * FROM jobs j WHERE status = 'running' AND lease_until <= $1 ORDER BY seq",
+            skip_locked!("j")
+        ))
+        .bind(now)
+        .fetch_all(write.connection())
+        .await?;
         let mut changed = Vec::with_capacity(rows.len());
         for row in &rows {
             let job = match Job::from_row(row) {
@@ -263,14 +271,20 @@ impl Leases for Sqlite {
         if waiting.is_none() {
             return Ok(None);
         }
-        let mut write = self.write().await?;
         loop {
+            let mut write = self.write_rows().await?;
             let Some(next) = write.next_queued().await? else {
                 write.commit().await?;
                 return Ok(None);
             };
             match write.claim(&next, terms).await {
-                Err(error @ StoreError::Damaged(_)) => write.fail_unreadable(&next, &error).await?,
+                Err(error @ StoreError::Damaged(_)) => {
+                    // Its look is entered into the ledger, which needs the one lock for that.
+                    write.roll_back().await?;
+                    let mut write = self.write().await?;
+                    write.fail_unreadable(&next, &error).await?;
+                    write.commit().await?;
+                }
                 claim => {
                     let claim = claim?;
                     write.commit().await?;
@@ -287,7 +301,7 @@ impl Leases for Sqlite {
         terms: &LeaseTerms,
         progress: Option<&JobProgress>,
     ) -> Result<bool> {
-        let mut write = self.write().await?;
+        let mut write = self.write_rows().await?;
         let until = write.now.0 + micros(terms.duration);
         let asked: Option<(bool,)> = sqlx::query_as(
             "UPDATE jobs SET lease_until = $3 WHERE id = $1 AND lease_token = $2 AND status = 'running' \

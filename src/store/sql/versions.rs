@@ -1,7 +1,6 @@
 //! The list of a dataset's versions.
 
-use sqlx::SqliteConnection;
-
+use super::Connection;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Timestamp, Workspace};
 use crate::store::page::{Cursor, Page, PageRequest};
@@ -9,7 +8,7 @@ use crate::store::records::DatasetVersion;
 
 /// A page of the versions of a dataset, the newest first.
 pub async fn versions(
-    connection: &mut SqliteConnection,
+    connection: &mut Connection,
     workspace: &Workspace,
     id: DatasetId,
     page: &PageRequest,

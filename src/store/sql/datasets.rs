@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::{Row, SqliteConnection};
+use sqlx::Row;
 
 use super::row_sets::{decode, own_sketches};
-use super::rows::{is_taken, read_page, to_json};
+use super::rows::{Count, is_taken, plain, read_page, to_json};
 use super::same_rows::{Recognized, SketchedVersion};
 use super::versions::versions;
-use super::{Sqlite, Write};
+use super::{Connection, Repo, Write};
 use crate::store::blob_keys::Owner;
 use crate::store::error::{Resource, Result, StoreError};
 use crate::store::ids::{DatasetId, Workspace};
@@ -27,7 +27,9 @@ macro_rules! select_dataset {
             "SELECT d.id, d.workspace, d.name, d.logging_policy_id, d.logging, d.repetitions, d.exact_propensities, \
              d.created_at, d.revision, v.version, v.row_count, v.context_count, v.n_actions, v.dim, v.outcome, \
              v.digest, v.capabilities, v.last_timestamp, v.health, v.parts, \
-             g.datasets AS ledger_datasets, (SELECT json_group_array(o.dataset_id) FROM (\
+             g.datasets AS ledger_datasets, (SELECT ",
+            json_array!("o.dataset_id"),
+            " FROM (\
               SELECT dataset_id FROM ledger_datasets WHERE ledger_id = g.id AND dataset_id <> d.id LIMIT 100\
              ) o) AS shares_ledger_with \
              FROM datasets d JOIN dataset_versions v ON v.dataset_id = d.id \
@@ -38,7 +40,7 @@ macro_rules! select_dataset {
 }
 
 /// A dataset at its newest version.
-async fn newest(connection: &mut SqliteConnection, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {
+async fn newest(connection: &mut Connection, workspace: &Workspace, id: DatasetId) -> Result<Dataset> {
     let dataset: Option<Dataset> =
         sqlx::query_as(select_dataset!("WHERE d.id = $1 AND d.workspace = $2 AND v.version = d.version"))
             .bind(id.to_string())
@@ -107,13 +109,13 @@ const SHARED_LOOKS: &str = "WITH own AS (\
      JOIN jobs j ON j.dataset_id = o.dataset_id AND j.status IN ('queued', 'running') \
       AND j.dataset_version >= o.first_version \
      JOIN dataset_versions v ON v.dataset_id = j.dataset_id AND v.version = j.dataset_version) \
-    SELECT v.version, v.row_count, v.last_timestamp, COALESCE(l.row_set IN (n.row_set, n.digest), 0) AS same \
+    SELECT v.version, v.row_count, v.last_timestamp, (l.row_set IN (n.row_set, n.digest)) IS TRUE AS same \
     FROM looks l JOIN dataset_versions v ON v.dataset_id = $1 AND v.version = l.through \
     JOIN datasets d ON d.id = $1 JOIN dataset_versions n ON n.dataset_id = $1 AND n.version = d.version";
 
 /// What the looks at a dataset's rows saw, and what unfinished jobs may be seeing.
-pub(super) async fn seen(connection: &mut SqliteConnection, id: DatasetId) -> Result<SeenRows> {
-    let own: Vec<(u64, u64, Option<i64>)> = sqlx::query_as(
+pub(super) async fn seen(connection: &mut Connection, id: DatasetId) -> Result<SeenRows> {
+    let own: Vec<(Count, Count, Option<i64>)> = sqlx::query_as(
         "SELECT version, row_count, last_timestamp FROM dataset_versions WHERE dataset_id = $1 AND version IN (\
          SELECT dataset_version FROM ledger WHERE dataset_id = $1 UNION \
          SELECT dataset_version FROM jobs WHERE dataset_id = $1 AND status IN ('queued', 'running')) \
@@ -122,21 +124,21 @@ pub(super) async fn seen(connection: &mut SqliteConnection, id: DatasetId) -> Re
     .bind(id.to_string())
     .fetch_all(&mut *connection)
     .await?;
-    let shared: Vec<(u64, u64, Option<i64>, bool)> =
+    let shared: Vec<(Count, Count, Option<i64>, bool)> =
         sqlx::query_as(SHARED_LOOKS).bind(id.to_string()).fetch_all(connection).await?;
     let versions =
         own.iter().copied().chain(shared.iter().map(|&(version, rows, last, _)| (version, rows, last)));
     let newest = versions.max_by_key(|&(version, ..)| version);
     Ok(SeenRows {
-        rows: own.iter().map(|&(_, rows, _)| rows).collect(),
-        elsewhere: shared.iter().filter(|(.., same)| !same).map(|&(_, rows, ..)| rows).collect(),
-        version: newest.map_or(0, |(version, ..)| version),
+        rows: own.iter().map(|&(_, rows, _)| rows.0).collect(),
+        elsewhere: shared.iter().filter(|(.., same)| !same).map(|&(_, rows, ..)| rows.0).collect(),
+        version: newest.map_or(0, |(version, ..)| version.0),
         last_timestamp: newest.and_then(|(.., last)| last),
     })
 }
 
 #[async_trait]
-impl Datasets for Sqlite {
+impl Datasets for Repo {
     async fn create_dataset(&self, new: NewDataset) -> Result<Dataset> {
         let sketched = SketchedVersion {
             workspace: new.workspace.clone(),
@@ -159,11 +161,11 @@ impl Datasets for Sqlite {
         )
         .bind(&id)
         .bind(new.workspace.as_str())
-        .bind(&new.name)
+        .bind(new.name.as_deref().map(plain))
         .bind(new.logging_policy_id.map(|id| id.to_string()))
         .bind(to_json(&new.options.logging)?)
         .bind(to_json(&new.options.repetitions)?)
-        .bind(i64::from(new.options.exact_propensities))
+        .bind(new.options.exact_propensities)
         .bind(write.now.0)
         .execute(write.connection())
         .await;
@@ -231,7 +233,7 @@ impl Datasets for Sqlite {
     }
 
     async fn seen_by_looks(&self, workspace: &Workspace, id: DatasetId) -> Result<SeenRows> {
-        let mut tx = self.readers.begin().await?;
+        let mut tx = self.read().await?;
         newest(&mut tx, workspace, id).await?;
         seen(&mut tx, id).await
     }
@@ -244,7 +246,7 @@ impl Datasets for Sqlite {
 
     async fn candidate_additions(&self, workspace: &Workspace, id: DatasetId) -> Result<u64> {
         // Every append has at least one row.
-        let (additions,): (u64,) = sqlx::query_as(
+        let (additions,): (Count,) = sqlx::query_as(
             "SELECT COUNT(*) - COUNT(DISTINCT v.row_count) FROM dataset_versions v \
              JOIN datasets d ON d.id = v.dataset_id WHERE d.id = $1 AND d.workspace = $2",
         )
@@ -252,7 +254,7 @@ impl Datasets for Sqlite {
         .bind(workspace.as_str())
         .fetch_one(&self.readers)
         .await?;
-        Ok(additions)
+        Ok(additions.0)
     }
 
     async fn version_with_part(
@@ -263,7 +265,7 @@ impl Datasets for Sqlite {
     ) -> Result<Option<Dataset>> {
         let version: (Option<i64>,) = sqlx::query_as(
             "SELECT MIN(v.version) FROM dataset_versions v JOIN datasets d ON d.id = v.dataset_id \
-             WHERE d.id = $1 AND d.workspace = $2 AND instr(v.parts, $3) > 0",
+             WHERE d.id = $1 AND d.workspace = $2 AND REPLACE(CAST(v.parts AS TEXT), $3, '') <> CAST(v.parts AS TEXT)",
         )
         .bind(id.to_string())
         .bind(workspace.as_str())

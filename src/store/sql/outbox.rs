@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use metrics::counter;
 use sqlx::{FromRow, Row};
 
-use super::rows::to_json;
-use super::{Sqlite, Write, micros, now};
+use super::rows::{Count, plain, to_json};
+use super::{Document, Repo, Write, micros, now};
 use crate::store::error::{Result, StoreError};
 use crate::store::failure::JobFailure;
 use crate::store::ids::{DatasetId, DeliveryId, JobId, Timestamp, WebhookId, Workspace};
@@ -28,7 +28,7 @@ pub struct NewEvent {
     pub id: String,
     pub kind: EventKind,
     pub subject: String,
-    pub data: String,
+    pub data: Document,
 }
 
 /// What is left of a job whose row is damaged.
@@ -97,7 +97,7 @@ impl Write {
         dataset: DatasetId,
         decision: Option<Decision>,
     ) -> Result<Vec<WebhookId>> {
-        let rows = sqlx::query("SELECT * FROM webhooks WHERE workspace = $1 AND enabled = 1")
+        let rows = sqlx::query("SELECT * FROM webhooks WHERE workspace = $1 AND enabled = TRUE")
             .bind(workspace.as_str())
             .fetch_all(self.connection())
             .await?;
@@ -137,12 +137,12 @@ impl Write {
 
     /// How many deliveries of a webhook wait.
     pub async fn waiting(&mut self, webhook: &str) -> Result<u64> {
-        let (waiting,): (u64,) =
+        let (waiting,): (Count,) =
             sqlx::query_as("SELECT COUNT(next_at) FROM deliveries WHERE webhook_id = $1 AND next_at >= 0")
                 .bind(webhook)
                 .fetch_one(self.connection())
                 .await?;
-        Ok(waiting)
+        Ok(waiting.0)
     }
 
     /// Deletes the deliveries of a webhook that ended long ago or are too many, and fails those that wait for too long.
@@ -195,12 +195,12 @@ impl Write {
     }
 }
 
-impl Sqlite {
+impl Repo {
     /// Disables a webhook whose row cannot be read, so that it is not found again at once.
     async fn disable_damaged(&self, id: &str, error: &StoreError) -> Result<()> {
         tracing::error!(webhook_id = id, %error, "a webhook's row is damaged; the webhook was disabled");
         let mut write = self.write().await?;
-        sqlx::query("UPDATE webhooks SET enabled = 0 WHERE id = $1")
+        sqlx::query("UPDATE webhooks SET enabled = FALSE WHERE id = $1")
             .bind(id)
             .execute(write.connection())
             .await?;
@@ -241,10 +241,10 @@ impl Sqlite {
 }
 
 #[async_trait]
-impl Outbox for Sqlite {
+impl Outbox for Repo {
     async fn due_deliveries(&self, now: Timestamp, per_webhook: u32) -> Result<Vec<DueDelivery>> {
         let rows = sqlx::query(
-            "SELECT * FROM webhooks w WHERE enabled = 1 AND EXISTS \
+            "SELECT * FROM webhooks w WHERE enabled = TRUE AND EXISTS \
              (SELECT 1 FROM deliveries d WHERE d.webhook_id = w.id AND d.next_at <= $1)",
         )
         .bind(now.0)
@@ -264,11 +264,28 @@ impl Outbox for Sqlite {
     async fn next_delivery(&self) -> Result<Option<Timestamp>> {
         let (next,): (Option<Timestamp>,) = sqlx::query_as(
             "SELECT MIN((SELECT MIN(next_at) FROM deliveries d WHERE d.webhook_id = w.id)) FROM webhooks w \
-             WHERE enabled = 1",
+             WHERE enabled = TRUE",
         )
         .fetch_one(&self.readers)
         .await?;
         Ok(next)
+    }
+
+    async fn claim_delivery(&self, id: DeliveryId, now: Timestamp, until: Timestamp) -> Result<bool> {
+        if !Repo::SHARED {
+            return Ok(true);
+        }
+        let mut write = self.write().await?;
+        let claimed = sqlx::query(
+            "UPDATE deliveries SET next_at = $3 WHERE id = $1 AND status = 'pending' AND next_at <= $2",
+        )
+        .bind(id.to_string())
+        .bind(now.0)
+        .bind(until.0)
+        .execute(write.connection())
+        .await?;
+        write.commit().await?;
+        Ok(claimed.rows_affected() > 0)
     }
 
     async fn record_attempt(&self, id: DeliveryId, attempted: &Attempted) -> Result<()> {
@@ -287,7 +304,7 @@ impl Outbox for Sqlite {
         .bind(next_at)
         .bind(attempted.at.0)
         .bind(attempted.status.map(i64::from))
-        .bind(&attempted.error)
+        .bind(attempted.error.as_deref().map(plain))
         .bind(ended_at)
         .fetch_optional(write.connection())
         .await?;
@@ -320,18 +337,19 @@ impl Outbox for Sqlite {
 
     async fn outbox_depth(&self) -> Result<OutboxDepth> {
         let mut connection = self.readers.acquire().await?;
-        let (pending, oldest): (u64, Option<Timestamp>) = sqlx::query_as(
+        let (pending, oldest): (Count, Option<Timestamp>) = sqlx::query_as(
             "SELECT COUNT(*), MIN(d.created_at) FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id \
-             WHERE d.next_at >= 0 AND w.enabled = 1",
+             WHERE d.next_at >= 0 AND w.enabled = TRUE",
         )
         .fetch_one(&mut *connection)
         .await?;
-        let (failing,): (u64,) =
-            sqlx::query_as("SELECT COUNT(*) FROM webhooks WHERE enabled = 1 AND failing_since IS NOT NULL")
-                .fetch_one(&mut *connection)
-                .await?;
+        let (failing,): (Count,) = sqlx::query_as(
+            "SELECT COUNT(*) FROM webhooks WHERE enabled = TRUE AND failing_since IS NOT NULL",
+        )
+        .fetch_one(&mut *connection)
+        .await?;
         let now = now(&mut connection).await?;
         let oldest_seconds = oldest.map_or(0.0, |oldest| now.seconds_since(oldest));
-        Ok(OutboxDepth { pending, oldest_seconds, failing })
+        Ok(OutboxDepth { pending: pending.0, oldest_seconds, failing: failing.0 })
     }
 }

@@ -1,0 +1,148 @@
+//! The rows of a stored log, decoded on all threads, one row group each, and put together in their order. A few groups
+//! are in memory at a time, wherever the bytes are.
+
+use parquet::arrow::ProjectionMask;
+use rayon::prelude::*;
+
+use super::part::{LogPart, PartIndex};
+use super::{StoredLog, decode};
+use crate::store::error::StoreError;
+use guarantor_ingest::{LogDigest, LogLayout, LogRows};
+
+/// A row group that is being decoded.
+pub struct Group<'a> {
+    part: &'a LogPart,
+    index: &'a PartIndex,
+    number: usize,
+    /// The number of rows before it.
+    pub first_row: u64,
+    rows: u64,
+    layout: &'a LogLayout,
+    /// What the digest of the log is taken of.
+    digested: Vec<u8>,
+}
+
+impl Group<'_> {
+    /// Visits the rows, one batch at a time, with the number of rows before it.
+    pub fn each<E: From<StoreError>>(
+        &mut self,
+        mut visit: impl FnMut(u64, LogRows) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Group { part, layout, digested, .. } = self;
+        let mut at = self.first_row;
+        part.each_batch_of(self.index, self.number, &ProjectionMask::all(), &mut |batch| {
+            let Some((found, rows)) = decode::rows_of(&batch) else {
+                return Err(no_log(part).into());
+            };
+            if found != **layout {
+                return Err(other_columns(part).into());
+            }
+            LogDigest::write(layout, &rows, digested);
+            let before = at;
+            at += rows.len() as u64;
+            visit(before, rows)
+        })?;
+        // The places of later rows follow from the index.
+        match at == self.first_row + self.rows {
+            true => Ok(()),
+            false => Err(StoreError::damaged_blob(part.key(), "its index counts other rows").into()),
+        }
+    }
+}
+
+pub fn no_log(part: &LogPart) -> StoreError {
+    StoreError::damaged_blob(part.key(), "its columns are not those of a log")
+}
+
+pub fn other_columns(part: &LogPart) -> StoreError {
+    StoreError::damaged_blob(part.key(), "its columns differ from those of earlier rows")
+}
+
+impl StoredLog {
+    /// The layout of the rows, from the first of them.
+    pub fn layout(&self) -> Result<Option<LogLayout>, StoreError> {
+        let mut first = None;
+        for part in &self.parts {
+            let index = part.index()?;
+            for number in 0..index.groups().count() {
+                let found = part.each_batch_of(&index, number, &ProjectionMask::all(), &mut |batch| {
+                    let (layout, _) = decode::rows_of(&batch).ok_or_else(|| Stop::Failed(no_log(part)))?;
+                    first = Some(layout);
+                    Err(Stop::Enough)
+                });
+                match found {
+                    Ok(()) => {}
+                    Err(Stop::Enough) => return Ok(first),
+                    Err(Stop::Failed(error)) => return Err(error),
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decodes all row groups with `decode` on the current rayon pool, and passes the results to `take` in the order of
+    /// the rows. They may be relied on only after this has returned, as in `each_batch`.
+    pub fn each_group<T, E>(
+        &self,
+        layout: &LogLayout,
+        decode: impl Fn(&mut Group) -> Result<T, E> + Sync,
+        mut take: impl FnMut(T) -> Result<(), E> + Send,
+    ) -> Result<(), E>
+    where
+        T: Send,
+        E: From<StoreError> + Send,
+    {
+        let mut indices = Vec::new();
+        for part in &self.parts {
+            indices.push(part.index()?);
+        }
+        let mut groups = Vec::new();
+        let mut first_row = 0;
+        for (part, index) in self.parts.iter().zip(&indices) {
+            for (number, rows) in index.groups().enumerate() {
+                groups.push(Group { part, index, number, first_row, rows, layout, digested: Vec::new() });
+                first_row += rows;
+            }
+        }
+        let mut digest = LogDigest::default();
+        let mut take_all = |decoded: Vec<(T, Vec<u8>, u64)>| {
+            decoded.into_iter().try_for_each(|(decoded, digested, rows)| {
+                digest.add(&digested, rows);
+                take(decoded)
+            })
+        };
+        let mut groups = groups.into_iter();
+        let mut ready = Vec::new();
+        loop {
+            // While some groups are decoded, the digest of those before them is taken.
+            let next: Vec<Group> = groups.by_ref().take(rayon::current_num_threads()).collect();
+            let last = next.is_empty();
+            let decode = |mut group: Group| {
+                let decoded = decode(&mut group)?;
+                Ok((decoded, group.digested, group.rows))
+            };
+            let (decoded, taken) = rayon::join(
+                || next.into_par_iter().map(decode).collect::<Result<Vec<_>, E>>(),
+                || take_all(std::mem::take(&mut ready)),
+            );
+            taken?;
+            ready = decoded?;
+            if last {
+                break;
+            }
+        }
+        Ok(self.check_digest(digest, layout)?)
+    }
+}
+
+/// Why reading ends before the end.
+enum Stop {
+    Enough,
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Stop::Failed(error)
+    }
+}
