@@ -1,11 +1,12 @@
 # What people and CI run. `make quick` before every commit, `make test` before every merge.
 .PHONY: test quick lint openapi bench crash soak python wheel
 
-# The whole suite: unit, statistical and integration tests, curl through every endpoint, schemathesis, and the FashionMNIST
-# figures. The Python package has a target of its own, `make python`, until all of it is known to pass.
+# The whole suite: unit, statistical and integration tests, curl through every endpoint, schemathesis, the FashionMNIST
+# figures, and the Python package.
 test:
 	tests/setup.sh
 	cargo test --workspace
+	python/test.sh
 
 # The Python package: its wheel in the dev profile, in a fresh environment, with every check and test.
 python:
@@ -45,6 +46,10 @@ crash:
 
 LOAD_SECONDS ?= 60
 SOAK_JOBS ?= 10000
+REPLICA_KILLS ?= 200
+REPLICA_SECONDS ?= 600
 soak:
 	GUARANTOR_LOAD_SECONDS=$(LOAD_SECONDS) GUARANTOR_SOAK_JOBS=$(SOAK_JOBS) \
 	  cargo test --release --test trust load:: -- --nocapture --test-threads 1
+	GUARANTOR_REPLICA_KILLS=$(REPLICA_KILLS) GUARANTOR_REPLICA_SECONDS=$(REPLICA_SECONDS) \
+	  cargo test --release --test replicas -- --nocapture --test-threads 1

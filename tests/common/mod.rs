@@ -68,7 +68,13 @@ impl Server {
 
     /// The error output of a server that must not start on this directory.
     pub fn refused_on(directory: &std::path::Path) -> String {
-        let mut child = serve(directory, &[]).stderr(Stdio::piped()).spawn().unwrap();
+        Server::refused_with(directory, &[])
+    }
+
+    /// The same with these settings.
+    pub fn refused_with(directory: &std::path::Path, environment: &[(&str, &str)]) -> String {
+        let environment: Vec<_> = environment.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let mut child = serve(directory, &environment).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if !line.is_empty() {
@@ -101,6 +107,12 @@ impl Server {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Sends a signal to the process, such as `STOP`.
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &id]).status().unwrap().success());
     }
 
     /// Terminates the process like an orchestrator. Returns whether it exited successfully.
@@ -169,7 +181,16 @@ fn spawn(
 fn serve(data: &std::path::Path, environment: &[(String, String)]) -> Command {
     let mut command = Command::new(BINARY);
     // The variables of the tests would be unknown settings.
-    for own in ["CRASHES", "CRASH_SEED", "LOAD_SECONDS", "SOAK_JOBS", "NO_DISK_TESTS"] {
+    for own in [
+        "CRASHES",
+        "CRASH_SEED",
+        "LOAD_SECONDS",
+        "SOAK_JOBS",
+        "NO_DISK_TESTS",
+        "NO_POSTGRES_TESTS",
+        "REPLICA_KILLS",
+        "REPLICA_SECONDS",
+    ] {
         command.env_remove(format!("GUARANTOR_{own}"));
     }
     command.arg("serve").env("GUARANTOR_LISTEN", "127.0.0.1:0").env("GUARANTOR_DATA_DIR", data);

@@ -393,11 +393,26 @@ async fn certificates_do_not_depend_on_where_the_log_is() {
             let logged = ["bold", "shy"].map(|name| json!({ "kind": "logged", "name": name }));
             requests.push(json!({ "kind": "evaluate", "candidates": logged, "independent_of_log": true }));
         }
+        // One log of each way in which a temporary file is written.
+        if kind == PLAIN || kind == KINDS[9] || kind == KINDS[10] {
+            requests.push(json!({ "kind": "learn" }));
+            let split = json!({ "kind": "split", "fraction": 0.4 });
+            requests.push(
+                json!({ "kind": "learn", "bound": "betting", "xi": 0, "prior": split, "optimizer": { "epochs": 2 } }),
+            );
+        }
         for request in requests {
             let request: SpecRequest = serde_json::from_value(request).unwrap();
             let in_memory = run(&store, &dataset, &request).await;
             let from_file = run(&without_memory(&store), &dataset, &request).await;
             assert_eq!(in_memory, from_file, "{kind:?} {request:?}");
+            // Without their features, the rows may fit into memory.
+            if request.candidates.is_none() {
+                continue;
+            }
+            let little = LogMemory { max_bytes: 170_000, ..store.log_memory().clone() };
+            let lean = run(&store.clone().with_log_memory(little), &dataset, &request).await;
+            assert_eq!(in_memory, lean, "{kind:?} {request:?}");
         }
     }
 }

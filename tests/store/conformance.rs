@@ -21,7 +21,7 @@ mod webhooks;
 use std::any::Any;
 use std::sync::Arc;
 
-use guarantor::store::{Repository, Sqlite};
+use guarantor::store::{Postgres, Repository, Sqlite};
 
 /// A repository, and whatever must be kept as long as it is used.
 pub struct Fixture {
@@ -34,7 +34,7 @@ macro_rules! conformance {
         $($(
             #[tokio::test]
             async fn $test() {
-                let fixture = super::$implementation().await;
+                let Some(fixture) = super::$implementation().await else { return };
                 crate::conformance::$module::$test(&*fixture.repository).await;
             }
         )*)*
@@ -47,6 +47,7 @@ macro_rules! every_test {
             $implementation,
             datasets::{
                 a_dataset_is_read_back,
+                a_name_may_be_any_text,
                 a_dataset_id_is_taken_once,
                 versions_follow_each_other,
                 other_workspaces_do_not_see_datasets,
@@ -141,13 +142,30 @@ macro_rules! every_test {
 mod on_sqlite {
     use super::*;
 
-    pub async fn sqlite() -> Fixture {
+    pub async fn sqlite() -> Option<Fixture> {
         let directory = tempfile::tempdir().unwrap();
         let repository = Sqlite::open(&directory.path().join("test.sqlite")).await.unwrap();
-        Fixture { repository: Arc::new(repository), _keep: Box::new(directory) }
+        Some(Fixture { repository: Arc::new(repository), _keep: Box::new(directory) })
     }
 
     mod suite {
         every_test!(sqlite);
+    }
+}
+
+mod on_postgres {
+    use super::*;
+
+    pub async fn postgres() -> Option<Fixture> {
+        if crate::postgres::is_left_out() {
+            return None;
+        }
+        let url = crate::postgres::shared().database().await;
+        let repository = Postgres::open(&url, 4).await.unwrap();
+        Some(Fixture { repository: Arc::new(repository), _keep: Box::new(()) })
+    }
+
+    mod suite {
+        every_test!(postgres);
     }
 }

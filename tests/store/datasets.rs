@@ -12,6 +12,15 @@ pub async fn a_dataset_is_read_back(repository: &dyn Repository) {
     assert_eq!((created.version, created.revision, created.bytes()), (1, 1, 7));
 }
 
+pub async fn a_name_may_be_any_text(repository: &dyn Repository) {
+    let mut new = new_dataset(&workspace("a"));
+    let name = "a\0b \u{1F600} '\"; DROP TABLE datasets";
+    new.name = Some(name.into());
+    let stored = repository.create_dataset(new).await.unwrap().name.unwrap();
+    // Not every database can hold the character 0.
+    assert_eq!(stored.replace('\u{fffd}', "\0"), name);
+}
+
 pub async fn a_dataset_id_is_taken_once(repository: &dyn Repository) {
     let new = new_dataset(&workspace("a"));
     repository.create_dataset(new.clone()).await.unwrap();

@@ -1,5 +1,7 @@
 //! The store and the queue on it.
 
+#[path = "../support/postgres.rs"]
+mod postgres;
 #[path = "../support/mod.rs"]
 mod support;
 
