@@ -22,7 +22,7 @@ RUN --mount=type=cache,target=/usr/local/cargo/registry \
 # Runtime stage: the binary, an unprivileged user and a data directory.
 FROM debian:bookworm-slim
 RUN apt-get update \
- && apt-get install -y --no-install-recommends curl \
+ && apt-get install -y --no-install-recommends ca-certificates curl \
  && rm -rf /var/lib/apt/lists/* \
  && groupadd --gid 10001 guarantor \
  && useradd --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin guarantor \

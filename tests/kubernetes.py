@@ -76,13 +76,33 @@ def by_name(documents):
 def check_server(documents, version):
     """What the schemas cannot know: the manifests, the image and the server agree."""
     found = by_name(documents)
-    server = found["StatefulSet", "guarantor"]["spec"]
+    servers = [document["spec"] for (kind, _), document in found.items() if kind in ("StatefulSet", "Deployment")]
+    replicas = {kind for kind, _ in found} & {"Deployment"}
+    assert len(servers) == (2 if replicas else 1)
+    for server in servers:
+        check_pod(found, server, bool(replicas), version)
+    for (kind, name), document in found.items():
+        spec = document.get("spec", {})
+        selects = spec.get("podSelector", spec.get("selector"))
+        if kind in ("NetworkPolicy", "PodDisruptionBudget", "StatefulSet", "Deployment", "Service"):
+            chosen = selects if kind == "Service" else selects["matchLabels"]
+            matched = [chosen.items() <= server["template"]["metadata"]["labels"].items() for server in servers]
+            assert any(matched) and (all(matched) or replicas), (kind, name)
+        if kind == "ServiceMonitor":
+            paths = json.loads(pathlib.Path("openapi/openapi.json").read_text())["paths"]
+            assert selects["matchLabels"].items() <= found["Service", "guarantor"]["metadata"]["labels"].items()
+            (endpoint,) = spec["endpoints"]
+            assert endpoint["path"] in paths and endpoint["port"] == "http"
+
+
+def check_pod(found, server, shares, version):
+    """One kind of server. `shares` says whether there are several, on one database."""
     pod = server["template"]["spec"]
     (container,) = pod["containers"]
     settings = tomllib.loads(found["ConfigMap", "guarantor-settings"]["data"]["settings.toml"])
     assert pod["terminationGracePeriodSeconds"] > 2 * settings["shutdown_seconds"]
     assert pod["enableServiceLinks"] is False, "Kubernetes would set variables that are unknown settings"
-    assert server["replicas"] == 1, "one process per data directory"
+    assert server["replicas"] == (2 if shares else 1), "one process per data directory"
     assert container["image"] == f"guarantor:{version}", f"{container['image']} is not version {version}"
 
     image = pathlib.Path("Dockerfile").read_text()
@@ -94,10 +114,15 @@ def check_server(documents, version):
     assert found["Service", "guarantor"]["spec"]["ports"][0]["port"] == port
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts["data"] == re.search(r"^VOLUME (\S+)$", last, re.M)[1]
-    assert container["env"] == [{"name": "GUARANTOR_CONFIG", "value": mounts["settings"] + "/settings.toml"}]
+    env = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert env["GUARANTOR_CONFIG"] == mounts["settings"] + "/settings.toml"
+    role = server["template"]["metadata"]["labels"].get("app.kubernetes.io/component")
+    assert env.get("GUARANTOR_ROLE") == role and shares == ("GUARANTOR_DATABASE" in env) == ("blobs" in settings)
 
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    assert set(mounts) == set(volumes) | {claim["metadata"]["name"] for claim in server["volumeClaimTemplates"]}
+    assert set(mounts) == set(volumes) | {
+        claim["metadata"]["name"] for claim in server.get("volumeClaimTemplates", [])
+    }
     keys = volumes["keys"]["secret"]
     assert keys["defaultMode"] == 0o440, "the server refuses keys that every user can read"
     files = {f'{mounts["keys"]}/{item["path"]}' for item in keys["items"]}
@@ -106,18 +131,6 @@ def check_server(documents, version):
     paths = json.loads(pathlib.Path("openapi/openapi.json").read_text())["paths"]
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["path"] in paths, probe
-    labels = server["template"]["metadata"]["labels"]
-    for (kind, name), document in found.items():
-        spec = document.get("spec", {})
-        selects = spec.get("podSelector", spec.get("selector"))
-        if kind in ("NetworkPolicy", "PodDisruptionBudget", "StatefulSet"):
-            assert selects == {"matchLabels": labels}, (kind, name)
-        if kind == "Service":
-            assert selects == labels, (kind, name)
-        if kind == "ServiceMonitor":
-            assert selects["matchLabels"].items() <= found["Service", "guarantor"]["metadata"]["labels"].items()
-            (endpoint,) = spec["endpoints"]
-            assert endpoint["path"] in paths and endpoint["port"] == "http"
 
 
 def main(version):
