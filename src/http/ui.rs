@@ -1,8 +1,12 @@
 //! The dashboard: the files of `ui/`, embedded in the binary, and the paths that it shows its pages at.
 //!
 //! Files are served under `/ui/VERSION/`, where the version is a digest of all files. They never change under their path, so
-//! browsers keep them. The page itself is asked for every time, and names the version. It needs no API key, because
+//! browsers keep them. The HTML itself is asked for every time, and names the version. It needs no API key, because
 //! it contains no data: its scripts call the API like any other client, with a key where one is needed.
+//!
+//! A page that is loaded asks for few files: the modules are joined into one script, and so are the styles.
+
+mod join;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -40,6 +44,12 @@ const ASK: &str = "no-cache";
 /// page's to understand.
 const SECTIONS: [&str; 6] = ["upload", "datasets", "jobs", "policies", "gates", "webhooks"];
 
+/// The entry of the modules, and the script that all of them are joined into.
+const ENTRY: &str = "app.js";
+const SCRIPT: &str = "dashboard.js";
+/// All styles but that of printing.
+const STYLE: &str = "dashboard.css";
+
 /// A file as it is sent.
 struct Asset {
     kind: &'static str,
@@ -49,7 +59,7 @@ struct Asset {
     gzip: Option<Bytes>,
 }
 
-/// All files by their path in `ui/`, and the page.
+/// All files by their path, and the page.
 struct Assets {
     version: String,
     files: HashMap<&'static str, Asset>,
@@ -95,11 +105,50 @@ impl Assets {
             digest.update(contents);
         }
         let version = hex::encode(&digest.finalize()[..8]);
-        let page = page_of(&version, &found);
-        let files =
-            found.into_iter().map(|(path, contents)| (path, Asset::of(path, contents.into()))).collect();
+        let template = text_of(&found, "index.html");
+        let (styles, page) = with_one_style(&template);
+        let styles: String = styles.iter().map(|path| text_of(&found, path)).collect();
+        let script = join::joined(&found, ENTRY);
+        let page = announced(&page, &script).replace("\"/ui/", &format!("\"/ui/{version}/"));
+        let own = [(SCRIPT, script.into()), (STYLE, styles.into())];
+        let files = found.into_iter().map(|(path, contents)| (path, Bytes::from(contents))).chain(own);
+        let files = files.map(|(path, contents)| (path, Asset::of(path, contents))).collect();
         Assets { version, files, page: Asset::of("index.html", page.into()) }
     }
+}
+
+fn text_of(files: &[(&str, &[u8])], name: &str) -> String {
+    let found = files.iter().find(|(path, _)| *path == name);
+    found.map(|(_, contents)| String::from_utf8_lossy(contents).into_owned()).unwrap_or_default()
+}
+
+/// The styles that the page names for every medium, and the page with one style in place of them.
+fn with_one_style(template: &str) -> (Vec<String>, String) {
+    let named = |line: &str| {
+        let path = line.strip_prefix("<link rel=\"stylesheet\" href=\"/ui/")?.strip_suffix("\">")?;
+        // That of printing says so after its path.
+        Some(path.to_owned()).filter(|path| !path.contains('"'))
+    };
+    let styles = template.lines().filter_map(named).collect();
+    let mut page: Vec<String> = Vec::new();
+    for line in template.lines() {
+        let line = named(line)
+            .map_or(line.to_owned(), |_| format!("<link rel=\"stylesheet\" href=\"/ui/{STYLE}\">"));
+        if page.last() != Some(&line) {
+            page.push(line);
+        }
+    }
+    (styles, page.join("\n"))
+}
+
+/// The page with the joined script in place of the entry, and with what it imports announced, so that it is loaded at once.
+fn announced(page: &str, script: &str) -> String {
+    let kept = script.lines().map_while(|line| line.strip_prefix("import * as "));
+    let kept = kept.filter_map(|line| line.split_once(" from './")?.1.strip_suffix("';"));
+    let preload: String =
+        kept.map(|path| format!("<link rel=\"modulepreload\" href=\"/ui/{path}\">\n")).collect();
+    page.replace(&format!("\"/ui/{ENTRY}\""), &format!("\"/ui/{SCRIPT}\""))
+        .replace("</head>", &format!("{preload}</head>"))
 }
 
 /// The files of a directory and those below it that browsers ask for.
@@ -110,17 +159,6 @@ fn collect(directory: &'static Dir<'static>, found: &mut Vec<(&'static str, &'st
         }
     }
     directory.dirs().for_each(|below| collect(below, found));
-}
-
-/// `index.html` with the version in its paths, and with all modules to load at once instead of one after the other.
-fn page_of(version: &str, files: &[(&str, &[u8])]) -> String {
-    let template =
-        files.iter().find(|(path, _)| *path == "index.html").map_or(&[][..], |(_, contents)| contents);
-    let modules = files.iter().filter(|(path, _)| path.ends_with(".js") && *path != "app.js");
-    let preload: String =
-        modules.map(|(path, _)| format!("<link rel=\"modulepreload\" href=\"/ui/{path}\">\n")).collect();
-    let page = String::from_utf8_lossy(template).replace("</head>", &format!("{preload}</head>"));
-    page.replace("\"/ui/", &format!("\"/ui/{version}/"))
 }
 
 /// The content type of a file that browsers ask for; `None` for all others, such as this folder's README.
@@ -184,43 +222,66 @@ mod tests {
     /// What a browser loads at most. The limit is the product's promise.
     const MOST_BYTES: usize = 150 * 1024;
 
-    #[test]
-    fn all_files_together_are_small() {
-        let size = |asset: &Asset| asset.gzip.as_ref().map_or(asset.plain.len(), Bytes::len);
-        let total: usize = ASSETS.files.values().map(size).sum::<usize>() + size(&ASSETS.page);
-        assert!(total < MOST_BYTES, "{total} bytes");
-        assert!(ASSETS.files.contains_key("app.js") && !ASSETS.files.contains_key("README.md"));
+    fn size(asset: &Asset) -> usize {
+        asset.gzip.as_ref().map_or(asset.plain.len(), Bytes::len)
     }
 
-    #[test]
-    fn nothing_is_loaded_from_elsewhere_and_every_file_that_is_named_exists() {
-        for (path, asset) in &ASSETS.files {
-            let text = String::from_utf8_lossy(&asset.plain);
-            assert!(!text.contains("sourceMappingURL"), "{path}");
-            for import in text.split(" from '").skip(1).filter(|_| !path.starts_with("vendor/")) {
-                let target = import.split('\'').next().unwrap();
-                let folder = std::path::Path::new(path).parent().unwrap();
-                let file = normal(&folder.join(target));
-                assert!(ASSETS.files.contains_key(file.as_str()), "{path} imports {target}");
-            }
-        }
+    /// What a browser loads: what the page names, and what the script imports later.
+    fn loaded() -> Vec<String> {
         let page = String::from_utf8_lossy(&ASSETS.page.plain);
         let before = format!("\"/ui/{}/", ASSETS.version);
-        let named = page.split(&before).skip(1);
-        let named: Vec<&str> = named.map(|rest| rest.split('"').next().unwrap()).collect();
-        assert!(named.len() > 20 && named.iter().all(|path| ASSETS.files.contains_key(path)), "{named:?}");
-        assert!(!page.contains("\"/ui/app.js"));
+        let named = page.split(&before).skip(1).map(|rest| rest.split('"').next().unwrap().to_owned());
+        let script = String::from_utf8_lossy(&ASSETS.files[SCRIPT].plain);
+        let later =
+            script.split("import('./").skip(1).map(|rest| rest.split('\'').next().unwrap().to_owned());
+        named.chain(later).collect()
     }
 
-    fn normal(path: &std::path::Path) -> String {
-        let mut parts: Vec<&str> = Vec::new();
-        for part in path.to_str().unwrap().split('/') {
-            match part {
-                "." => {}
-                ".." => drop(parts.pop()),
-                part => parts.push(part),
+    #[test]
+    fn what_is_loaded_is_small_and_exists() {
+        let files = loaded();
+        let missing: Vec<_> = files.iter().filter(|path| !ASSETS.files.contains_key(path.as_str())).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        for name in
+            [SCRIPT, STYLE, "style/print.css", "early.js", "vendor/preact/preact.js", "vendor/uplot/uplot.js"]
+        {
+            assert!(files.iter().any(|path| path == name), "{name} is not in {files:?}");
+        }
+        let total: usize = files.iter().map(|path| size(&ASSETS.files[path.as_str()])).sum();
+        assert!(total + size(&ASSETS.page) < MOST_BYTES, "{total} bytes");
+        assert!(!ASSETS.files.contains_key("README.md"));
+    }
+
+    #[test]
+    fn all_modules_are_in_the_script() {
+        let script = String::from_utf8_lossy(&ASSETS.files[SCRIPT].plain);
+        // Imports come first; nothing is left of them after that, and of exports nothing at all.
+        let body = script.split_once("\nconst $ = ").unwrap().1;
+        for line in body.lines() {
+            assert!(!line.starts_with("import ") && !line.starts_with("export "), "{line}");
+            assert!(!line.contains("sourceMappingURL"));
+        }
+        for (path, asset) in &ASSETS.files {
+            let text = String::from_utf8_lossy(&asset.plain);
+            let from = text
+                .lines()
+                .filter(|line| line.starts_with("import "))
+                .filter_map(|line| line.split(" from '").nth(1));
+            for target in from
+                .map(|rest| rest.trim_end_matches("';"))
+                .filter(|_| *path != SCRIPT && !path.starts_with("vendor/"))
+            {
+                assert!(
+                    ASSETS.files.contains_key(join::resolved(path, target).as_str()),
+                    "{path} imports {target}"
+                );
+            }
+            if path.ends_with(".js")
+                && !path.starts_with("vendor/")
+                && ![SCRIPT, "early.js", "lib/paths.js"].contains(path)
+            {
+                assert_eq!(script.matches(&format!("\n$['{path}'] = ")).count(), 1, "{path}");
             }
         }
-        parts.join("/")
     }
 }

@@ -60,6 +60,12 @@ class Server:
         output = subprocess.run(command, env=clean(), check=True, capture_output=True, text=True).stdout
         return next(word for word in output.split() if word.startswith("gk_"))
 
+    def revoke(self, name):
+        """Revokes the key of this name, also while the server runs."""
+        keys = lambda *arguments: subprocess.run([BINARY, "keys", "--data-dir", self.directory.name, *arguments], env=clean(), check=True, capture_output=True, text=True).stdout
+        line = next(line for line in keys("list").splitlines() if name in line.split())
+        keys("revoke", line.split()[0])
+
     def call(self, method, path, body=None, headers=None):
         """The JSON that the API answers."""
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
@@ -126,7 +132,14 @@ class Browser:
 
 def serve_from_folder(route):
     path = route.request.url.split("/ui/", 1)[1].split("/", 1)[1]
-    route.fulfill(path=f"{FILES}/{path}")
+    # The server joins all modules and all styles; here they are what they are joined from.
+    if path == "dashboard.js":
+        route.fulfill(body="import './app.js';", content_type="text/javascript")
+    elif path == "dashboard.css":
+        names = ["style/tokens", "style/base", "style/layout", "style/components", "style/charts", "vendor/uplot/uplot"]
+        route.fulfill(body="".join(Path(FILES, f"{name}.css").read_text() for name in names), content_type="text/css")
+    else:
+        route.fulfill(path=f"{FILES}/{path}")
 
 
 class BrowserTest(unittest.TestCase):

@@ -1,5 +1,7 @@
 """Where keys are configured: the sign-in, and where the key is not."""
 
+import re
+
 from harness import BrowserTest, expect
 
 
@@ -34,3 +36,31 @@ class SignIn(BrowserTest):
         expect(other.get_by_role("heading", name="Sign in")).to_be_visible()
         page.reload()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+
+    def test_what_a_key_may_not_do_is_said(self):
+        server = self.serve()
+        server.dataset(300)
+        create = lambda name, role: server.key("--workspace", "default", "--name", name, "--role", role)
+        reader, submitter = create("reader", "read"), create("submitter", "submit")
+        server.kill()
+        server.start()
+        self.expect_failure("/v1/")
+        page = self.open("/jobs/new")
+        self.sign_in(page, reader)
+        expect(page.get_by_text("What this dataset supports")).to_be_visible()
+        page.get_by_label("Improve by more than").fill("0.02")
+        page.get_by_role("button", name="Start the job").click()
+        expect(page.get_by_role("alert")).to_contain_text("submit")
+        expect(page.get_by_label("Improve by more than")).to_have_value("0.02")
+        # Another key in another tab may.
+        other = self.open("/jobs/new")
+        self.sign_in(other, submitter)
+        expect(other.get_by_text("What this dataset supports")).to_be_visible()
+        other.get_by_role("button", name="Start the job").click()
+        expect(other).to_have_url(re.compile("/jobs/[0-9a-f-]{36}$"))
+        # A key that is revoked while somebody reads is asked for again, and the page goes on with another.
+        server.revoke("submitter")
+        expect(other.get_by_text("The key is no longer valid.")).to_be_visible()
+        address = other.url
+        self.sign_in(other, reader)
+        expect(other.get_by_role("heading", level=1)).to_contain_text(f"Job {address[-8:]}")

@@ -21,11 +21,16 @@ fn the_dashboard_works_in_a_browser() {
         return;
     };
     assert!(Path::new(CHROMIUM).exists(), "there is no chromium; run tests/setup.sh");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = root.join("tests/browser");
+    // To look at, and for the documents: tests/browser/pictures.py makes them small and puts them into docs/dashboard.
+    let pictures = root.join("target/dashboard");
+    std::fs::create_dir_all(&pictures).unwrap();
     let output = Command::new(python)
         .args(["-m", "unittest", "discover", "--verbose", "--start-directory"])
         .arg(folder)
         .env("GUARANTOR_TEST_BINARY", common::BINARY)
+        .env("GUARANTOR_SCREENSHOTS", pictures)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .output()
         .unwrap();

@@ -1,6 +1,7 @@
 // The one place that calls the public API. The API key is in a variable of this module: it lives as long as the tab,
 // and is in no URL and no storage.
 
+import { ASKED, arrived, early } from '../early.js';
 import { store } from './store.js';
 
 let key = null;
@@ -19,6 +20,7 @@ export async function signIn(candidate) {
   const response = await send('GET', '/v1/jobs?limit=1', { headers: { authorization: `Bearer ${given}` } });
   if (!response.ok) throw await problemOf(response);
   key = given;
+  tags.clear();
   session.set('signed_in');
 }
 
@@ -66,16 +68,15 @@ async function problemOf(response) {
 
 const authorization = () => (key ? { authorization: `Bearer ${key}` } : {});
 
+/** A server that has not answered a read for so long, in milliseconds, cannot be reached. */
+const PATIENCE = 30_000;
+
 async function send(method, path, { headers = {}, body, signal } = {}) {
   let response;
   try {
-    // Answers may be private, so the browser stores none; `tags` remembers them for the tab.
-    response = await fetch(path, {
-      method, body, signal, cache: 'no-store', credentials: 'omit', redirect: 'error',
-      headers: { ...authorization(), ...headers },
-    });
+    response = await fetch(path, { ...ASKED, method, body, signal, headers: { ...authorization(), ...headers } });
   } catch (error) {
-    if (signal?.aborted) throw new Problem({ code: 'aborted' });
+    if (signal?.aborted && signal.reason?.name !== 'TimeoutError') throw new Problem({ code: 'aborted' });
     lost();
     throw unreachable();
   }
@@ -100,6 +101,8 @@ function remember(path, tag, body) {
   if (tags.size > MAX_TAGS) tags.delete(tags.keys().next().value);
 }
 
+const patient = (signal) => AbortSignal.any([AbortSignal.timeout(PATIENCE), ...(signal ? [signal] : [])]);
+
 /**
  * Reads a resource. The same object is returned for as long as the resource has the same `ETag`. If the server cannot
  * be reached or asks for patience, it waits and tries again, unless `wait` is false.
@@ -108,7 +111,9 @@ export async function get(path, { signal, wait = true } = {}) {
   for (;;) {
     const known = tags.get(path);
     try {
-      const response = await send('GET', path, { signal, headers: known ? { 'if-none-match': known.tag } : {} });
+      const begun = await early(path)?.catch(() => null);
+      if (begun && !key) return await taken(path, begun);
+      const response = await send('GET', path, { signal: patient(signal), headers: known ? { 'if-none-match': known.tag } : {} });
       if (response.status === 304 && known) return known.body;
       const body = await answered(response);
       const tag = response.headers.get('etag');
@@ -121,6 +126,23 @@ export async function get(path, { signal, wait = true } = {}) {
       await back(signal, problem);
     }
   }
+}
+
+/** What was asked at the start. */
+async function taken(path, { response, body }) {
+  if (body === undefined) return answered(response);
+  const tag = response.headers.get('etag');
+  if (tag) remember(path, tag, body);
+  return body;
+}
+
+/** What was asked at the start, if it has come: then it can be shown at once. */
+export function readAlready(path) {
+  const found = key || path === null ? undefined : arrived(path);
+  if (!found) return undefined;
+  early(path);
+  taken(path, found);
+  return found.body;
 }
 
 /** Creates or changes something. With `once`, a repetition of the same call has no further effect. */

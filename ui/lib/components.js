@@ -5,9 +5,6 @@ import { Icon } from './icons.js';
 import * as format from './format.js';
 
 export { Icon } from './icons.js';
-export { CopyButton, CodeBlock } from './code.js';
-export { Dialog, Confirm } from './dialog.js';
-export { Tabs } from './tabs.js';
 export { Table, Pager, usePages } from './table.js';
 
 /**
@@ -99,7 +96,7 @@ export function ProblemAlert({ problem, title, onRetry }) {
   const faults = problem.errors || [];
   return html`<${Alert} tone="bad" live title=${title || problem.title || 'That did not work'}
     actions=${onRetry && html`<${Button} onClick=${onRetry}>Try again</${Button}>`}>
-    <p>${problem.detail || problem.message}</p>
+    <p>${problem.detail || (problem.title ? 'Try again. If it stays so, tell the operator of the server.' : problem.message)}</p>
     ${faults.length > 0 && html`<ul class="faults">${faults.map((fault) => html`<li>
       ${fault.row != null && html`<strong>Row ${format.count(fault.row)}</strong>${' '}`}${fault.field && html`<code>${fault.field}</code>${' '}`}${fault.message}</li>`)}</ul>`}
     ${problem.requestId && html`<p class="muted small">Code <code>${problem.code}</code>, request <code>${problem.requestId}</code></p>`}
@@ -132,6 +129,18 @@ export const Facts = ({ items }) =>
 /** One number with its name, large. `help` says in plain words what it means. */
 export const Stat = ({ label, value, help, tone }) =>
   html`<div class=${classes('stat', tone && `stat-${tone}`)}><p class="stat-label">${label}</p><p class="stat-value">${value}</p>${help && html`<p class="stat-help">${help}</p>`}</div>`;
+
+/** A name on one line; all of it is shown where the mouse rests, and on the page that it leads to. */
+export const Name = ({ text, href, mono }) => (href
+  ? html`<a class=${classes('name', mono && 'mono')} href=${href} title=${text}>${text}</a>` : html`<span class=${classes('name', mono && 'mono')} title=${text}>${text}</span>`);
+
+/** An improvement of a job in the paper's units, and below it in those of the outcome if they are others. */
+export function Improvement({ result, children }) {
+  const { outcome, guaranteed_improvement: own } = result.user_units || {};
+  const same = !outcome || outcome.max - outcome.min === 1;
+  return html`<span class="stack-tight"><strong>${format.signed(result.guaranteed_improvement, 4)}</strong>
+    ${!same && html`<span class="muted small nowrap">${format.signed(own, 3)} of ${outcome.kind}</span>`}${children}</span>`;
+}
 
 /** Several `Stat`s side by side. */
 export const Stats = ({ children }) => html`<div class="stats">${children}</div>`;

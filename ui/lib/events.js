@@ -2,7 +2,7 @@
 // hidden: browsers allow few connections per server, and nobody looks.
 
 import { useCallback, useEffect, useRef, useState } from './html.js';
-import { connection, get, openStream, session } from './api.js';
+import { connection, get, openStream, readAlready, session } from './api.js';
 
 const FIRST_PAUSE = 500;
 const LONGEST_PAUSE = 8000;
@@ -31,7 +31,7 @@ const sleep = (milliseconds, signal) =>
  * A null path reads nothing.
  */
 export function useResource(path, { every = 0 } = {}) {
-  const [state, setState] = useState({ path, data: undefined, problem: null });
+  const [state, setState] = useState(() => ({ path, data: readAlready(path), problem: null }));
   const [turn, setTurn] = useState(0);
   const pace = useRef(every);
   pace.current = every;
@@ -39,18 +39,22 @@ export function useResource(path, { every = 0 } = {}) {
     if (path === null) return undefined;
     const control = new AbortController();
     const { signal } = control;
+    // What the first rendering has shown already is not read again.
+    let begun = turn === 0 && state.path === path ? state.data : undefined;
+    let last;
     const run = async () => {
       for (;;) {
-        let data;
         try {
-          data = await get(path, { signal });
+          const data = begun ?? await get(path, { signal });
+          begun = undefined;
+          last = data;
           if (signal.aborted) return;
           setState((old) => (old.path === path && old.data === data && !old.problem ? old : { path, data, problem: null }));
         } catch (problem) {
           if (signal.aborted || problem.code === 'aborted') return;
           setState((old) => ({ path, data: old.path === path ? old.data : undefined, problem }));
         }
-        const pause = typeof pace.current === 'function' ? pace.current(data) : pace.current;
+        const pause = typeof pace.current === 'function' ? pace.current(last) : pace.current;
         if (!pause) return;
         await sleep(pause, signal);
         await shown(signal);

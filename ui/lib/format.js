@@ -4,11 +4,15 @@ const NONE = '–';
 const is = (value) => typeof value === 'number' && Number.isFinite(value);
 const formats = new Map();
 
-function numberFormat(options) {
-  const name = JSON.stringify(options);
-  if (!formats.has(name)) formats.set(name, new Intl.NumberFormat('en-US', options));
+/** Formats are made once: that takes longer than using them a hundred times. */
+const formatter = (Kind) => (options) => {
+  const name = Kind.name + JSON.stringify(options);
+  if (!formats.has(name)) formats.set(name, new Kind('en-US', options));
   return formats.get(name);
-}
+};
+
+const numberFormat = formatter(Intl.NumberFormat);
+const timeFormat = formatter(Intl.DateTimeFormat);
 
 const minus = (text) => text.replace(/^-/, '−');
 
@@ -30,12 +34,15 @@ export function number(value, digits = 4) {
 const superscript = (value) =>
   String(value).replace(/./g, (c) => ({ '-': '⁻', 0: '⁰', 1: '¹', 2: '²', 3: '³', 4: '⁴', 5: '⁵', 6: '⁶', 7: '⁷', 8: '⁸', 9: '⁹' })[c]);
 
-/** A number with exactly `decimals` decimals, for columns. */
+/** A number with exactly `decimals` decimals, for columns. What rounds to zero has no sign. */
 export const fixed = (value, decimals = 3) =>
-  is(value) ? minus(numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(value)) : NONE;
+  is(value) ? minus(numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals, signDisplay: 'negative' }).format(value)) : NONE;
 
-/** The same with a sign: +0.012. */
-export const signed = (value, decimals = 3) => (is(value) && value > 0 ? `+${fixed(value, decimals)}` : fixed(value, decimals));
+/** The same with a sign: +0.012. Nothing at all is 0. */
+export const signed = (value, decimals = 3) => {
+  if (value === 0) return '0';
+  return is(value) ? minus(numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals, signDisplay: 'exceptZero' }).format(value)) : NONE;
+};
 
 /** A share of 1 as percent: 0.051 is 5.1%. */
 export const percent = (value, decimals = 1) => (is(value) ? `${fixed(value * 100, decimals)}%` : NONE);
@@ -62,14 +69,14 @@ export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one
 /** A time in the reader's zone: Nov 17, 2026, 22:41. */
 export function time(text) {
   if (!text) return NONE;
-  return new Intl.DateTimeFormat('en-US', { dateStyle: 'medium', timeStyle: 'short', hour12: false }).format(new Date(text));
+  return timeFormat({ dateStyle: 'medium', timeStyle: 'short', hour12: false }).format(new Date(text));
 }
 
 /** The same with seconds and the zone, for tooltips and certificates. */
 export function timeFull(text) {
   if (!text) return NONE;
   const options = { year: 'numeric', month: 'short', day: 'numeric', hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false, timeZoneName: 'short' };
-  return new Intl.DateTimeFormat('en-US', options).format(new Date(text));
+  return timeFormat(options).format(new Date(text));
 }
 
 /** How long ago: just now, 5 min ago, 3 h ago, 2 days ago. */

@@ -9,6 +9,9 @@ export function verdict(health) {
   return { tone: 'good', icon: 'check', text: 'Good', order: 2 };
 }
 
+/** Whether a dataset stands for rows that are elsewhere: it was merged from partials, so its report has sums but no counts of weights. */
+export const isMerged = (dataset) => dataset.health.weights?.length === 0 && dataset.rows > 0;
+
 /** The names of checks in words. */
 export const CHECKS = {
   propensities: ['Propensities', 'The mean of one over the propensity must be the number of actions.'],

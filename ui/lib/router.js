@@ -2,7 +2,10 @@
 // reload and a link show the same. The server answers each of these paths with index.html; `src/http/ui.rs` has the
 // same list of first segments.
 
+import { href } from './paths.js';
 import { store, useStore } from './store.js';
+
+export { href } from './paths.js';
 
 const SECTIONS = ['', 'upload', 'datasets', 'jobs', 'policies', 'gates', 'webhooks'];
 
@@ -15,13 +18,6 @@ const current = store(read());
 
 /** Whether the dashboard has this path; all other paths are left to the browser. */
 export const isOwn = (path) => SECTIONS.includes(path.split('/')[1]);
-
-/** `path` with a query. Parameters that are undefined, null or empty are left out. */
-export function href(path, query = {}) {
-  const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== null && value !== '');
-  const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
-  return text ? `${path}?${text}` : path;
-}
 
 /** Goes to a path of the dashboard. */
 export function navigate(to, { replace = false } = {}) {

@@ -40,7 +40,7 @@ export function RowFaults({ problem, file, encoding }) {
     { id: 'message', label: 'What is wrong', wide: true, render: (fault) => html`<div><p>${fault.message}</p>${lines.get(fault.row) && html`<p class="small"><code>${lines.get(fault.row).slice(0, LONGEST)}${lines.get(fault.row).length > LONGEST ? '…' : ''}</code></p>`}</div>` },
     { id: 'fix', label: 'What to do', wide: true, render: (fault) => ADVICE[fault.field] || 'Correct the row, or leave it out if it was not logged properly, for a reason that does not depend on its outcome.' },
   ];
-  return html`<${Section} tone="bad" title="Some rows are wrong. Nothing was stored." note=${problem.detail}>
+  return html`<${Section} id="faults" tone="bad" title="Some rows are wrong. Nothing was stored." note=${problem.detail}>
     <div role="alert" class="offscreen">Some rows are wrong. ${problem.detail}</div>
     <${Table} caption="Wrong rows" columns=${columns} rows=${faults} rowKey=${(fault) => `${fault.row}-${fault.field}-${fault.message}`} param="none" />
   </${Section}>`;

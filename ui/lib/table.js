@@ -1,10 +1,10 @@
 // Tables of records, sorted in the browser, and pages by cursor.
 
-import { html, classes, useMemo } from './html.js';
+import { html, classes, useEffect, useMemo, useState } from './html.js';
 import { Icon } from './icons.js';
-import { setQuery, useLocation } from './router.js';
+import { listPath } from './paths.js';
+import { href, setQuery, useLocation } from './router.js';
 import { useResource } from './events.js';
-import { href } from './router.js';
 
 /**
  * A table. Columns are `{ id, label, render(row), sort(row), align, wide }`: with `sort`, a click on the head sorts by it, and the
@@ -17,6 +17,7 @@ export function Table({ caption, columns, rows, rowKey = (row) => row.id, param 
   const [name, down] = order.startsWith('-') ? [order.slice(1), true] : [order, false];
   const column = columns.find((each) => each.id === name && each.sort);
   const sorted = useMemo(() => (column ? [...rows].sort((a, b) => compare(column.sort(a), column.sort(b)) * (down ? -1 : 1)) : rows), [rows, column?.id, down]);
+  const shown = useShown(sorted);
   const click = (each) => (each.onSort ? each.onSort() : setQuery({ [param]: name !== each.id ? each.id : down ? '' : `-${each.id}` }));
   const state = (each) => (each.onSort ? each.sorted : each !== column ? undefined : down ? 'descending' : 'ascending');
   if (rows.length === 0 && empty) return empty;
@@ -24,8 +25,17 @@ export function Table({ caption, columns, rows, rowKey = (row) => row.id, param 
     <caption class="offscreen">${caption}</caption>
     <thead><tr>${columns.map((each) => html`<th key=${each.id} scope="col" class=${each.align === 'right' ? 'right' : ''} aria-sort=${state(each)}>
       ${each.sort || each.onSort ? html`<button type="button" class="sort" onClick=${() => click(each)}>${each.label}<${Icon} name=${state(each) === 'descending' ? 'down' : 'up'} size=${12} /></button>` : each.label}</th>`)}</tr></thead>
-    <tbody>${sorted.map((row) => html`<tr key=${rowKey(row)}>${columns.map((each, i) => cell(each, row, i))}</tr>`)}</tbody>
+    <tbody>${shown.map((row) => html`<tr key=${rowKey(row)}>${columns.map((each, i) => cell(each, row, i))}</tr>`)}</tbody>
   </table></div>`;
+}
+
+/** More rows than fit a screen. The rest follows after these are painted, so that data is seen sooner. */
+const FIRST = 14;
+
+function useShown(rows) {
+  const [all, setAll] = useState(false);
+  useEffect(() => setAll(true), []);
+  return all ? rows : rows.slice(0, FIRST);
 }
 
 function cell(column, row, i) {
@@ -45,9 +55,9 @@ function compare(a, b) {
  * A page of a list of the API, `{ data, has_more, next }`. The cursor is in the query as `after`, and the browser's own back
  * button leads to the page before. `filters` are further parameters.
  */
-export function usePages(path, { filters = {}, limit = 25, every = 0 } = {}) {
+export function usePages(path, { filters, limit, every = 0 } = {}) {
   const { query } = useLocation();
-  return useResource(href(path, { ...filters, limit, after: query.after }), { every });
+  return useResource(listPath(path, { filters, limit, after: query.after }), { every });
 }
 
 /** Leads to the next page and back to the first one. */

@@ -1,11 +1,14 @@
 // One dataset: its health as pictures, its versions, its ledger and what it supports.
 
 import { html, useState } from '../lib/html.js';
-import { Alert, Badge, Button, Confirm, CopyButton, Load, Page, ProblemAlert, Stat, Stats, Tabs } from '../lib/components.js';
+import { Alert, Badge, Button, Load, Page, ProblemAlert, Stat, Stats } from '../lib/components.js';
+import { CopyButton } from '../lib/code.js';
+import { Confirm } from '../lib/dialog.js';
+import { Tabs } from '../lib/tabs.js';
 import { del } from '../lib/api.js';
 import { useResource } from '../lib/events.js';
 import { href, navigate } from '../lib/router.js';
-import { verdict } from '../lib/health.js';
+import { isMerged, verdict } from '../lib/health.js';
 import * as format from '../lib/format.js';
 import { Health } from './dataset_health.js';
 import { Ledger } from './dataset_ledger.js';
@@ -36,6 +39,7 @@ function Shown({ dataset, query }) {
     ${query.uploaded && html`<${Alert} tone=${tone === 'bad' ? 'warn' : 'good'} live title=${`${format.plural(dataset.rows, 'row')} stored.`}
       actions=${html`<${Button} kind="primary" icon="plus" href=${href('/jobs/new', { dataset_id: dataset.id })}>Start a job</${Button}>`}>
       ${tone === 'bad' ? 'Some checks failed. Read why below before you certify anything from this log.' : tone === 'warn' ? 'Read the warnings below first.' : 'Nothing in this log looks wrong.'}</${Alert}>`}
+    ${isMerged(dataset) && html`<${Alert} title="The rows are elsewhere.">The dataset was merged from partials: the server has the sums over its rows, and did not recompute them. Nothing else can be certified from it, and no rows can be added.</${Alert}>`}
     <${Stats}>
       <${Stat} label="Health" value=${html`<${Badge} tone=${tone} icon=${icon}>${text}</${Badge}>`} help=${tone === 'good' ? 'every check passed that could be made' : 'see below'} />
       <${Stat} label="Rows" value=${format.count(dataset.rows)} help=${`version ${dataset.version}, ${format.bytes(dataset.bytes)}`} />
@@ -58,9 +62,9 @@ function Actions({ dataset }) {
       setState({ problem });
     }
   };
-  return html`<${Button} icon="trash" onClick=${() => setAsking(true)}>Delete</${Button}>
-    <${Button} icon="upload" href=${href('/upload', { to: dataset.id })}>Append rows</${Button}>
-    <${Button} kind="primary" icon="plus" href=${href('/jobs/new', { dataset_id: dataset.id })}>New job</${Button}>
+  return html`<${Button} kind="danger" icon="trash" onClick=${() => setAsking(true)}>Delete</${Button}>
+    ${!isMerged(dataset) && html`<${Button} icon="upload" href=${href('/upload', { to: dataset.id })}>Append rows</${Button}>
+      <${Button} kind="primary" icon="plus" href=${href('/jobs/new', { dataset_id: dataset.id })}>New job</${Button}>`}
     ${asking && html`<${Confirm} title="Delete this dataset?" action="Delete" busy=${state.busy} onConfirm=${remove} onClose=${() => setAsking(false)}>
       <p>Its rows are removed for good. Certificates that were computed from it remain, but can no longer be recomputed. Its ledger remains, so that the same rows cannot be uploaded to start afresh.</p>
       <${ProblemAlert} problem=${state.problem} /></${Confirm}>`}`;

@@ -1,7 +1,8 @@
 // The versions of a dataset, and what is stated and known about it.
 
 import { html } from '../lib/html.js';
-import { CodeBlock, CopyButton, Facts, Load, Pager, Section, Table, Time, usePages } from '../lib/components.js';
+import { Facts, Load, Pager, Section, Table, Time, usePages } from '../lib/components.js';
+import { CodeBlock, CopyButton } from '../lib/code.js';
 import * as format from '../lib/format.js';
 
 const VERSION_COLUMNS = [

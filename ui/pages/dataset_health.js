@@ -1,9 +1,9 @@
 // The health of a dataset as pictures, each with its numbers.
 
 import { html } from '../lib/html.js';
-import { Alert, CheckBadge, Section } from '../lib/components.js';
+import { Alert, CheckBadge, Details, Section } from '../lib/components.js';
 import { ExpectedCounts, Histogram, Numbers, TimeSeries } from '../lib/charts/index.js';
-import { CHECKS } from '../lib/health.js';
+import { CHECKS, isMerged } from '../lib/health.js';
 import * as format from '../lib/format.js';
 
 /** Warnings, checks and pictures. */
@@ -30,14 +30,14 @@ function Checks({ checks }) {
   return html`<${Section} title="Checks" note="The guarantee rests on these assumptions. A failed check does not change the log; it tells what to fix in the logging."><ul class="check-list">${checks.map(item)}</ul></${Section}>`;
 }
 
-const Old = () => html`<p class="muted">This report was made by an earlier release, which did not count this. Append rows, or upload the log again, to get it.</p>`;
+const Old = ({ dataset }) => isMerged(dataset) ? html`<p class="muted">The dataset was merged from partials. Their sums do not tell how the weights are spread.</p>` : html`<p class="muted">This report was made by an earlier release, which did not count this. Append rows, or upload the log again, to get it.</p>`;
 
 function Weights({ dataset }) {
   const { health } = dataset;
   const fit = health.inverse_propensity_mean;
   const classes = (health.weights || []).map(({ from, to, rows }) => ({ from, to, count: rows }));
   return html`<${Section} title="Weights" note="A row counts with the weight one over its propensity. A few rows with huge weights make every estimate uncertain.">
-    ${classes.length === 0 ? html`<${Old} />` : html`<div class="stack"><${Histogram} classes=${classes} label="weight of a row"
+    ${classes.length === 0 ? html`<${Old} dataset=${dataset} />` : html`<div class="stack"><${Histogram} classes=${classes} label="weight of a row"
       summary=${`Histogram of the weights of ${format.count(dataset.rows)} rows: from ${format.number(classes[0].from, 3)} to ${format.number(health.max_weight, 3)}, on average ${format.number(fit.observed, 3)}.`}
       marks=${[{ value: fit.observed, label: `mean ${format.number(fit.observed, 3)}` }]} />
       <p>The mean weight is ${format.number(fit.observed)}; ${format.number(fit.expected)} is expected${fit.z != null && `, which is ${format.number(Math.abs(fit.z), 2)} standard errors away`}.
@@ -45,12 +45,16 @@ function Weights({ dataset }) {
   </${Section}>`;
 }
 
+const HEAD = ['propensity', 'weight', 'rows'];
+const SHOWN_SMALLEST = 5;
+
 function Smallest({ health }) {
   const small = health.smallest_propensities || [];
   if (small.length === 0) return null;
   const rows = small.map(({ propensity, rows: count }) => [format.number(propensity), format.number(1 / propensity, 3), format.count(count)]);
   return html`<${Section} title="Smallest propensities" note="Of the actions that were taken. The smaller, the more such a row weighs.">
-    <${Numbers} caption="Smallest propensities" head=${['propensity', 'weight', 'rows']} rows=${rows} /></${Section}>`;
+    <${Numbers} caption="Smallest propensities" head=${HEAD} rows=${rows.slice(0, SHOWN_SMALLEST)} />
+    ${rows.length > SHOWN_SMALLEST && html`<${Details} summary=${`The next ${rows.length - SHOWN_SMALLEST}`}><${Numbers} caption="Further small propensities" head=${HEAD} rows=${rows.slice(SHOWN_SMALLEST)} /></${Details}>`}</${Section}>`;
 }
 
 function Counts({ dataset }) {
@@ -61,16 +65,18 @@ function Counts({ dataset }) {
   return html`<${Section} title="Actions" note="How often each action was taken, against the sum of its propensities. In 999 of 1000 correct logs the count of an action lies in its interval.">
     ${rows.length > 0
       ? html`<${ExpectedCounts} rows=${rows} summary=${`${format.plural(rows.length, 'action')}; ${outside === 0 ? 'every count lies in its interval' : `${format.count(outside)} outside of the interval`}.`} />`
-      : html`<${PlainCounts} counts=${health.action_counts} />`}
+      : html`<${PlainCounts} dataset=${dataset} />`}
     ${dataset.n_actions > rows.length && rows.length > 0 && html`<p class="small muted">The ${rows.length} actions that are furthest from their expectation, of ${format.count(dataset.n_actions)}.</p>`}
     ${never.length > 0 && html`<p>Never logged: ${never.slice(0, 30).join(', ')}${never.length > 30 ? ' and others' : ''}. Nothing can be said about a policy that takes them often.</p>`}
   </${Section}>`;
 }
 
-function PlainCounts({ counts }) {
+function PlainCounts({ dataset }) {
+  const counts = dataset.health.action_counts;
+  const why = isMerged(dataset) ? 'Sums tell what to expect of the action that is furthest from it only; see the check above.' : 'Rows have the propensity of the logged action only, so what to expect of the others is not known.';
   const total = counts.reduce((sum, each) => sum + each, 0) || 1;
   const shown = counts.map((each, action) => [each, action]).sort((a, b) => b[0] - a[0]).slice(0, 30);
-  return html`<div class="stack"><p class="muted">Rows have the propensity of the logged action only, so what to expect of the others is not known.</p>
+  return html`<div class="stack"><p class="muted">${why}</p>
     <${Numbers} caption="Counts of actions" head=${['action', 'rows', 'share']} rows=${shown.map(([each, action]) => [`Action ${action}`, format.count(each), format.percent(each / total)])} /></div>`;
 }
 

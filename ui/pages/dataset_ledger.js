@@ -2,7 +2,7 @@
 
 import { html } from '../lib/html.js';
 import { Alert, DecisionBadge, Empty, Load, Pager, Section, Stat, Stats, Table, Time, usePages } from '../lib/components.js';
-import { BudgetBar } from '../lib/charts/index.js';
+import { BudgetBar } from '../lib/charts/interval.js';
 import * as format from '../lib/format.js';
 
 const COLUMNS = [
@@ -26,7 +26,9 @@ function Shown({ dataset, ledger }) {
   if (ledger.looks === 0) {
     return html`<${Section}><${Empty} title="Nothing was certified from these rows" icon="check">Every certificate is a look at the rows, and costs its δ. The ledger adds them up, so that you know how far all of them can be trusted together.</${Empty}></${Section}>`;
   }
-  const parts = [...ledger.data].reverse().filter((look) => look.cost > 0).map((look) => ({ value: look.cost, label: `Look ${look.look}: ${format.number(look.cost, 3)}` }));
+  const looks = [...ledger.data].reverse().filter((look) => look.cost > 0).map((look) => ({ value: look.cost, label: `Look ${look.look}: ${format.number(look.cost, 3)}` }));
+  const rest = ledger.spent - looks.reduce((sum, look) => sum + look.value, 0);
+  const parts = rest > 1e-9 ? [{ value: rest, label: `Looks on other pages: ${format.number(rest, 3)}` }, ...looks] : looks;
   const text = `${format.number(ledger.spent, 3)} of 1 is spent in ${format.plural(ledger.looks, 'look')}`;
   return html`
     ${dataset.ledger.note && html`<${Alert} tone="info" title="These rows are in other datasets too.">${dataset.ledger.note}</${Alert}>`}
@@ -35,7 +37,7 @@ function Shown({ dataset, ledger }) {
       <${Stat} label="Spent δ" value=${format.number(ledger.spent, 3)} help="the sum of their costs" tone=${ledger.spent > 0.5 ? 'warn' : undefined} />
       <${Stat} label="All hold together with" value=${format.confidence(ledger.family_wise_confidence)} help="at least" />
     </${Stats}>
-    <${Section} title="Budget" note="The whole bar is δ = 1, where nothing would be guaranteed anymore. Each part is one look of this page.">
+    <${Section} title="Budget" note="The whole bar is δ = 1, where nothing would be guaranteed anymore. Each part is one look.">
       <${BudgetBar} parts=${parts} total=${1} label=${text} /><p class="small muted">${text}.</p></${Section}>
     <${Section} title="Looks"><${Table} caption="Looks, newest first" columns=${COLUMNS} rows=${ledger.data} rowKey=${(look) => look.job_id} param="none" /><${Pager} page=${ledger} /></${Section}>`;
 }

@@ -1,12 +1,12 @@
 // The list of datasets.
 
 import { html } from '../lib/html.js';
-import { Badge, Button, Empty, Load, Page, Pager, Section, Table, Time, usePages } from '../lib/components.js';
+import { Badge, Button, Empty, Load, Name, Page, Pager, Section, Table, Time, usePages } from '../lib/components.js';
 import { verdict } from '../lib/health.js';
 import * as format from '../lib/format.js';
 
 const COLUMNS = [
-  { id: 'name', label: 'Name', sort: (dataset) => dataset.name || dataset.id, render: (dataset) => html`<a href=${`/datasets/${dataset.id}`}>${dataset.name || format.short(dataset.id)}</a>` },
+  { id: 'name', label: 'Name', sort: (dataset) => dataset.name || dataset.id, render: (dataset) => html`<${Name} href=${`/datasets/${dataset.id}`} text=${dataset.name || format.short(dataset.id)} />` },
   { id: 'health', label: 'Health', sort: (dataset) => verdict(dataset.health).order, render: (dataset) => { const { tone, icon, text } = verdict(dataset.health); return html`<${Badge} tone=${tone} icon=${icon}>${text}</${Badge}>`; } },
   { id: 'rows', label: 'Rows', align: 'right', sort: (dataset) => dataset.rows, render: (dataset) => format.count(dataset.rows) },
   { id: 'worth', label: 'Effective sample size', align: 'right', sort: (dataset) => dataset.health.effective_sample_size, render: (dataset) => format.count(dataset.health.effective_sample_size) },

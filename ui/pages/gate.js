@@ -1,7 +1,9 @@
 // One standing gate: its answer now, its requirements, its tokens and how tools ask it.
 
 import { html, useState } from '../lib/html.js';
-import { Alert, Button, CodeBlock, Confirm, CopyButton, Facts, Load, Page, ProblemAlert, Section, Table, Time } from '../lib/components.js';
+import { Alert, Button, Facts, Load, Page, ProblemAlert, Section, Table, Time } from '../lib/components.js';
+import { CodeBlock, CopyButton } from '../lib/code.js';
+import { Confirm } from '../lib/dialog.js';
 import { del, post } from '../lib/api.js';
 import { useResource } from '../lib/events.js';
 import { navigate } from '../lib/router.js';

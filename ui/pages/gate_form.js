@@ -1,7 +1,8 @@
 // The form of a standing gate, to create or to change one.
 
 import { html, useState } from '../lib/html.js';
-import { Button, CodeBlock, Details, ProblemAlert } from '../lib/components.js';
+import { Button, Details, ProblemAlert } from '../lib/components.js';
+import { CodeBlock } from '../lib/code.js';
 import { onceKey, post, put } from '../lib/api.js';
 import { useResource } from '../lib/events.js';
 import { Check, JsonField, SelectField, TextField, allShown, datasetOptions, faultOf, toNumber, toObject, useForm } from '../lib/form.js';
@@ -12,7 +13,7 @@ const ALLOWANCES = [
   ['known_baseline', 'A known baseline', 'The submitter stated how good the deployed policy is.'],
   ['point_estimate_baseline', 'A baseline without a guarantee', 'The deployed policy is compared by its average in the log.'],
   ['fixed_logging', 'A log of one fixed policy', 'The uploader stated that one policy logged every row.'],
-  ['merged_certificates', 'Merged certificates', 'The certificate rests on several datasets.'],
+  ['merged_certificates', 'Merged certificates', 'Their sums were merged from partials, which this server did not recompute.'],
 ];
 const FIELDS = ['name', 'dataset_id', 'selector', 'delta', 'allow', 'requirements.min_improvement', 'requirements.min_confidence', 'requirements.min_family_confidence', 'requirements.max_age', 'requirements.candidate', 'requirements.policy_digest', 'requirements.objective', 'requirements.guardrails'];
 

@@ -1,7 +1,7 @@
 // Standing gates: what each would answer now, and a form for new ones.
 
 import { html } from '../lib/html.js';
-import { Button, Empty, Load, Page, Pager, Section, Table, usePages } from '../lib/components.js';
+import { Button, Empty, Load, Name, Page, Pager, Section, Table, usePages } from '../lib/components.js';
 import { useResource } from '../lib/events.js';
 import { navigate, setQuery } from '../lib/router.js';
 import { GateBadge, gateWhy } from '../lib/gate_answer.js';
@@ -47,8 +47,8 @@ export function requires(gate) {
 }
 
 const COLUMNS = [
-  { id: 'name', label: 'Gate', render: (gate) => html`<a href=${`/gates/${gate.name}`}>${gate.name}</a>` },
-  { id: 'selects', label: 'Asks about jobs with', render: selects },
+  { id: 'name', label: 'Gate', render: (gate) => html`<${Name} href=${`/gates/${gate.name}`} text=${gate.name} />` },
+  { id: 'selects', label: 'Asks about jobs with', render: (gate) => html`<${Name} text=${selects(gate)} />` },
   { id: 'requires', label: 'Requires', render: (gate) => html`<span class="small">${requires(gate).join('; ')}</span>` },
   { id: 'now', label: 'Now', wide: true, render: (gate) => html`<${Now} name=${gate.name} />` },
 ];

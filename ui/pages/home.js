@@ -1,10 +1,11 @@
 // The first page. An empty server explains itself; otherwise the newest decisions, the queue and what was spent.
 
 import { html, useState } from '../lib/html.js';
-import { Alert, Button, DecisionBadge, Load, Page, ProblemAlert, Section, Stat, Stats, StatusBadge, Table, Time } from '../lib/components.js';
-import { BudgetBar } from '../lib/charts/index.js';
+import { Alert, Button, DecisionBadge, Improvement, Load, Name, Page, ProblemAlert, Section, Stat, Stats, StatusBadge, Table, Time } from '../lib/components.js';
+import { BudgetBar } from '../lib/charts/interval.js';
 import { Dropzone } from '../lib/dropzone.js';
 import { useResource } from '../lib/events.js';
+import { HOME } from '../lib/paths.js';
 import { leave } from '../lib/pending.js';
 import { navigate } from '../lib/router.js';
 import { loadDemo } from '../lib/demo.js';
@@ -14,8 +15,8 @@ const FRESH = 4000;
 
 /** The first page. */
 export function Home() {
-  const datasets = useResource('/v1/datasets?limit=5', { every: FRESH * 3 });
-  const jobs = useResource('/v1/jobs?limit=8', { every: FRESH });
+  const datasets = useResource(HOME.datasets, { every: FRESH * 3 });
+  const jobs = useResource(HOME.jobs, { every: FRESH });
   const empty = datasets.data?.data.length === 0 && jobs.data?.data.length === 0;
   if (empty) return html`<${Welcome} />`;
   const actions = html`<${Button} icon="upload" href="/upload">Upload a log</${Button}><${Button} kind="primary" icon="plus" href="/jobs/new">New job</${Button}>`;
@@ -78,9 +79,9 @@ function Decisions({ jobs, datasets }) {
   const names = new Map(datasets.map((dataset) => [dataset.id, dataset.name]));
   const columns = [
     { id: 'job', label: 'Job', render: (job) => html`<a href=${`/jobs/${job.id}`} class="mono">${format.short(job.id)}</a>` },
-    { id: 'dataset', label: 'Dataset', render: (job) => html`<a href=${`/datasets/${job.spec.dataset_id}`}>${names.get(job.spec.dataset_id) || format.short(job.spec.dataset_id)}</a>` },
+    { id: 'dataset', label: 'Dataset', render: (job) => html`<${Name} href=${`/datasets/${job.spec.dataset_id}`} text=${names.get(job.spec.dataset_id) || format.short(job.spec.dataset_id)} />` },
     { id: 'status', label: 'Status', render: (job) => (job.result ? html`<${DecisionBadge} decision=${job.result.decision} />` : html`<${StatusBadge} status=${job.status} />`) },
-    { id: 'gain', label: 'Guaranteed improvement', align: 'right', render: (job) => (job.result ? format.signed(job.result.user_units.guaranteed_improvement, 4) : '–') },
+    { id: 'gain', label: 'Guaranteed improvement', align: 'right', render: (job) => (job.result ? html`<${Improvement} result=${job.result} />` : '–') },
     { id: 'age', label: 'Submitted', align: 'right', render: (job) => html`<${Time} at=${job.created_at} relative />` },
   ];
   const none = html`<${Alert} title="There are no jobs yet.">A job learns a policy from a log, or checks policies that you have. <a href="/jobs/new">Start one.</a></${Alert}>`;
@@ -89,7 +90,7 @@ function Decisions({ jobs, datasets }) {
 
 function Spent({ datasets }) {
   const columns = [
-    { id: 'name', label: 'Dataset', render: (dataset) => html`<a href=${`/datasets/${dataset.id}?tab=ledger`}>${dataset.name || format.short(dataset.id)}</a>` },
+    { id: 'name', label: 'Dataset', render: (dataset) => html`<${Name} href=${`/datasets/${dataset.id}?tab=ledger`} text=${dataset.name || format.short(dataset.id)} />` },
     { id: 'rows', label: 'Rows', align: 'right', render: (dataset) => format.count(dataset.rows) },
     { id: 'spent', label: 'Spent δ', wide: true, render: (dataset) => html`<${SpentBar} id=${dataset.id} />` },
   ];

@@ -1,7 +1,10 @@
 // One job: its verdict first, then why, then what to do with it.
 
 import { html, useEffect, useRef, useState } from '../lib/html.js';
-import { Alert, Badge, Button, Confirm, CopyButton, DecisionBadge, Load, Loading, Page, ProblemAlert, Section, StatusBadge, Tabs } from '../lib/components.js';
+import { Alert, Badge, Button, DecisionBadge, Load, Loading, Page, ProblemAlert, Section, StatusBadge } from '../lib/components.js';
+import { CopyButton } from '../lib/code.js';
+import { Confirm } from '../lib/dialog.js';
+import { Tabs } from '../lib/tabs.js';
 import { post } from '../lib/api.js';
 import { useJobEvents, useResource } from '../lib/events.js';
 import { href } from '../lib/router.js';
@@ -113,5 +116,6 @@ const HEADLINES = { deploy: 'Deploy the policy', keep: 'Keep what is deployed' }
 /** The verdict as a sentence, before everything else. */
 function Sentence({ certificate }) {
   const tone = certificate.decision === 'deploy' ? 'good' : 'warn';
-  return html`<${Section} title=${HEADLINES[certificate.decision] || format.words(certificate.decision)} tone=${tone}><p class="verdict">${certificate.statement}</p></${Section}>`;
+  const actions = certificate.merged && html`<${Badge} tone="warn" icon="info">Merged from ${format.plural(certificate.merged.partials.count, 'partial')}</${Badge}>`;
+  return html`<${Section} title=${HEADLINES[certificate.decision] || format.words(certificate.decision)} tone=${tone} actions=${actions}><p class="verdict">${certificate.statement}</p></${Section}>`;
 }

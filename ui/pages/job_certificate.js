@@ -1,7 +1,8 @@
 // The certificate as a document: to read, to print, to download, to verify.
 
 import { html, useState } from '../lib/html.js';
-import { Alert, Badge, Button, CheckBadge, CodeBlock, CopyButton, DecisionBadge, Details, Facts, ProblemAlert, Section } from '../lib/components.js';
+import { Alert, Badge, Button, CheckBadge, DecisionBadge, Details, Facts, ProblemAlert, Section } from '../lib/components.js';
+import { CodeBlock, CopyButton } from '../lib/code.js';
 import { Numbers } from '../lib/charts/index.js';
 import { download, post } from '../lib/api.js';
 import { candidateName } from '../lib/certificate.js';
@@ -18,6 +19,7 @@ export function Certificate({ job, certificate }) {
       <${ProblemAlert} problem=${problem} />
       <${Facts} items=${summary(certificate)} /></${Section}>
     <${Signature} certificate=${certificate} />
+    ${certificate.merged && html`<${Merged} merged=${certificate.merged} />`}
     <div class="columns"><${Lines} title="It assumes" note="What the service cannot check in full." lines=${certificate.assumptions} /><${Lines} title="The caller states" lines=${certificate.attestations} none="Nothing that the guarantee depends on." /></div>
     <${Section} title="How δ is spent"><${Numbers} caption="Shares of δ" head=${['event', 'share', 'what holds']} rows=${certificate.delta_accounting.map((each) => [each.event, format.number(each.share), each.what])} />
       ${certificate.ledger && html`<p>${certificate.ledger.statement}</p>`}</${Section}>
@@ -39,6 +41,18 @@ const summary = (certificate) => [
   ['Method', `${certificate.method ?? 1}, engine ${certificate.engine_version}`],
   ['Look', certificate.ledger && `${certificate.ledger.look}; all looks hold together with ${format.confidence(certificate.ledger.family_wise_confidence)}`],
 ];
+
+/** What the certificate was merged from. Nobody here has seen the rows. */
+const Merged = ({ merged }) => html`<${Section} title="Merged from partials" note=${merged.note}>
+  <${Facts} items=${[
+    ['Partials', format.count(merged.partials.count)],
+    ['Recipe frozen on', format.plural(merged.frozen_on_rows, 'row')],
+    ['Snapshot', merged.snapshot],
+  ]} />
+  <div class="digest">${[['Digest of the recipe', merged.recipe], ['Digest of the log that it was frozen on', merged.frozen_on], ['Digest of the list of partials', merged.partials.digest]]
+    .map(([name, value]) => html`<p><span class="muted small">${name}</span><br />${copied(value)}</p>`)}</div>
+  ${merged.partials.manifest?.length > 0 && html`<${Details} summary="Every partial"><${Numbers} caption="Partials" head=${['partition', 'rows', 'digest']} rows=${merged.partials.manifest.map((each) => [each.partition, format.count(each.rows), html`<code title=${each.digest}>${each.digest.replace('sha256:', '').slice(0, 12)}</code>`])} /></${Details}>`}
+</${Section}>`;
 
 const copied = (text) => text && html`<span class="inline-copy"><code>${text}</code><${CopyButton} compact text=${text} label="Copy" /></span>`;
 
@@ -64,7 +78,7 @@ function Signature({ certificate }) {
     }
   };
   const actions = html`<span class="no-print"><${Button} icon="check" busy=${state.busy} onClick=${verify}>Verify now</${Button}></span>`;
-  return html`<${Section} title="Signature" actions=${actions} note="Verifying checks the digest and the signature, and computes the certificate again from the stored log.">
+  return html`<${Section} title="Signature" actions=${actions} note=${`Verifying checks the digest and the signature, and ${certificate.merged ? 'merges the stored partials again' : 'computes the certificate again from the stored log'}.`}>
     ${signature ? html`<${Facts} items=${[['Signed with key', html`<code>${signature.key_id}</code>`], ['Algorithm', signature.algorithm], ['Signature', html`<code class="small">${signature.value}</code>`]]} />`
       : html`<${Alert} tone="warn" title="The certificate is not signed.">An earlier release issued it. No gate opens for it.</${Alert}>`}
     <div aria-live="polite"><${ProblemAlert} problem=${state.problem} />${state.found && html`<${Verified} found=${state.found} />`}</div></${Section}>`;

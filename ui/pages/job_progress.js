@@ -62,7 +62,9 @@ const details = (data) =>
 /** The bound as it falls. It is on the risk, so lower is better. */
 function Bound({ reports }) {
   const [x, values] = [reports.map((report) => report.elapsed_seconds), reports.map((report) => report.bound)];
-  const summary = `The bound fell from ${format.number(values[0])} to ${format.number(values[values.length - 1])} in ${format.duration(x[x.length - 1])}.`;
+  const [first, last] = [values[0], values[values.length - 1]].map((value) => format.number(value, 5));
+  const when = `between ${format.duration(x[0])} and ${format.duration(x[x.length - 1])} after the start`;
+  const summary = first === last ? `The bound is ${last} and did not change ${when}.` : `The bound fell from ${first} to ${last} ${when}.`;
   return html`<${Section} title="The bound while learning" note="The upper bound on the policy's risk, best so far. Lower is better. It is no guarantee before the certificate.">
     <${TimeSeries} summary=${summary} x=${x} series=${[{ label: 'bound on the risk', values }]} xLabel="seconds" yText=${(value) => format.number(value, 5)} />
     <p class="small muted">${summary}</p></${Section}>`;

@@ -1,7 +1,7 @@
 // The result of a job: the numbers, the way from the estimate to the guarantee, the reasons and the plan.
 
 import { html } from '../lib/html.js';
-import { Alert, Badge, Button, CheckBadge, DecisionBadge, Details, Facts, Section, Stat, Stats, Table } from '../lib/components.js';
+import { Alert, Badge, Button, DecisionBadge, Details, Facts, Section, Stat, Stats, Table } from '../lib/components.js';
 import { ForestPlot, IntervalPlot, Numbers, Waterfall } from '../lib/charts/index.js';
 import { breakdownOf, candidateName, candidatePolicy, standsInTheWay, unitsOf } from '../lib/certificate.js';
 import { href } from '../lib/router.js';
@@ -115,8 +115,8 @@ function Loss({ row, name }) {
 
 function Guardrails({ guardrails }) {
   const columns = [
-    { id: 'outcome', label: 'Outcome', render: (row) => row.outcome },
-    { id: 'ok', label: 'Held', render: (row) => html`<${CheckBadge} ok=${row.ok} />` },
+    { id: 'outcome', label: 'Outcome', render: (row) => html`<span class="wrap-any">${row.outcome}</span>` },
+    { id: 'ok', label: 'Guaranteed', render: (row) => (row.ok ? html`<${Badge} tone="good" icon="check">Yes</${Badge}>` : html`<${Badge} tone="warn" icon="hold">No</${Badge}>`) },
     { id: 'guaranteed', label: 'Loss is at most', align: 'right', render: (row) => html`<${Loss} row=${row} name="guaranteed_loss" />` },
     { id: 'max', label: 'Allowed', align: 'right', render: (row) => html`<${Loss} row=${row} name="max_loss" />` },
     { id: 'estimated', label: 'Estimated', align: 'right', render: (row) => html`<${Loss} row=${row} name="estimated_loss" />` },
@@ -148,7 +148,7 @@ function Candidates({ certificate, units }) {
 /** A candidate, with a link if it is a stored policy. */
 export function CandidateLink({ candidate }) {
   const id = candidatePolicy(candidate);
-  return id ? html`<a href=${`/policies/${id}`}>${candidateName(candidate)}</a>` : candidateName(candidate);
+  return id ? html`<a href=${`/policies/${id}`}>${candidateName(candidate)}</a>` : html`<span class="wrap-any">${candidateName(candidate)}</span>`;
 }
 
 function Policy({ job, certificate }) {

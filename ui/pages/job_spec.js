@@ -1,7 +1,8 @@
 // What a job was asked to do, with every default filled in.
 
 import { html } from '../lib/html.js';
-import { CodeBlock, Facts, Section, Time } from '../lib/components.js';
+import { Facts, Section, Time } from '../lib/components.js';
+import { CodeBlock } from '../lib/code.js';
 import * as format from '../lib/format.js';
 
 /** The specification and the times of a job. */

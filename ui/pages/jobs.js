@@ -1,9 +1,11 @@
 // All jobs: only the page that is shown is read, and the server filters and sorts.
 
 import { html } from '../lib/html.js';
-import { Button, DecisionBadge, Empty, Field, Load, Page, Pager, ProgressBar, Section, StatusBadge, Table, Time, usePages } from '../lib/components.js';
-import { IntervalBar } from '../lib/charts/index.js';
+import { Button, DecisionBadge, Empty, Field, Improvement, Load, Name, Page, Pager, ProgressBar, Section, StatusBadge, Table, Time } from '../lib/components.js';
+import { IntervalBar } from '../lib/charts/interval.js';
 import { extent } from '../lib/charts/frame.js';
+import { useResource } from '../lib/events.js';
+import { jobsPath } from '../lib/paths.js';
 import { setQuery, useLocation } from '../lib/router.js';
 import * as format from '../lib/format.js';
 
@@ -15,8 +17,7 @@ const unfinished = (job) => job.status === 'queued' || job.status === 'running';
 export function Jobs() {
   const { query } = useLocation();
   const { status, decision, dataset_id: dataset, order } = query;
-  const filters = { status, decision, dataset_id: dataset, order };
-  const jobs = usePages('/v1/jobs', { filters, every: (page) => (page?.data.some(unfinished) ? BUSY : QUIET) });
+  const jobs = useResource(jobsPath(query), { every: (page) => (page?.data.some(unfinished) ? BUSY : QUIET) });
   const filtered = Boolean(status || decision || dataset);
   const oldest = order === 'oldest';
   return html`<${Page} title="Jobs" lead="A job learns a policy from a log, or checks policies that you have, and ends with a certificate."
@@ -55,7 +56,7 @@ function List({ page, filtered, oldest }) {
     ? html`<${Empty} title="No job is like that" icon="jobs">Change the filters, or show all jobs.</${Empty}>`
     : html`<${Empty} title="There are no jobs yet" icon="jobs" actions=${html`<${Button} kind="primary" icon="plus" href="/jobs/new">New job</${Button}>`}>A job needs a log. <a href="/upload">Upload one</a> if you have not yet.</${Empty}>`;
   const columns = [
-    { id: 'job', label: 'Job', render: (job) => html`<${Name} job=${job} />` },
+    { id: 'job', label: 'Job', render: (job) => html`<${Title} job=${job} />` },
     { id: 'status', label: 'Status', render: (job) => html`<${State} job=${job} />` },
     { id: 'decision', label: 'Decision', render: (job) => html`<${DecisionBadge} decision=${job.result?.decision} />` },
     { id: 'guarantee', label: 'Guaranteed improvement', render: (job) => html`<${Guarantee} job=${job} range=${range} />` },
@@ -71,10 +72,10 @@ function List({ page, filtered, oldest }) {
 /** The improvement that the spec requires, in the paper's units. */
 const required = (job) => job.spec.min_improvement ?? 0;
 
-function Name({ job }) {
+function Title({ job }) {
   const labels = Object.entries(job.spec.metadata || {}).filter(([, value]) => typeof value !== 'object').slice(0, 3);
   return html`<span class="stack-tight"><span><a class="mono" href=${`/jobs/${job.id}`}>${format.short(job.id)}</a> <span class="muted">${job.kind}</span></span>
-    ${labels.length > 0 && html`<span class="muted small">${labels.map(([name, value]) => `${name}: ${value}`).join(', ')}</span>`}</span>`;
+    ${labels.length > 0 && html`<span class="muted small"><${Name} text=${labels.map(([name, value]) => `${name}: ${value}`).join(', ')} /></span>`}</span>`;
 }
 
 function State({ job }) {
@@ -88,5 +89,5 @@ function Guarantee({ job, range }) {
   const guaranteed = job.result.guaranteed_improvement;
   const need = required(job);
   return html`<span class="guarantee"><${IntervalBar} guaranteed=${guaranteed} required=${need} enough=${job.result.decision === 'deploy'} range=${range} />
-    <span class="stack-tight"><strong>${format.signed(guaranteed, 4)}</strong><span class="muted small">needs more than ${format.number(need)}</span></span></span>`;
+    <${Improvement} result=${job.result}><span class="muted small nowrap">needs more than ${format.number(need)}</span></${Improvement}></span>`;
 }

@@ -1,12 +1,14 @@
 // A new job: the specification as a form, what the dataset supports, and the same as a curl command, live.
 
 import { html, useEffect, useState } from '../lib/html.js';
-import { Alert, Button, CodeBlock, Details, Facts, Loading, Page, ProblemAlert, Section } from '../lib/components.js';
+import { Alert, Button, Details, Facts, Loading, Page, ProblemAlert, Section } from '../lib/components.js';
+import { CodeBlock } from '../lib/code.js';
 import { onceKey, post } from '../lib/api.js';
 import { useResource } from '../lib/events.js';
 import { navigate, setQuery } from '../lib/router.js';
 import { JsonField, SelectField, TextField, allShown, datasetOptions, faultOf, toObject, useForm } from '../lib/form.js';
 import { EMPTY, OWN, acceptsUnits, bodyOf, formOf, furtherFields, outcomeOf } from '../lib/spec.js';
+import { isMerged } from '../lib/health.js';
 import { curl } from '../lib/snippets.js';
 import * as format from '../lib/format.js';
 import { Candidates, Guardrails } from './new_job_parts.js';
@@ -75,7 +77,7 @@ function Form({ start }) {
       </div></${Section}>
       <p class="actions"><${Button} kind="primary" type="submit" busy=${state.busy}>Start the job</${Button}></p>
     </div>
-    <div class="stack aside"><${Section} title="The same as a command" note="It changes with the form. What it answers is what the button does."><${CodeBlock} label="curl" text=${curl('POST', '/v1/jobs', body)} /></${Section}>
+    <div class="stack aside"><${Section} title="The same as a command" note="It changes with the form. What it answers is what the button does."><${CodeBlock} label="curl" wrap text=${curl('POST', '/v1/jobs', body)} /></${Section}>
       ${chosen && html`<${Supports} dataset=${chosen} />`}</div>
   </form>`;
 }
@@ -106,9 +108,9 @@ function Required({ form, set, dataset, error }) {
   return html`<div class="form-grid">
     ${named.length > 0 && html`<${SelectField} label="Objective" hint="The outcome to improve." error=${error('objective')} value=${form.objective} onChange=${(objective) => set({ objective, guardrails: form.guardrails.filter((each) => each.outcome !== (objective || named[0].name)) })}
       options=${[['', `${named[0].name} (primary)`], ...named.slice(1).map((each) => [each.name, each.name])]} />`}
-    <${TextField} label="Improve by more than" inputmode="decimal" optional hint=${`0 unless it is set.${both}`} error=${error('min_improvement')} value=${form.amount} onChange=${(amount) => set({ amount })} />
+    <${TextField} label="Improve by more than" inputmode="decimal" hint=${`0 unless it is set.${both}`} error=${error('min_improvement')} value=${form.amount} onChange=${(amount) => set({ amount })} />
     <${SelectField} label="Unit of the improvement" value=${form.unit} onChange=${(unit) => set({ unit })} options=${options} />
-    <${TextField} label="δ, the probability of being wrong" inputmode="decimal" optional hint=${`0.05 unless it is set. The confidence is ${delta > 0 && delta < 1 ? format.confidence(1 - delta) : '1 − δ'}.`} error=${error('delta')} value=${form.delta} onChange=${(value) => set({ delta: value })} />
+    <${TextField} label="δ, the probability of being wrong" inputmode="decimal" hint=${`0.05 unless it is set. The confidence is ${delta > 0 && delta < 1 ? format.confidence(1 - delta) : '1 − δ'}.`} error=${error('delta')} value=${form.delta} onChange=${(value) => set({ delta: value })} />
   </div>`;
 }
 
@@ -126,7 +128,7 @@ function Supports({ dataset }) {
   const { capabilities: can, outcome } = dataset;
   const ledger = useResource(`/v1/datasets/${dataset.id}/ledger?limit=1`).data;
   const outcomes = can.outcomes || [];
-  return html`<${Section} title="What this dataset supports"><${Facts} items=${[
+  return html`<${Section} title="What this dataset supports">${isMerged(dataset) && html`<${Alert} tone="warn" title="Nothing: its rows are elsewhere.">It was merged from partials. Choose another dataset, or merge other partials.</${Alert}>`}<${Facts} items=${[
     ['Rows', format.count(dataset.rows)],
     ['Outcome', outcomes.length > 0 ? outcomes.map((each) => `${each.name} (${each.kind})`).join(', ') : `${outcome.kind}, ${format.number(outcome.min)} to ${format.number(outcome.max)}`],
     ['Learning', can.features || can.action_sets ? 'yes, rows have features' : 'no, rows have no features'],

@@ -1,7 +1,8 @@
 // All policies: learned by jobs, or uploaded.
 
 import { html } from '../lib/html.js';
-import { CodeBlock, Details, Empty, Load, Page, Pager, Section, Table, Time, usePages } from '../lib/components.js';
+import { Details, Empty, Load, Page, Pager, Section, Table, Time, usePages } from '../lib/components.js';
+import { CodeBlock } from '../lib/code.js';
 import { curl } from '../lib/snippets.js';
 import * as format from '../lib/format.js';
 

@@ -1,7 +1,9 @@
 // One policy: where it comes from, its parameters, and what it would do.
 
 import { html, useState } from '../lib/html.js';
-import { Alert, Button, CodeBlock, Confirm, CopyButton, Details, Facts, Field, Load, Page, ProblemAlert, Section, Time } from '../lib/components.js';
+import { Alert, Button, Details, Facts, Field, Load, Page, ProblemAlert, Section, Time } from '../lib/components.js';
+import { CodeBlock, CopyButton } from '../lib/code.js';
+import { Confirm } from '../lib/dialog.js';
 import { ProbabilityBars } from '../lib/charts/index.js';
 import { del, download, post } from '../lib/api.js';
 import { useResource } from '../lib/events.js';

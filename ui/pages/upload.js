@@ -90,6 +90,10 @@ function Form({ file, found, append, onOther }) {
       setState(problem.code === 'aborted' ? { canceled: true } : { problem });
     }
   };
+  useEffect(() => {
+    // The form is long, and what is wrong is below it.
+    if (state.problem) document.querySelector('#faults, form .alert-bad')?.scrollIntoView({ block: 'center' });
+  }, [state.problem]);
   const busy = state.sent !== undefined;
   const problem = state.problem;
   return html`<form class="stack" onSubmit=${submit} aria-label="Upload">
@@ -123,7 +127,7 @@ const Attestations = ({ form, set, problem }) => html`
       <span><strong>Propensities with few digits are exact.</strong> <span class="muted">Otherwise 0.333 is taken for a rounded number, and bounds allow for the rounding.</span></span></label>
     <div class="form-grid">
       <${Field} label="Number of actions" optional hint="If it is not in the rows: some actions may never have been logged." error=${problem?.field?.('n_actions')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.actions} onInput=${(e) => set({ actions: e.target.value })} />`}</${Field}>
-      <${Field} label="Dimensions of hashed features" optional hint="For features with names. 0 ignores them." error=${problem?.field?.('hash_dims')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.dims} onInput=${(e) => set({ dims: e.target.value })} />`}</${Field}>
+      <${Field} label="Hashed dimensions" optional hint="For features with names. 0 ignores them." error=${problem?.field?.('hash_dims')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.dims} onInput=${(e) => set({ dims: e.target.value })} />`}</${Field}>
       <${Field} label="Logging policy" optional hint="The id of the stored policy that logged the rows." error=${problem?.field?.('logging_policy_id')}>${(a) => html`<input ...${a} value=${form.policy} onInput=${(e) => set({ policy: e.target.value })} />`}</${Field}>
     </div>
   </fieldset>`;

@@ -50,7 +50,7 @@ const IntervalRow = ({ row, x, y, left, right }) => {
  * the right: the improvement is at least what is guaranteed. `enough` is the decision, where there is one. The range is that of all rows, so that rows can be compared. The numbers
  * stand beside it.
  */
-export function IntervalBar({ guaranteed, estimate, required = 0, enough = guaranteed > required, range, width = 120 }) {
+export function IntervalBar({ guaranteed, estimate, required = 0, enough = guaranteed > required, range, width = 96 }) {
   const x = linear(range || extent([guaranteed, estimate, required, 0], 0.1), [2, width - 2]);
   const clamp = (value) => (value === Infinity ? width - 2 : Math.min(width - 2, Math.max(2, x(value))));
   const open = !Number.isFinite(estimate);
