@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from guarantor import _native
-from guarantor._errors import LogError
 
 Table = _native.Table
 
@@ -107,46 +105,6 @@ def reporter(progress: ProgressCallback | None) -> Callable[..., None] | None:
     return report
 
 
-def read_log(
-    data: LogData,
-    options: Mapping[str, Any],
-    *,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    logging_policy: str | None = None,
-    certificate: str | None = None,
-    progress: ProgressCallback | None = None,
-) -> Log:
-    """Read a log, however it is given."""
-    if isinstance(data, Log):
-        if options or features or rename or logging_policy or certificate:
-            raise ValueError("the log was read already; its options belong to guarantor.read")
-        return data
-    about = About(json.dumps(options), logging_policy, certificate)
-    paths = _paths(data)
-    if paths is None:
-        if "format" in options:
-            raise ValueError("format is for files; a data frame has its own")
-        stream = as_stream(data)
-        return Log(_native.Log.from_stream(stream, about, rename or {}, features or [], reporter(progress)))
-    if features or rename:
-        raise ValueError("features and rename are for data frames; the columns of files have their names")
-    try:
-        return Log(_native.Log.from_files(paths, about, reporter(progress)))
-    except LogError as error:
-        if error.file is not None:
-            error.file = paths[int(error.file)]
-        raise
-
-
-def _paths(data: object) -> list[str] | None:
-    if isinstance(data, (str, PathLike)):
-        return [os.fspath(data)]
-    if isinstance(data, Sequence) and data and all(isinstance(path, (str, PathLike)) for path in data):
-        return [os.fspath(path) for path in data]
-    return None
-
-
 def as_stream(data: object) -> ArrowStream:
     """Return the data as something with `__arrow_c_stream__`.
 
@@ -156,10 +114,10 @@ def as_stream(data: object) -> ArrowStream:
     if isinstance(data, ArrowStream):
         # pandas has the method, but needs pyarrow for it.
         if type(data).__module__.partition(".")[0] == "pandas" and not _has_pyarrow():
-            return _native.Table.from_columns(_columns({str(name): data[name] for name in data}))  # type: ignore[attr-defined, index]  # pyright: ignore
+            return _native.Table.from_columns(columns_of({str(name): data[name] for name in data}))  # type: ignore[attr-defined, index]  # pyright: ignore
         return data
     if isinstance(data, Mapping):
-        return _native.Table.from_columns(_columns(data))
+        return _native.Table.from_columns(columns_of(data))
     raise TypeError(
         f"cannot read a log from {type(data).__name__}; pass a data frame (pandas, polars, pyarrow, DuckDB), a mapping "
         "of column names to arrays, or names of files"
@@ -174,7 +132,13 @@ def _has_pyarrow() -> bool:
     return True
 
 
-def _columns(data: Mapping[Any, Any]) -> list[Column]:
+def columns_of(data: Mapping[Any, Any]) -> list[Column]:
+    """Return arrays as columns, which have one length.
+
+    Raises:
+        TypeError: An array is neither of numbers nor of texts.
+        ValueError: Their lengths differ.
+    """
     columns = [_column(str(name), values) for name, values in data.items()]
     lengths = {column.name: len(column.values) for column in columns}
     if len(set(lengths.values())) > 1:

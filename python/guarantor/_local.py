@@ -8,37 +8,41 @@ import uuid
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, overload
+
+import numpy.typing as npt
 
 from guarantor import _native
-from guarantor._data import Log, LogData, ProgressCallback, Table, read_log, reporter
-from guarantor._options import LOG_OPTIONS, JobOptions, Json, LogOptions, PlanOptions
-from guarantor._results import Certificate, Inspection, Plan, Verification
-from guarantor.policy import Policy, text_of, texts_of
+from guarantor._data import Log, LogData, Table, as_stream, columns_of, reporter
+from guarantor._options import Json, LogOptions, PlanOptions, RunOptions, Simulation, split
+from guarantor._reading import paths_of, read_log
+from guarantor.policy import Policy, PolicySource, policy_of, text_of, texts_of
 
-PolicySource: TypeAlias = Policy | str | PathLike[str] | bytes | Mapping[str, Any]
-Candidate: TypeAlias = str | Policy | Json
+if TYPE_CHECKING:
+    # The models of results need pydantic, which a worker that only sums does not import.
+    from guarantor._results import Certificate, Inspection, Plan, Verification
+    from guarantor.client._base import Model
+
+Candidates: TypeAlias = (
+    "Sequence[str | Policy | Json] | Mapping[str, npt.ArrayLike | PolicySource | Sequence[Sequence[float]]]"
+)
+"""The policies to evaluate.
+
+In a list: names of candidates that the log carries, policies, or candidates as the API takes them. In a mapping, by name:
+the probabilities of the logged actions (one number per row) or of all actions (K numbers per row), policies, or parameters.
+"""
+
+World: TypeAlias = Literal["toy", "news", "shop"]
 
 
-def read(
-    data: LogData,
-    *,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    logging_policy: PolicySource | None = None,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[LogOptions],
-) -> Log:
+def read(data: LogData, **options: Unpack[LogOptions]) -> Log:
     """Read and check a log once, for several jobs.
 
     Args:
         data: A data frame (pandas, polars, pyarrow, DuckDB), a mapping of column names to arrays, or the names of files
             in any format that the service reads. Several files are one log.
-        features: For data frames: the columns that are, in this order, the numbers of `x`.
-        rename: For data frames: the field of a log that each of these columns is.
-        logging_policy: The policy that logged the data, if it is known. It supplies missing propensities.
-        progress: Is called with a `Progress` a few times per second. An exception that it raises ends the work.
-        **options: What you know about the log; see `LogOptions`.
+        **options: How the log is read (`features`, `rename`, `logging_policy`, `progress`), and what you know about it
+            (`outcome`, `n_actions`, `logging`, …); see `LogOptions`.
 
     Raises:
         LogError: The log cannot be used; `rows` has the row, the field and the reason of each fault.
@@ -50,19 +54,10 @@ def read(
         >>> len(log)
         1000
     """
-    policy = text_of(logging_policy)
-    return read_log(data, options, features=features, rename=rename, logging_policy=policy, progress=progress)
+    return read_log(data, options)
 
 
-def inspect(
-    data: LogData,
-    *,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    logging_policy: PolicySource | None = None,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[LogOptions],
-) -> Inspection:
+def inspect(data: LogData, **options: Unpack[LogOptions]) -> Inspection:
     """Check a log, and report on its health. The arguments are those of `read`.
 
     Example:
@@ -70,25 +65,12 @@ def inspect(
         >>> guarantor.inspect(guarantor.simulate(rows=1000, seed=3), outcome="reward")
         Inspection(1000 rows, 5 actions, 0 warnings)
     """
-    policy = text_of(logging_policy)
-    return Inspection(
-        read_log(data, options, features=features, rename=rename, logging_policy=policy, progress=progress)
-    )
+    from guarantor._results import inspection_of
+
+    return inspection_of(read_log(data, options))
 
 
-def certify(
-    data: LogData,
-    *,
-    spec: Json | None = None,
-    policies: Mapping[str, PolicySource] | None = None,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    logging_policy: PolicySource | None = None,
-    max_memory: int | None = None,
-    threads: int | None = None,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[JobOptions],
-) -> Certificate:
+def certify(data: LogData, **options: Unpack[RunOptions]) -> Certificate:
     """Learn a policy from a log, and certify that it is better than the one that logged it.
 
     The certificate is the one that the service and the command line compute from the same log and spec: its digest is
@@ -97,15 +79,8 @@ def certify(
 
     Args:
         data: The log, as for `read`.
-        spec: The spec of the job as a dictionary; keywords take precedence.
-        policies: Policies that the spec names, by the `policy_id` that it uses.
-        features: As for `read`.
-        rename: As for `read`.
-        logging_policy: As for `read`.
-        max_memory: The most bytes that the job may take by its estimate; by default three quarters of the memory.
-        threads: The number of compute threads. It does not change the result.
-        progress: As for `read`.
-        **options: The options of the log and the fields of the spec; see `LogOptions` and `SpecOptions`.
+        **options: The options of the log, as for `read`; the fields of the spec (`min_improvement`, `delta`, `seed`, …),
+            see `SpecOptions`; and those of the run (`policies`, `max_memory`, `threads`), see `RunOptions`.
 
     Raises:
         LogError: The log cannot be used.
@@ -118,78 +93,51 @@ def certify(
         >>> certificate = guarantor.certify(log, outcome="reward", min_improvement=0.01)
         >>> certificate.decision, certificate.guaranteed_improvement > 0.01
         ('deploy', True)
-        >>> certificate.policy.propensities([[0.0] * 8]).shape
+        >>> certificate.learned_policy.propensities([[0.0] * 8]).shape
         (1, 5)
     """
-    log_options, fields = split_options(options)
-    request = {**(spec or {}), **fields}
-    log = read_log(
-        data,
-        log_options,
-        features=features,
-        rename=rename,
-        logging_policy=text_of(logging_policy),
-        progress=progress,
-    )
-    return _run(log, request, policies or {}, max_memory, threads, progress)
+    log_options, fields = split(options)
+    return _run(read_log(data, log_options), fields, options.get("policies") or {}, options)
 
 
-def evaluate(
-    data: LogData,
-    candidates: Sequence[Candidate],
-    *,
-    spec: Json | None = None,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    logging_policy: PolicySource | None = None,
-    max_memory: int | None = None,
-    threads: int | None = None,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[JobOptions],
-) -> Certificate:
+def evaluate(data: LogData, candidates: Candidates, **options: Unpack[RunOptions]) -> Certificate:
     """Certify candidates that exist already.
 
     Args:
         data: The log, as for `read`.
-        candidates: Names of candidates whose propensities the log carries (the column `candidate.NAME`), or policies.
-        spec: As for `certify`.
-        features: As for `read`.
-        rename: As for `read`.
-        logging_policy: As for `read`.
-        max_memory: As for `certify`.
-        threads: As for `certify`.
-        progress: As for `read`.
+        candidates: In a list: names of candidates whose propensities the log carries (the column `candidate.NAME`), or
+            policies. In a mapping, by name: the probabilities of the logged actions or of all actions, as an array with a
+            row per row of a data frame; policies; or their parameters.
         **options: As for `certify`. `independent_of_log=True` is your statement that no candidate was learned from
             these rows; without it, nothing can be certified.
 
     Example:
         >>> import guarantor
-        >>> teacher = guarantor.certify(guarantor.simulate(rows=4000, seed=1), outcome="reward").policy
+        >>> teacher = guarantor.certify(guarantor.simulate(rows=4000, seed=1), outcome="reward").learned_policy
         >>> fresh = guarantor.simulate(rows=4000, seed=1, policy={"kind": "uniform", "n_actions": 5, "dim": 8})
         >>> guarantor.evaluate(fresh, [teacher], outcome="reward", independent_of_log=True).decision
         'deploy'
     """
-    log_options, fields = split_options(options)
-    named: dict[str, Policy] = {}
+    log_options, fields = split(options)
+    named = {name: policy_of(source) for name, source in (options.get("policies") or {}).items()}
     entries: list[Json] = []
-    for candidate in candidates:
-        if isinstance(candidate, str):
-            entries.append({"kind": "logged", "name": candidate})
-        elif isinstance(candidate, Policy):
-            named[candidate.id] = candidate
-            entries.append({"kind": "policy", "policy_id": candidate.id})
-        else:
+    arrays: dict[str, Any] = {}
+    for name, candidate in _listed(candidates):
+        if isinstance(candidate, Policy) or _is_parameters(candidate):
+            policy = policy_of(candidate)
+            named[policy.id] = policy
+            entries.append({"kind": "policy", "policy_id": policy.id})
+        elif isinstance(candidate, Mapping):
             entries.append(candidate)
-    request = {**(spec or {}), **fields, "kind": "evaluate", "candidates": entries}
-    log = read_log(
-        data,
-        log_options,
-        features=features,
-        rename=rename,
-        logging_policy=text_of(logging_policy),
-        progress=progress,
-    )
-    return _run(log, request, named, max_memory, threads, progress)
+        elif name is None:
+            entries.append({"kind": "logged", "name": candidate})
+        else:
+            arrays[name] = candidate
+            entries.append({"kind": "logged", "name": name})
+    if arrays:
+        data = _with_candidates(data, arrays)
+    request = {**fields, "kind": "evaluate", "candidates": entries}
+    return _run(read_log(data, log_options), request, named, options)
 
 
 def plan(improvement: float, **options: Unpack[PlanOptions]) -> Plan:
@@ -204,20 +152,18 @@ def plan(improvement: float, **options: Unpack[PlanOptions]) -> Plan:
         >>> guarantor.plan(0.02, n_actions=4, rows_per_day=50_000).possible
         True
     """
-    return Plan(json.loads(_native.plan(json.dumps({"improvement": improvement, **options}))))
+    from guarantor._results import plan_of
+
+    return plan_of(_native.plan(json.dumps({"improvement": improvement, **options})))
 
 
 def verify(
-    certificate: Certificate | Mapping[str, Any] | str | PathLike[str],
+    certificate: Model | Json | str | PathLike[str],
     *,
     log: LogData | None = None,
     public_key: str | PathLike[str] | None = None,
     policies: Sequence[PolicySource] | Mapping[str, PolicySource] | None = None,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    logging_policy: PolicySource | None = None,
     threads: int | None = None,
-    progress: ProgressCallback | None = None,
     **options: Unpack[LogOptions],
 ) -> Verification:
     """Verify a certificate without a server: its digest, its signature, and its numbers.
@@ -228,12 +174,9 @@ def verify(
         public_key: The key that must have signed the document: base64, or the name of a file with it or with the response
             of `GET /v1/certificates/key`.
         policies: The candidates of the certificate; policies of a prior by their ids.
-        features: As for `read`.
-        rename: As for `read`.
-        logging_policy: As for `read`.
         threads: As for `certify`.
-        progress: As for `read`.
-        **options: What the certificate does not say about the log: `format`, `repetitions`, `exact_propensities`.
+        **options: How the log is read, as for `read`, and what the certificate does not say about it: `format`,
+            `repetitions`, `exact_propensities`.
 
     Example:
         >>> import guarantor
@@ -245,6 +188,8 @@ def verify(
         >>> guarantor.verify(forged, log=log).failed
         ['digest', 'guaranteed_improvement']
     """
+    from guarantor._results import verification_of
+
     if log is None and public_key is None:
         raise ValueError(
             "pass log, public_key or both: anyone can write a document that agrees with its own digest"
@@ -259,115 +204,47 @@ def verify(
             recomputed = examined["unsupported"]["checks"]
         else:
             text = json.dumps(document)
-            known = read_log(
-                log,
-                options,
-                features=features,
-                rename=rename,
-                logging_policy=text_of(logging_policy),
-                certificate=text,
-                progress=progress,
-            )
-            named = texts_of(_named(policies, document))
-            report = reporter(progress)
-            recomputed = json.loads(known._native.verify(text, named, examined["vouched"], threads, report))[
-                "checks"
-            ]
+            known = read_log(log, options, certificate=text)
+            named, report = texts_of(_named(policies, document)), reporter(options.get("progress"))
+            answer = known._native.verify(text, named, examined["vouched"], threads, report)
+            recomputed = json.loads(answer)["checks"]
         names = {check["name"] for check in recomputed}
         checks = [check for check in checks if check["name"] not in names] + recomputed
     valid = all(check["ok"] for check in checks)
-    return Verification({"valid": valid, "checks": checks, "unchecked": examined["unchecked"]})
+    return verification_of({"valid": valid, "checks": checks, "unchecked": examined["unchecked"]})
 
 
 @overload
-def simulate(
-    dataset: Literal["toy", "news", "shop"] = "toy",
-    *,
-    out: None = None,
-    rows: int | None = None,
-    seed: int = 0,
-    world: int = 0,
-    alpha: float = 0.5,
-    interactions: int = 1,
-    retrain: int = 0,
-    features: bool = True,
-    policy: PolicySource | None = None,
-    format: str | None = None,
-) -> Table: ...
+def simulate(dataset: World = "toy", *, out: None = None, **keywords: Unpack[Simulation]) -> Table: ...
 @overload
+def simulate(dataset: World = "toy", *, out: str | PathLike[str], **keywords: Unpack[Simulation]) -> None: ...
 def simulate(
-    dataset: Literal["toy", "news", "shop"] = "toy",
-    *,
-    out: str | PathLike[str],
-    rows: int | None = None,
-    seed: int = 0,
-    world: int = 0,
-    alpha: float = 0.5,
-    interactions: int = 1,
-    retrain: int = 0,
-    features: bool = True,
-    policy: PolicySource | None = None,
-    format: str | None = None,
-) -> None: ...
-def simulate(
-    dataset: Literal["toy", "news", "shop"] = "toy",
-    *,
-    out: str | PathLike[str] | None = None,
-    rows: int | None = None,
-    seed: int = 0,
-    world: int = 0,
-    alpha: float = 0.5,
-    interactions: int = 1,
-    retrain: int = 0,
-    features: bool = True,
-    policy: PolicySource | None = None,
-    format: str | None = None,  # noqa: A002
+    dataset: World = "toy", *, out: str | PathLike[str] | None = None, **keywords: Unpack[Simulation]
 ) -> Table | None:
     """Simulate the log of a known policy in a small world: the log that `guarantor simulate` writes.
 
     Args:
         dataset: The world: `toy` (five actions), `news` (every row has its own actions) or `shop` (several outcomes).
         out: The file to write; by default a table is returned.
-        rows: The number of rows; 20 000 by default.
-        seed: The same seed gives the same log.
-        world: For `news` and `shop`: which world.
-        alpha: The inverse temperature of the logging policy: 0 is uniform, larger values explore less.
-        interactions: For `toy`: how often each context is logged.
-        retrain: How often the logging policy is retrained on its own log, once a day.
-        features: Whether rows have features.
-        policy: Log with this policy instead of the built-in one.
-        format: The format of the file, if its name does not imply it.
+        **keywords: `rows`, `seed`, `world`, `alpha`, `interactions`, `retrain`, `features`, `policy` and `format`; see
+            `Simulation`.
 
     Example:
         >>> import guarantor
         >>> guarantor.simulate(rows=100).column_names
         ['x', 'action', 'propensities', 'reward']
     """
-    keywords = {
-        "dataset": dataset,
-        "rows": rows,
-        "seed": seed,
-        "world": world,
-        "alpha": alpha,
-        "interactions": interactions,
-        "retrain": retrain,
-        "features": features,
-        "format": format,
-    }
-    return _native.simulate(json.dumps(keywords), text_of(policy), out)
-
-
-def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate the options of a log from the fields of a spec."""
-    of_log = {name: value for name, value in options.items() if name in LOG_OPTIONS}
-    return of_log, {name: value for name, value in options.items() if name not in LOG_OPTIONS}
+    usual = {"seed": 0, "world": 0, "alpha": 0.5, "interactions": 1, "retrain": 0, "features": True}
+    said: dict[str, Any] = {"dataset": dataset, **usual, **keywords}
+    policy = text_of(said.pop("policy", None))
+    return _native.simulate(json.dumps(said), policy, out)
 
 
 def prepared(request: Json, policies: Mapping[str, PolicySource]) -> tuple[dict[str, Any], dict[str, Policy]]:
     """Give policies ids that follow from their parameters, as the command line does, so that certificates repeat."""
     # What describes a job for people is no part of what is certified.
     fields = {name: value for name, value in request.items() if name != "metadata"}
-    loaded = {name: _policy(source) for name, source in policies.items()}
+    loaded = {name: policy_of(source) for name, source in policies.items()}
     # The ids of a server stay.
     ids = {name: name if _is_uuid(name) else policy.id for name, policy in loaded.items()}
     renamed: dict[str, Any] = json.loads(json.dumps(fields), object_hook=lambda each: _renamed(each, ids))
@@ -375,21 +252,54 @@ def prepared(request: Json, policies: Mapping[str, PolicySource]) -> tuple[dict[
 
 
 def _run(
-    log: Log,
-    request: dict[str, Any],
-    policies: Mapping[str, PolicySource],
-    max_memory: int | None,
-    threads: int | None,
-    progress: ProgressCallback | None,
+    log: Log, request: dict[str, Any], policies: Mapping[str, PolicySource], options: RunOptions
 ) -> Certificate:
+    from guarantor._results import certificate_of
+
     request, named = prepared(request, policies)
-    texts = texts_of(named)
-    memory = max_memory if max_memory is not None else _memory() // 4 * 3
-    document, policy_text = log._native.certify(
-        json.dumps(request), texts, memory, threads, reporter(progress)
+    most = options.get("max_memory")
+    memory = most if most is not None else _memory() // 4 * 3
+    report = reporter(options.get("progress"))
+    document, learned = log._native.certify(
+        json.dumps(request), texts_of(named), memory, options.get("threads"), report
     )
-    learned = None if policy_text is None else Policy.load(policy_text.encode())
-    return Certificate(json.loads(document), learned)
+    return certificate_of(document, None if learned is None else Policy.load(learned.encode()))
+
+
+def _listed(candidates: Candidates) -> list[tuple[str | None, Any]]:
+    """Return candidates with their names, if they have some of their own."""
+    if isinstance(candidates, str):
+        return [(None, candidates)]
+    if isinstance(candidates, Mapping):
+        return list(candidates.items())
+    return [(None, candidate) for candidate in candidates]
+
+
+def _is_parameters(candidate: object) -> bool:
+    """Return whether these are the parameters of a policy, and not a candidate as the API takes it."""
+    return isinstance(candidate, Mapping) and candidate.get("kind") not in ("logged", "policy")
+
+
+def _with_candidates(data: LogData, arrays: Mapping[str, Any]) -> Table:
+    """Return the rows of a data frame, with candidates."""
+    if isinstance(data, Log) or paths_of(data) is not None:
+        message = (
+            "arrays of candidates go with the rows of a data frame; read the file into one, or store the "
+            "propensities with the rows, as candidate.NAME"
+        )
+        raise ValueError(message)
+    table = _native.Table.from_stream(as_stream(data), {}, [])
+    columns = []
+    for column in columns_of(arrays):
+        wide = getattr(column.values, "ndim", 1) == 2
+        prefix = "candidate_propensities" if wide else "candidate"
+        columns.append(column._replace(name=f"{prefix}.{column.name}"))
+    for column in columns:
+        if len(column.values) != len(table):
+            raise ValueError(
+                f"{column.name} has {len(column.values)} rows, and the log has {len(table)}; their order is the same"
+            )
+    return table.with_columns(columns)
 
 
 def _renamed(fields: dict[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
@@ -404,22 +314,18 @@ def _is_uuid(name: str) -> bool:
         return False
 
 
-def _policy(source: PolicySource) -> Policy:
-    return source if isinstance(source, Policy) else Policy.load(source)
-
-
 def _named(
-    policies: Sequence[PolicySource] | Mapping[str, PolicySource] | None, document: Mapping[str, Any]
+    policies: Sequence[PolicySource] | Mapping[str, PolicySource] | None, document: Json
 ) -> dict[str, Policy]:
     """Return policies by id. A candidate is recognized by its digest."""
     if policies is None:
         return {}
     if isinstance(policies, Mapping):
-        return {name: _policy(source) for name, source in policies.items()}
+        return {name: policy_of(source) for name, source in policies.items()}
     ids = {entry.get("policy_digest"): entry["candidate"] for entry in document["candidates"]}
     named = {}
     for source in policies:
-        policy = _policy(source)
+        policy = policy_of(source)
         label = ids.get(policy.digest)
         if label is None:
             raise ValueError(
@@ -429,12 +335,12 @@ def _named(
     return named
 
 
-def _document(certificate: Certificate | Mapping[str, Any] | str | PathLike[str]) -> str:
-    if isinstance(certificate, Certificate):
-        return certificate.to_json()
+def _document(certificate: Model | Json | str | PathLike[str]) -> str:
     if isinstance(certificate, Mapping):
         return json.dumps(certificate)
-    return Path(certificate).read_text()
+    if isinstance(certificate, (str, os.PathLike)):
+        return Path(certificate).read_text()
+    return certificate.to_json()
 
 
 def _key(public_key: str | PathLike[str] | None) -> str | None:

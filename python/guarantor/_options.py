@@ -5,13 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from guarantor._data import ProgressCallback
+from guarantor.policy import PolicySource
+
 Json = Mapping[str, Any]
 
 
-class LogOptions(TypedDict, total=False):
-    """What the caller says about a log: the options of `POST /v1/datasets`.
+class Reading(TypedDict, total=False):
+    """How a log is read.
 
     Attributes:
+        features: For data frames: the columns that are, in this order, the numbers of `x`.
+        rename: For data frames: the field of a log that each of these columns is.
+        logging_policy: The policy that logged the data, if it is known. It supplies missing propensities.
+        progress: Is called with a `Progress` a few times per second. An exception that it raises ends the work.
+    """
+
+    features: Sequence[str] | None
+    rename: Mapping[str, str] | None
+    logging_policy: PolicySource | None
+    progress: ProgressCallback | None
+
+
+class LogOptions(Reading, total=False):
+    """How a log is read, and what the caller says about it: the options of `POST /v1/datasets`.
+
+    Attributes:
+        name: A name for people, which only a server keeps.
         format: The format of files, if their names do not imply it: `ndjson`, `csv`, `parquet`, `arrow_stream`, `dsjson`
             or `obd`.
         hash_dims: The number of dimensions into which named features are hashed.
@@ -27,6 +47,7 @@ class LogOptions(TypedDict, total=False):
         exact_propensities: Propensities with few digits are exact and not rounded.
     """
 
+    name: str
     format: str
     hash_dims: int
     n_actions: int
@@ -64,6 +85,7 @@ class SpecOptions(TypedDict, total=False):
         accept: Checks that may fail without causing `keep`.
         optimizer: The optimizer's settings.
         seed: The seed of all random choices.
+        metadata: Labels of the job, by which gates find it. Only a server keeps them.
     """
 
     bound: str
@@ -84,10 +106,57 @@ class SpecOptions(TypedDict, total=False):
     accept: Sequence[str]
     optimizer: Json
     seed: int
+    metadata: Mapping[str, str]
 
 
 class JobOptions(LogOptions, SpecOptions, total=False):
-    """The options of a log and the fields of a spec."""
+    """The options of a log and the fields of a spec.
+
+    Attributes:
+        spec: The spec as a dictionary; keywords take precedence.
+    """
+
+    spec: Json | None
+
+
+class RunOptions(JobOptions, total=False):
+    """The options of a job in process.
+
+    Attributes:
+        policies: Policies that the spec names, by the `policy_id` that it uses.
+        max_memory: The most bytes that the job may take by its estimate; by default three quarters of the memory.
+        threads: The number of compute threads. It does not change the result.
+    """
+
+    policies: Mapping[str, PolicySource] | None
+    max_memory: int | None
+    threads: int | None
+
+
+class Simulation(TypedDict, total=False):
+    """A simulated log.
+
+    Attributes:
+        rows: The number of rows; 20 000 by default.
+        seed: The same seed gives the same log.
+        world: For `news` and `shop`: which world.
+        alpha: The inverse temperature of the logging policy: 0 is uniform, larger values explore less; 0.5 by default.
+        interactions: For `toy`: how often each context is logged.
+        retrain: How often the logging policy is retrained on its own log, once a day.
+        features: Whether rows have features.
+        policy: Log with this policy instead of the built-in one.
+        format: The format of the file, if its name does not imply it.
+    """
+
+    rows: int | None
+    seed: int
+    world: int
+    alpha: float
+    interactions: int
+    retrain: int
+    features: bool
+    policy: PolicySource | None
+    format: str | None
 
 
 class PlanOptions(TypedDict, total=False):
@@ -132,4 +201,18 @@ class PlanOptions(TypedDict, total=False):
     rows_per_day: float
 
 
-LOG_OPTIONS = frozenset(LogOptions.__annotations__)
+_READING = frozenset(Reading.__annotations__)
+_LOG = frozenset(LogOptions.__annotations__)
+_RUN = frozenset(RunOptions.__annotations__) - frozenset(JobOptions.__annotations__)
+
+
+def split(options: Mapping[str, Any]) -> tuple[LogOptions, dict[str, Any]]:
+    """Separate what is said about a log from the spec of a job. What is about the run alone is in neither."""
+    of_log: Any = {name: value for name, value in options.items() if name in _LOG}
+    fields = {k: v for k, v in options.items() if k not in _LOG and k not in _RUN and k != "spec"}
+    return of_log, {**(options.get("spec") or {}), **fields}
+
+
+def stated(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the options state about the log itself."""
+    return {name: value for name, value in options.items() if name not in _READING and name != "name"}

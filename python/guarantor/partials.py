@@ -9,23 +9,23 @@ certificate. Sums are exact: the certificate has the same digest for every numbe
 from __future__ import annotations
 
 import json
-import os
-import time
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
 
 from guarantor import _native
-from guarantor._data import ArrowStream, LogData, ProgressCallback, as_stream, read_log, reporter
-from guarantor._errors import EngineError, SpecError
-from guarantor._local import PolicySource, prepared, split_options
-from guarantor._options import JobOptions, Json
-from guarantor._results import Certificate
+from guarantor._data import ArrowStream, LogData, as_stream, reporter
+from guarantor._local import prepared
+from guarantor._options import RunOptions, split
+from guarantor._reading import read_log
 from guarantor.policy import Policy, texts_of
+
+if TYPE_CHECKING:
+    from guarantor._results import Certificate
+    from guarantor.client.models import IssuedCertificate
 
 
 class Recipe:
@@ -58,6 +58,11 @@ class Recipe:
         subject = self.to_dict()["subject"]
         return Policy(subject["params"]) if subject["kind"] == "policy" else None
 
+    @property
+    def learned_policy(self) -> Policy | None:
+        """The policy, if it was learned on the log that the recipe was frozen on."""
+        return self.policy if self.to_dict()["spec"]["kind"] == "learn" else None
+
     def __repr__(self) -> str:
         return f"Recipe({self.digest[:15]}…)"
 
@@ -67,13 +72,7 @@ def freeze(
     *,
     planned_rows: int | None = None,
     snapshot: str | None = None,
-    spec: Json | None = None,
-    policies: Mapping[str, PolicySource] | None = None,
-    features: Sequence[str] | None = None,
-    rename: Mapping[str, str] | None = None,
-    threads: int | None = None,
-    progress: ProgressCallback | None = None,
-    **options: Unpack[JobOptions],
+    **options: Unpack[RunOptions],
 ) -> Recipe:
     """Learn on the earliest part of a log, or take a candidate, and freeze a recipe for the other rows.
 
@@ -83,29 +82,32 @@ def freeze(
         planned_rows: The number of rows that will be certified. The bet is sized for it; without it, bets of several sizes
             share the claim.
         snapshot: The snapshot of the table that the rows are read from. The certificate names it.
-        spec: As for `guarantor.certify`: kind `learn` with the bound `auto`, or one candidate.
-        policies: As for `guarantor.certify`.
-        features: As for `guarantor.read`.
-        rename: As for `guarantor.read`.
-        threads: As for `guarantor.certify`.
-        progress: As for `guarantor.read`.
-        **options: As for `guarantor.certify`.
+        **options: As for `guarantor.certify`. The spec learns with the bound `auto`, or has one candidate. Rows carry
+            their propensities, so there is no `logging_policy`.
 
     Example:
         >>> import guarantor
         >>> from guarantor import partials
         >>> recipe = partials.freeze(guarantor.simulate(rows=1000, seed=1), outcome="reward")
-        >>> rest = [guarantor.simulate(rows=1000, seed=1, policy=guarantor.Policy(
-        ...     {"kind": "uniform", "n_actions": 5, "dim": 8}))]
+        >>> rest = [guarantor.simulate(rows=1000, seed=seed) for seed in (2, 3)]
         >>> sums = [partials.partial(rows, recipe, partition=str(i)) for i, rows in enumerate(rest)]
         >>> partials.merge(recipe, sums)["merged"]["recipe"] == recipe.digest
         True
     """
-    log_options, fields = split_options(options)
-    log = read_log(data, log_options, features=features, rename=rename, progress=progress)
-    request, named = prepared({**(spec or {}), **fields}, policies or {})
+    if options.get("logging_policy") is not None:
+        raise ValueError("partials need propensities in every row; a logging policy cannot supply them")
+    log_options, fields = split(options)
+    log = read_log(data, log_options)
+    request, named = prepared(fields, options.get("policies") or {})
+    report = reporter(options.get("progress"))
     text, digest = _native.freeze(
-        log._native, json.dumps(request), texts_of(named), planned_rows, snapshot, threads, reporter(progress)
+        log._native,
+        json.dumps(request),
+        texts_of(named),
+        planned_rows,
+        snapshot,
+        options.get("threads"),
+        report,
     )
     return Recipe(text, digest)
 
@@ -145,8 +147,10 @@ def merge(recipe: Recipe, partials: Iterable[str], *, expected_rows: int | None 
     Raises:
         SpecError: Partials overlap, are repeated or belong to another recipe, or rows are missing; `code` says which.
     """
-    document = json.loads(_native.merge(recipe.to_json(), list(partials), expected_rows))
-    return Certificate(document, recipe.policy)
+    from guarantor._results import certificate_of
+
+    document = _native.merge(recipe.to_json(), list(partials), expected_rows)
+    return certificate_of(document, recipe.learned_policy)
 
 
 def submit(
@@ -157,9 +161,8 @@ def submit(
     key: str | None = None,
     expected_rows: int | None = None,
     name: str | None = None,
-    attempts: int = 8,
-) -> Certificate:
-    """Have a server merge partials, sign the certificate and enter the look in its ledger.
+) -> IssuedCertificate:
+    """Have a server merge partials, sign the certificate and enter the look in its ledger: `Client.merge`.
 
     Args:
         recipe: The recipe of all of them.
@@ -168,43 +171,11 @@ def submit(
         key: The API key; by default `GUARANTOR_API_KEY` of the environment, which is never sent to an explicit `url`.
         expected_rows: As for `merge`.
         name: A name for people, of the dataset that stands for the rows.
-        attempts: How often a request is sent if the server has no time for it.
 
     Raises:
-        SpecError: The server rejects the partials; `code` says why.
-        EngineError: The job failed, or the server does not answer.
+        ClientError: The server rejects the partials, or does not answer.
     """
-    import httpx2
+    from guarantor.client import Client
 
-    base = (url or os.environ.get("GUARANTOR_URL", "http://127.0.0.1:8080")).rstrip("/")
-    # The key of the environment belongs to the server of the environment.
-    key = key or (None if url else os.environ.get("GUARANTOR_API_KEY"))
-    # The documents are sent as they were written: their digests cover every digit.
-    rest = json.dumps({"expected_rows": expected_rows, "name": name})
-    body = f'{{"recipe":{recipe.to_json()},"partials":[{",".join(partials)}],{rest[1:]}'
-    headers = {"content-type": "application/json", "idempotency-key": str(uuid.uuid4())}
-    with httpx2.Client(
-        base_url=base, headers={"authorization": f"Bearer {key}"} if key else {}, timeout=120
-    ) as http:
-
-        def ask(method: str, path: str, **more: Any) -> dict[str, Any]:
-            for attempt in range(attempts):
-                response = http.request(method, path, **more)
-                if response.status_code not in (429, 503) or attempt + 1 == attempts:
-                    break
-                time.sleep(min(float(response.headers.get("retry-after", 2**attempt)), 60))
-            answer: dict[str, Any] = response.json()
-            if response.is_success:
-                return answer
-            if response.status_code == 422:
-                raise SpecError(str(answer.get("reason", answer["code"])), "partials", str(answer["detail"]))
-            raise EngineError(f"the server answered {response.status_code}: {answer.get('detail')}")
-
-        job = ask("POST", "/v1/partials", content=body.encode(), headers=headers)
-        while job["status"] in ("queued", "running"):
-            job = ask("GET", f"/v1/jobs/{job['id']}?wait=60")
-        if job["status"] != "succeeded":
-            raise EngineError(
-                f"the job {job['id']} {job['status']}: {(job.get('error') or {}).get('message')}"
-            )
-        return Certificate(ask("GET", f"/v1/jobs/{job['id']}/certificate"), recipe.policy)
+    with Client(url, key) as client:
+        return client.merge(recipe, partials, expected_rows=expected_rows, name=name)

@@ -15,6 +15,8 @@ from guarantor import _native
 
 Contexts: TypeAlias = npt.ArrayLike | Sequence[Mapping[str, Any]]
 Randomness: TypeAlias = int | np.random.Generator | None
+PolicySource: TypeAlias = "Policy | str | PathLike[str] | bytes | Mapping[str, Any]"
+"""A policy, or where its parameters are: a file, its bytes, or a dictionary."""
 
 
 class Draws(NamedTuple):
@@ -151,6 +153,14 @@ class Policy:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Policy.load, (self._native.to_json().encode(),)
+
+
+def policy_of(source: PolicySource) -> Policy:
+    """Return the policy, which is loaded if it is not yet."""
+    return source if isinstance(source, Policy) else Policy.load(source)
+
 
 def _contexts_json(X: Contexts) -> str:
     try:
@@ -173,8 +183,6 @@ def texts_of(policies: Mapping[str, Policy]) -> dict[str, str]:
     return {name: policy._native.to_json() for name, policy in policies.items()}
 
 
-def text_of(policy: Policy | str | PathLike[str] | bytes | Mapping[str, Any] | None) -> str | None:
+def text_of(policy: PolicySource | None) -> str | None:
     """Return the parameters of a policy, however it is given, as JSON."""
-    if policy is None:
-        return None
-    return (policy if isinstance(policy, Policy) else Policy.load(policy))._native.to_json()
+    return None if policy is None else policy_of(policy)._native.to_json()

@@ -32,7 +32,7 @@ OPEN_ENUMS = {
 
 BASES = {
     "Certificate": "guarantor.client._base.CertificateBase",
-    "Dataset": "guarantor.client._base.DatasetBase",
+    "Dataset": "guarantor.client._base.ReportBase",
     "Job": "guarantor.client._base.JobBase",
     "Plan": "guarantor.client._base.PlanBase",
     "Verification": "guarantor.client._base.VerificationBase",

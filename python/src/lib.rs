@@ -7,6 +7,7 @@ mod attend;
 mod capsule;
 mod certificate;
 mod errors;
+mod ipc;
 mod log;
 mod numpy;
 mod options;
@@ -25,9 +26,11 @@ mod _native {
     #[pymodule_export]
     use super::certificate::{examine, plan};
     #[pymodule_export]
+    use super::ipc::{IpcStream, ipc_stream};
+    #[pymodule_export]
     use super::log::Log;
     #[pymodule_export]
-    use super::partial::{freeze, merge, partial};
+    use super::partial::{columns_read, freeze, merge, partial, partial_file};
     #[pymodule_export]
     use super::policy::Policy;
     #[pymodule_export]

@@ -53,6 +53,28 @@ impl Table {
         Ok(Table { schema, batches: batches.map_err(failed)? })
     }
 
+    /// The same rows with more columns, which share the memory of their arrays.
+    fn with_columns(&self, columns: Vec<Column<'_>>) -> PyResult<Self> {
+        let columns = columns.iter().map(Column::array).collect::<PyResult<Vec<_>>>()?;
+        let wrong = |error: ArrowError| misuse(&plain(error));
+        let own = self.schema.fields().iter().map(|field| field.as_ref().clone());
+        let schema =
+            Arc::new(Schema::new(own.chain(columns.iter().map(|(f, _)| f.clone())).collect::<Vec<_>>()));
+        let rows = self.__len__();
+        if columns.iter().any(|(_, array)| array.len() != rows) {
+            return Err(misuse("a column has another number of rows than the table"));
+        }
+        let mut first = 0;
+        let mut batches = Vec::with_capacity(self.batches.len());
+        for batch in &self.batches {
+            let added = columns.iter().map(|(_, array)| array.slice(first, batch.num_rows()));
+            let arrays = batch.columns().iter().cloned().chain(added).collect();
+            batches.push(RecordBatch::try_new(schema.clone(), arrays).map_err(wrong)?);
+            first += batch.num_rows();
+        }
+        Ok(Table { schema, batches })
+    }
+
     /// The Arrow PyCapsule protocol.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(

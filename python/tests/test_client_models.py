@@ -13,7 +13,6 @@ import pytest
 from servers import ROOT
 
 from guarantor.client import models
-from guarantor.client._operations import parsed
 
 SCRIPT = ROOT / "python" / "scripts" / "generate_models.py"
 
@@ -50,17 +49,17 @@ TOKEN = {"id": "1", "name": "argo", "created_at": "2026-11-18T00:00:00Z", "creat
 
 
 def test_a_model_hides_secrets_and_keeps_what_it_does_not_know() -> None:
-    token = parsed(models.NewGateToken, TOKEN)
+    token = models.NewGateToken.of(TOKEN)
     assert "secret" not in repr(token)
     assert "secret" not in str(token)
     assert token.token == "gt_secret"
     assert token.to_dict() == TOKEN
     assert token["of_a_later_release"] == [1]
-    assert parsed(models.NewGateToken, json.loads(json.dumps(TOKEN))) == token
+    assert models.NewGateToken.of(json.loads(json.dumps(TOKEN))) == token
 
 
 def test_an_unknown_code_is_read_and_an_unknown_decision_is_not() -> None:
-    warning = parsed(models.Warning, {"code": "of_a_later_release", "message": "m"})
+    warning = models.Warning.of({"code": "of_a_later_release", "message": "m"})
     assert warning.code == "of_a_later_release"
     with pytest.raises(ValueError, match="decision"):
-        parsed(models.Webhook, {**dict.fromkeys(models.Webhook.model_fields), "decision": "maybe"})
+        models.Webhook.of({**dict.fromkeys(models.Webhook.model_fields), "decision": "maybe"})

@@ -1,8 +1,9 @@
-"""The notebooks run from the first cell to the last."""
+"""The notebooks run from the first cell to the last. With SAVE_NOTEBOOKS=1 their outputs are written back."""
 
 from __future__ import annotations
 
 import importlib
+import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,14 @@ NEEDS = {"2_my_own_candidate": ["sklearn"], "3_open_bandit": ["obp", "estimators
 SIZE = 300_000
 
 
+def nbformat_of() -> Any:
+    """The library, which has no type hints."""
+    return importlib.import_module("nbformat")
+
+
 def opened(path: Path) -> Any:
-    """The notebook. nbformat has no type hints."""
-    nbformat: Any = importlib.import_module("nbformat")
-    return nbformat.read(path, as_version=4)
+    """The notebook."""
+    return nbformat_of().read(path, as_version=4)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
@@ -31,8 +36,15 @@ def test_a_notebook_runs(path: Path, server: Server, tmp_path: Path, monkeypatch
     monkeypatch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     notebook = opened(path)
     NotebookClient(
-        notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+        notebook,
+        timeout=300,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+        record_timing=False,
     ).execute()
+    if os.environ.get("SAVE_NOTEBOOKS"):
+        text = nbformat_of().writes(notebook) + "\n"
+        path.write_text(text.replace(server.url, "http://127.0.0.1:8080"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])

@@ -14,6 +14,8 @@ import pytest
 from logs import ndjson
 from servers import ROOT, Proxy, Server, answered
 
+import guarantor
+from guarantor import partials
 from guarantor.client import (
     AsyncClient,
     Client,
@@ -28,7 +30,6 @@ from guarantor.client import (
 # Operations that the client does in another way, or leaves to others.
 ELSEWHERE = {
     ("POST", "/v1/gate/{token}"): "for tools that can only POST; the client asks with GET",
-    ("POST", "/v1/partials"): "guarantor.partials.submit",
 }
 
 
@@ -149,6 +150,16 @@ def use_datasets(client: Client, dataset: str) -> None:
         client.datasets.get(spare)
 
 
+def use_partials(client: Client) -> None:
+    recipe = partials.freeze(guarantor.simulate(rows=600, seed=1), outcome="reward")
+    sums = [partials.partial(guarantor.simulate(rows=400, seed=2), recipe, "all")]
+    merged = client.merge(recipe, sums, expected_rows=400, name="merged")
+    assert merged.digest == partials.merge(recipe, sums).digest
+    assert merged.learned_policy == recipe.policy
+    assert client.verify(merged).signature == "valid"
+    client.datasets.delete(merged.to_dict()["issued"]["dataset_id"])
+
+
 def test_every_operation_works(own_server: Callable[..., Server]) -> None:
     server = own_server(WEBHOOK_ALLOW="http://127.0.0.1:9/")
     key = server.create_key()
@@ -163,10 +174,10 @@ def test_every_operation_works(own_server: Callable[..., Server]) -> None:
         use_policies(client, issued["job_id"])
         use_webhooks(client)
         use_datasets(client, issued["dataset_id"])
-        assert [job.id for job in client.jobs.list(decision="deploy", status="succeeded")] == [
-            issued["job_id"]
-        ]
-        assert client.jobs.certificate(issued["job_id"]) == certificate
+        use_partials(client)
+        deploys = [job.id for job in client.jobs.list(decision="deploy", status="succeeded")]
+        assert issued["job_id"] in deploys
+        assert client.jobs.certificate(issued["job_id"]).to_dict() == certificate.to_dict()
         assert client.jobs.get(issued["job_id"]).status == "succeeded"
         assert len(list(client.jobs.events(issued["job_id"]))) == len(
             list(client.jobs.history(issued["job_id"]))

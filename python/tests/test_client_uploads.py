@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -15,8 +17,6 @@ import pyarrow as pa
 import pytest
 from logs import ndjson, rows
 
-from guarantor.client import EncodingUnavailable
-from guarantor.client import _arrow as arrow
 from guarantor.client._candidates import candidate_rows
 from guarantor.client._logs import event_ids, prepared
 from guarantor.client._uploads import CHUNK, upload_of
@@ -111,12 +111,11 @@ def test_data_frames_are_arrow_streams(frame: Any) -> None:
         upload_of(frame, "csv")
 
 
-def test_a_large_frame_is_sent_in_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "_ROWS", 7)
-    table = pa.Table.from_pylist(ROWS).combine_chunks()
-    chunks = list(arrow.ipc_chunks(table))
+def test_a_large_frame_is_sent_in_small_batches() -> None:
+    frame = pa.table({"action": pa.array(range(150_000), pa.int32())}).combine_chunks()
+    chunks = list(upload_of(frame, None).body.chunks())
     assert len(chunks) == 4, "three batches, and the end of the stream"
-    assert pa.ipc.open_stream(b"".join(chunks)).read_all() == table
+    assert pa.ipc.open_stream(b"".join(chunks)).read_all() == frame
 
 
 def test_a_reader_is_sent_once() -> None:
@@ -125,25 +124,31 @@ def test_a_reader_is_sent_once() -> None:
     assert pa.ipc.open_stream(b"".join(upload.body.chunks())).read_all().num_rows == 20
 
 
-def without(*names: str) -> Any:
-    real = arrow.optional
+def test_data_frames_and_arrays_need_no_pyarrow() -> None:
+    program = """
+import sys
+sys.modules["pyarrow"] = None
+import pandas as pd, polars as pl
+from guarantor.client._logs import prepared
+from guarantor.client._uploads import upload_of
+columns = {"action": [0, 1, 1], "cost": [0.0, -0.5, -1.0]}
+for log in [columns, pd.DataFrame(columns), pl.DataFrame(columns)]:
+    [part] = prepared(log, None, None)
+    print(b"".join(upload_of(part, None).body.chunks()).hex())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    for line in done.stdout.split():
+        assert pa.ipc.open_stream(bytes.fromhex(line)).read_all()["cost"].to_pylist() == [0.0, -0.5, -1.0]
 
-    def optional(name: str) -> Any:
-        return None if name in names else real(name)
 
-    return optional
+def test_an_exception_of_a_frame_is_an_error() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"action": [1]})
+        raise OSError("the disk is gone")
 
-
-def test_polars_writes_what_pyarrow_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "optional", without("guarantor._native", "pyarrow"))
-    assert pa.ipc.open_stream(sent(pl.DataFrame(ROWS))).read_all().num_rows == 20
-    assert pa.ipc.open_stream(sent(pa.Table.from_pylist(ROWS))).read_all().num_rows == 20
-
-
-def test_without_an_encoder_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "optional", without("guarantor._native", "pyarrow", "polars"))
-    with pytest.raises(EncodingUnavailable, match="pyarrow or polars must be installed"):
-        sent(pl.DataFrame(ROWS))
+    reader = pa.RecordBatchReader.from_batches(pa.schema({"action": pa.int64()}), batches())
+    with pytest.raises(ValueError, match="the disk is gone"):
+        sent(reader)
 
 
 def test_other_objects_are_rejected() -> None:

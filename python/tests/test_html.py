@@ -53,7 +53,7 @@ def test_certificates_show_verdict_interval_waterfall_and_checks(
 
 def test_anything_but_deploy_is_drawn_as_keep(deploy: guarantor.Certificate) -> None:
     for decision in ["keep", "Deploy", "", None, 1]:
-        assert "■ Keep" in text_of(_html.certificate_html({**deploy, "decision": decision}))
+        assert "■ Keep" in text_of(_html.certificate_html({**deploy.to_dict(), "decision": decision}))
 
 
 def test_reports_plans_and_verifications_draw_themselves(deploy: guarantor.Certificate) -> None:
@@ -71,7 +71,7 @@ def test_jobs_of_every_status_draw(deploy: guarantor.Certificate) -> None:
         _html.job_html({**job, "progress": {"phase": "certifying", "fraction": 0.4}})
     )
     assert "Failed" in text_of(_html.job_html({**job, "status": "failed", "error": {"message": "no rows"}}))
-    done = {**job, "status": "succeeded", "result": {**deploy, "decision": "keep"}}
+    done = {**job, "status": "succeeded", "result": {**deploy.to_dict(), "decision": "keep"}}
     assert "■ Keep" in text_of(_html.job_html(done))
 
 

@@ -227,7 +227,7 @@ def test_verify_finds_what_was_changed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="public_key"):
         guarantor.verify(certificate)
     with pytest.raises(guarantor.SpecError, match="extra"):
-        guarantor.verify({**certificate, "extra": 1}, log=log)
+        guarantor.verify({**certificate.to_dict(), "extra": 1}, log=log)
     certificate.save(tmp_path / "certificate.json")
     assert guarantor.verify(tmp_path / "certificate.json", log=log).valid
 
@@ -269,7 +269,7 @@ def test_candidates_of_the_log_are_evaluated() -> None:
     certificate = guarantor.evaluate(log, ["third", "first"], **options)
     decisions = {entry["candidate"]: entry["decision"] for entry in certificate["candidates"]}
     assert decisions == {"logged:third": "deploy", "logged:first": "keep"}
-    assert certificate.policy is None
+    assert certificate.learned_policy is None
 
 
 def test_simulated_logs_are_those_of_the_command_line(tmp_path: Path) -> None:

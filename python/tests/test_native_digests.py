@@ -136,7 +136,7 @@ def test_policies_and_action_sets_give_the_digests_of_the_command_line(tmp_path:
 
     # A candidate that is a policy: its id follows from its parameters here and there.
     guarantor.simulate(rows=ROWS, seed=6, out=tmp_path / "log.parquet")
-    policy = guarantor.certify(guarantor.simulate(rows=ROWS, seed=4), outcome="reward").policy
+    policy = guarantor.certify(guarantor.simulate(rows=ROWS, seed=4), outcome="reward").learned_policy
     assert policy is not None
     policy.save(tmp_path / "policy.json")
     spec = {"candidates": [{"kind": "policy", "policy_id": "mine"}], "independent_of_log": True}

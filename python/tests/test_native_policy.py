@@ -75,7 +75,7 @@ def test_a_policy_over_action_lists_plays_each_list() -> None:
     draws = uniform.sample(contexts * 50, rng=1)
     assert set(draws.actions[0::2]) == {0, 1}
     assert set(draws.propensities) == {0.5, 0.25}
-    learned = guarantor.certify(guarantor.simulate("news", rows=800), outcome="reward").policy
+    learned = guarantor.certify(guarantor.simulate("news", rows=800), outcome="reward").learned_policy
     assert learned is not None
     with pytest.raises(guarantor.SpecError, match=r"contexts\[0\]"):
         learned.propensities([{"actions": 3}])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from native_support import request
 from servers import Server
 
 import guarantor
-from guarantor import partials
+from guarantor import partials, tables
+from guarantor.client import InvalidRequest
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -74,8 +77,23 @@ def test_the_digest_does_not_depend_on_partitions(
     certificate = on_spark.certify(df.repartition(count), learn_rows=LEARN, **OPTIONS)
     assert certificate.digest == single.digest
     assert certificate.decision == single.decision == "deploy"
-    assert certificate.policy == single.policy
+    assert certificate.learned_policy == single.learned_policy
     assert certificate["merged"]["partials"]["count"] == count
+
+
+def test_parquet_files_give_the_same_digest(
+    spark: SparkSession, table: pa.Table, single: guarantor.Certificate, tmp_path: Path
+) -> None:
+    from guarantor import spark as on_spark
+
+    for i in range(3):
+        pq.write_table(table.slice(1000 * i, 1000), tmp_path / f"{i}.parquet", row_group_size=400)
+    names = [str(tmp_path / f"{i}.parquet") for i in range(3)]
+    certificate = on_spark.certify(names, learn_rows=LEARN, **OPTIONS)
+    assert certificate.digest == single.digest
+    assert certificate["merged"]["partials"]["count"] == 3
+    state = on_spark.certify(tables.Snapshot(names, "iceberg:3"), learn_rows=LEARN, **OPTIONS)
+    assert state["merged"]["snapshot"] == "iceberg:3"
 
 
 def test_what_was_learned_from_is_left_out_and_rows_are_counted(
@@ -175,11 +193,13 @@ def test_a_server_signs_the_same_certificate(df: DataFrame, single: guarantor.Ce
         assert signed.digest == single.digest
         key = request(f"{url}/v1/certificates/key")["public_key"]
         assert guarantor.verify(signed, public_key=key).valid
-        # The rows were looked at, so they are not fresh any more.
-        with pytest.raises(guarantor.SpecError) as caught:
-            on_spark.certify(df, learn_rows=LEARN, url=url, delta=0.2, **OPTIONS)
+        # Another look at the same rows is counted. A look at some of them is refused.
+        again = on_spark.certify(df, learn_rows=LEARN, url=url, delta=0.2, **OPTIONS)
+        assert [found.to_dict()["ledger"]["look"] for found in (signed, again)] == [1, 2]
+        with pytest.raises(InvalidRequest) as caught:
+            on_spark.certify(df, learn_rows=LEARN + 300, url=url, **OPTIONS)
         assert caught.value.code == "no_fresh_rows"
         sums = on_spark.sum_up(df.repartition(4), learn_rows=LEARN, **OPTIONS)
-        with pytest.raises(guarantor.SpecError) as caught:
+        with pytest.raises(InvalidRequest) as caught:
             partials.submit(sums.recipe, sums.partials[:-1], url=url, expected_rows=sums.expected_rows)
-        assert caught.value.code == "missing_rows"
+        assert caught.value.problem["reason"] == "missing_rows"

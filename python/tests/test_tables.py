@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import deltalake
 import pyarrow as pa
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
@@ -29,7 +29,7 @@ def certified(state: tables.Snapshot) -> guarantor.Certificate:
     """The certificate of the files of a state, one partition each."""
     learn = log().slice(0, LEARN)
     recipe = partials.freeze(learn, snapshot=state.snapshot, outcome="reward", n_actions=5)
-    parts = [pa.parquet.read_table(file) for file in state.files]
+    parts = [pq.read_table(file) for file in state.files]
     sums = [partials.partial(part, recipe, str(i)) for i, part in enumerate(parts)]
     return partials.merge(recipe, sums, expected_rows=sum(part.num_rows for part in parts))
 
@@ -48,7 +48,7 @@ def test_delta_files_are_those_of_one_version(tmp_path: Path) -> None:
     # Rows that are not in the table any more are not in the files of its new version.
     deltalake.DeltaTable(str(tmp_path)).delete("action = 1")
     left = tables.delta(deltalake.DeltaTable(str(tmp_path)))
-    assert sum(pa.parquet.read_table(file).num_rows for file in left.files) < ROWS
+    assert sum(pq.read_table(file).num_rows for file in left.files) < ROWS
 
 
 def test_iceberg_files_are_those_of_one_snapshot(tmp_path: Path) -> None:

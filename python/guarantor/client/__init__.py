@@ -9,9 +9,10 @@ Example:
 
 """
 
+from guarantor._data import ArrowStream
 from guarantor.client import models, requests
 from guarantor.client._retry import Retry
-from guarantor.client._uploads import ArrowStream, Log
+from guarantor.client._uploads import Log
 from guarantor.client.async_client import AsyncClient
 from guarantor.client.client import Client
 from guarantor.client.errors import (
@@ -19,7 +20,6 @@ from guarantor.client.errors import (
     ClientError,
     Conflict,
     ConnectionFailed,
-    EncodingUnavailable,
     Forbidden,
     GateClosed,
     InvalidRequest,
@@ -45,7 +45,6 @@ __all__ = [
     "ClientError",
     "Conflict",
     "ConnectionFailed",
-    "EncodingUnavailable",
     "Forbidden",
     "GateClosed",
     "InvalidRequest",

@@ -1,15 +1,18 @@
-"""What all models of the client have in common."""
+"""What all models have in common, of results in process and of a server."""
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from guarantor import _html
+from guarantor.policy import Policy
 
 _SECRETS = frozenset({"token", "secret"})
 _TOKEN_PATH = "/v1/gate/"
@@ -19,25 +22,37 @@ _LONGEST = 80
 class Model(BaseModel):
     """A part of a response. It is read-only, and keeps members that this release does not know."""
 
-    model_config = ConfigDict(extra="allow", frozen=True, populate_by_name=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="allow", frozen=True, populate_by_name=True, hide_input_in_errors=True, defer_build=True
+    )
 
     _document: dict[str, Any] | None = PrivateAttr(default=None)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON object as the server sent it.
+    @classmethod
+    def of(cls, document: Any) -> Self:
+        """Return the model of a JSON object, which it keeps as it is."""
+        model = cls.model_validate(document)
+        model._document = document
+        return model
 
-        A certificate must be verified from this one: its digest covers every member.
-        """
+    def _members(self) -> Mapping[str, Any]:
         if self._document is not None:
             return self._document
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON object as it was sent or computed, as a dictionary of its own.
+
+        A certificate must be verified from this one: its digest covers every member.
+        """
+        return deepcopy(dict(self._members()))
+
     def to_json(self) -> str:
         """Return the JSON object as text. Its numbers are those that the digest covers, to the last bit."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
+        return json.dumps(self._members(), ensure_ascii=False)
 
     def __getitem__(self, name: str) -> Any:
-        return self.to_dict()[name]
+        return self._members()[name]
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Return the members that fit on a line, without secrets."""
@@ -53,26 +68,36 @@ class Model(BaseModel):
         return repr(self)
 
 
-def draw(function: str, document: dict[str, Any]) -> str | None:
-    """Return the document as HTML, or None if this installation cannot draw."""
-    try:
-        module = importlib.import_module("guarantor._html")
-    except ImportError:
-        return None
-    drawn: str = getattr(module, function)(document)
-    return drawn
-
-
 class CertificateBase(Model):
-    """What certificates have besides their members. In a notebook they draw themselves."""
+    """What certificates have besides their members. In a notebook they draw themselves.
+
+    Members are in the units of the certificate's mathematics: improvements are shares of the outcome's range, as in
+    `min_improvement`. What has `outcome` in its name is in the units of the outcome.
+
+    Example:
+        >>> import guarantor
+        >>> log = guarantor.simulate(rows=2000, seed=3)
+        >>> certificate = guarantor.certify(log, outcome="reward", outcome_max=4.0)
+        >>> certificate.decision, certificate.deploy
+        ('deploy', True)
+        >>> certificate.guaranteed_outcome_improvement == 4 * certificate.guaranteed_improvement
+        True
+    """
+
+    _learned: Policy | None = PrivateAttr(default=None)
 
     @property
     def deploy(self) -> bool:
         """Whether the decision is `deploy`."""
-        return self.to_dict().get("decision") == "deploy"
+        return bool(self._members().get("decision") == "deploy")
 
     def __bool__(self) -> bool:
         raise TypeError("a certificate is neither true nor false: ask for its `deploy`")
+
+    @property
+    def guaranteed_outcome_improvement(self) -> float:
+        """The lower bound on the improvement, in the units of the outcome."""
+        return float(self["user_units"]["guaranteed_improvement"])
 
     @property
     def guaranteed_outcome(self) -> float:
@@ -87,53 +112,76 @@ class CertificateBase(Model):
     @property
     def failed_checks(self) -> list[str]:
         """The names of the checks that failed."""
-        checks: list[dict[str, Any]] = self.to_dict().get("checks") or []
+        checks: list[dict[str, Any]] = self._members().get("checks") or []
         return [str(check["name"]) for check in checks if check["ok"] is False]
+
+    @property
+    def learned_policy(self) -> Policy | None:
+        """The policy that `certify` learned; None if candidates were evaluated, or the certificate was read."""
+        return self._learned
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the document to a file, as `guarantor verify` reads it."""
         Path(path).write_text(self.to_json())
 
-    def _repr_html_(self) -> str | None:
-        return draw("certificate_html", self.to_dict())
+    def __repr__(self) -> str:
+        improvement, confidence = float(self["guaranteed_improvement"]), float(self["confidence"])
+        decision = "deploy" if self.deploy else "keep"
+        return f"Certificate({decision}, improvement ≥ {improvement:+.6g}, confidence {confidence:.6g})"
+
+    def _repr_html_(self) -> str:
+        return _html.certificate_html(self._members())
 
 
-class DatasetBase(Model):
-    """What datasets have besides their members. In a notebook they draw their health report."""
+class ReportBase(Model):
+    """What datasets and inspected logs have besides their members. In a notebook they draw the health report."""
 
     @property
     def warnings(self) -> list[str]:
         """What deserves attention, as sentences."""
         return [str(warning["message"]) for warning in self["health"]["warnings"]]
 
-    def _repr_html_(self) -> str | None:
-        return draw("health_html", self.to_dict())
+    def _repr_html_(self) -> str:
+        return _html.health_html(self._members())
 
 
 class JobBase(Model):
     """In a notebook, a job draws its progress or its result."""
 
-    def _repr_html_(self) -> str | None:
-        return draw("job_html", self.to_dict())
+    def _repr_html_(self) -> str:
+        return _html.job_html(self._members())
 
 
 class PlanBase(Model):
-    """In a notebook, a plan draws itself."""
+    """How many rows would certify an improvement. In a notebook, a plan draws itself.
 
-    def _repr_html_(self) -> str | None:
-        return draw("plan_html", self.to_dict())
+    Example:
+        >>> import guarantor
+        >>> plan = guarantor.plan(improvement=0.05, n_actions=4)
+        >>> plan.possible, plan.rows is not None
+        (True, True)
+    """
+
+    def __repr__(self) -> str:
+        return f"Plan(rows={self['rows']}, days={self['days']})"
+
+    def _repr_html_(self) -> str:
+        return _html.plan_html(self._members())
 
 
 class VerificationBase(Model):
-    """A verification is true if the certificate is valid."""
+    """Whether a certificate is valid, check by check. It is true if every check passed."""
 
     def __bool__(self) -> bool:
-        return self.to_dict().get("valid") is True
+        return self._members().get("valid") is True
 
     @property
     def failed(self) -> list[str]:
         """The names of the checks that failed."""
         return [str(check["name"]) for check in self["checks"] if not check["ok"]]
 
-    def _repr_html_(self) -> str | None:
-        return draw("verification_html", self.to_dict())
+    def __repr__(self) -> str:
+        return f"Verification({'valid' if self else 'NOT VALID: ' + ', '.join(self.failed)})"
+
+    def _repr_html_(self) -> str:
+        return _html.verification_html(self._members())

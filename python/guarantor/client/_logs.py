@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
-from guarantor.client._arrow import optional
+from guarantor._data import table
 from guarantor.client._uploads import Log
-from guarantor.client.errors import EncodingUnavailable
 
 Source: TypeAlias = Log | Mapping[str, Any] | Sequence[str | os.PathLike[str]]
 """A log, arrays by the names of their columns, or several files that are one log."""
@@ -29,11 +28,7 @@ def prepared(source: Source, features: Sequence[str] | None, rename: Mapping[str
 def _table(source: Any, features: Sequence[str] | None, rename: Mapping[str, str] | None) -> Log:
     if isinstance(source, (str, bytes, os.PathLike)):
         raise ValueError("features and rename are for data frames; the columns of files have their names")
-    table = getattr(optional("guarantor"), "table", None)
-    if table is None:
-        raise EncodingUnavailable("arrays, features and rename need the native module of guarantor")
-    made: Log = table(source, features=features, rename=rename)
-    return made
+    return table(source, features=features, rename=rename)
 
 
 def event_ids(log: Any) -> Any:

@@ -54,18 +54,10 @@ def keyed(idempotency_key: str | None) -> dict[str, str]:
 def parse(model: type[M], response: httpx2.Response) -> M:
     """Return the body of a response as a model, which keeps the body as it was sent."""
     try:
-        document = json.loads(response.content)
-        return parsed(model, document)
+        return model.of(json.loads(response.content))
     except (ValueError, ValidationError) as error:
         detail = f"{response.status_code}: the body is not a {model.__name__} of this release: {error}"
         raise UnexpectedResponse(detail) from None
-
-
-def parsed(model: type[M], document: Any) -> M:
-    """Return a JSON object as a model, which keeps the object."""
-    result = model.model_validate(document)
-    result._document = document  # pyright: ignore[reportPrivateUsage]
-    return result
 
 
 class Operations:
@@ -169,7 +161,7 @@ def _page(response: httpx2.Response) -> dict[str, Any]:
 def item_of(model: type[M], item: Any) -> M:
     """Return an item of a list or a stream as a model."""
     try:
-        return parsed(model, json.loads(item) if isinstance(item, str) else item)
+        return model.of(json.loads(item) if isinstance(item, str) else item)
     except (ValueError, ValidationError) as error:
         raise UnexpectedResponse(
             f"an item of the list is not a {model.__name__} of this release: {error}"

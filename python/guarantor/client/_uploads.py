@@ -6,20 +6,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeAlias, runtime_checkable
+from typing import IO, Any, TypeAlias
 
-from guarantor.client._arrow import ipc_chunks
+from guarantor import _native
+from guarantor._data import ArrowStream, as_stream
 
 CHUNK = 256 * 1024
-
-
-@runtime_checkable
-class ArrowStream(Protocol):
-    """Anything that speaks the Arrow PyCapsule protocol: pandas, polars, pyarrow, DuckDB relations."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Return the stream, as a capsule."""
-        ...
 
 
 Log: TypeAlias = ArrowStream | str | os.PathLike[str] | bytes | IO[bytes] | Iterable[bytes]
@@ -90,7 +82,7 @@ def upload_of(log: Log | Body, format: str | None) -> Upload:  # noqa: A002 - as
         if format not in (None, "arrow_stream"):
             raise ValueError(f"format={format!r} is for files; a data frame is sent as an Arrow stream")
         # What has no length is read once, such as a RecordBatchReader.
-        frame = Body(lambda: ipc_chunks(log), replayable=hasattr(log, "__len__"))
+        frame = Body(lambda: iter(_native.ipc_stream(as_stream(log))), replayable=hasattr(log, "__len__"))
         return Upload(frame, _TYPES["arrow_stream"], None, "arrow_stream")
     if hasattr(log, "read"):
         return _stated(_open_file(log), format)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, NotRequired, TypeAlias, Unpack, cast
 
 from guarantor.client._base import Model
 from guarantor.client._candidates import Probabilities
@@ -16,14 +16,16 @@ from guarantor.client._datasets import DatasetVerbs
 from guarantor.client._effects import Call, Op, observed
 from guarantor.client._jobs import JobVerbs
 from guarantor.client._logs import Source, event_ids, prepared
-from guarantor.client._operations import Operations, stated
+from guarantor.client._operations import Operations, keyed, stated
 from guarantor.client._policies import PolicyVerbs
 from guarantor.client._transport import verb
-from guarantor.client.errors import ClientError
+from guarantor.client._uploads import Body
+from guarantor.client.errors import ClientError, NotFound, UnexpectedResponse
 from guarantor.client.models import (
     CertificateVerification,
     Dataset,
     IssuedCertificate,
+    Job,
     JobEvent,
     Plan,
     Policy,
@@ -32,6 +34,10 @@ from guarantor.client.models import (
     SigningKeys,
 )
 from guarantor.client.requests import Candidate, Goals, PlanRequest, PolicyParams, UploadOptions
+from guarantor.policy import Policy as LocalPolicy
+
+if TYPE_CHECKING:
+    from guarantor.partials import Recipe
 
 Candidates: TypeAlias = (
     Sequence[str | Policy | Candidate] | Mapping[str, Probabilities | PolicyParams | Policy]
@@ -47,12 +53,29 @@ PolicySource: TypeAlias = Policy | PolicyParams | Any
 
 ProgressCallback: TypeAlias = Callable[[Progress], object]
 
-# Options of an upload, which are the keyword arguments that a job does not take.
+
+class RunOptions(UploadOptions, Goals):
+    """What describes the log, what the job must show, and how the call goes about it."""
+
+    spec: NotRequired[Mapping[str, Any] | None]
+    """The spec of the job as a dictionary; keywords take precedence."""
+    features: NotRequired[Sequence[str] | None]
+    """The columns of a data frame that are, in this order, the numbers of `x`."""
+    rename: NotRequired[Mapping[str, str] | None]
+    """The field of a log that each of these columns is."""
+    logging_policy: NotRequired[PolicySource | None]
+    """The policy that logged the data, if it is known. It is stored first."""
+    progress: NotRequired[ProgressCallback | None]
+    """Is called with the progress of the job."""
+    timeout: NotRequired[float | None]
+    """How many seconds to wait for the job."""
+    idempotency_key: NotRequired[str | None]
+    """What makes a repeated call the same call."""
+
+
 _UPLOAD = frozenset(UploadOptions.__annotations__)
-
-
-class GoalOptions(UploadOptions, Goals):
-    """What describes the log, and what the job must show."""
+_GOALS = frozenset(Goals.__annotations__)
+_OWN = frozenset(RunOptions.__annotations__) - _UPLOAD - _GOALS
 
 
 @dataclass(frozen=True)
@@ -62,6 +85,11 @@ class Run:
     timeout: float | None
     progress: ProgressCallback | None
     key: str | None
+
+    @staticmethod
+    def of(options: Mapping[str, Any]) -> Run:
+        """Return what the options of a verb say about it."""
+        return Run(options.get("timeout"), options.get("progress"), options.get("idempotency_key"))
 
     def part(self, name: str) -> str | None:
         """Return the idempotency key of one request of several."""
@@ -77,29 +105,24 @@ class Described:
     rename: Mapping[str, str] | None = None
     logging_policy: PolicySource | None = None
 
+    @staticmethod
+    def of(options: Mapping[str, Any]) -> Described:
+        """Return what the options of a verb say about it."""
+        said = {name: value for name, value in options.items() if name in _UPLOAD}
+        return Described(said, options.get("features"), options.get("rename"), options.get("logging_policy"))
 
-def _part_of(options: Mapping[str, Any], *, upload: bool = False) -> dict[str, Any]:
-    """Return the options of the log, or those of the job."""
-    return {name: value for name, value in options.items() if (name in _UPLOAD) == upload}
+
+def _goals(options: Mapping[str, Any], **fixed: Any) -> dict[str, Any]:
+    """Return the spec of the job. A keyword that nobody knows is in it, and the server names it."""
+    known = {name: value for name, value in options.items() if name not in _UPLOAD and name not in _OWN}
+    return {**(options.get("spec") or {}), **known, **fixed}
 
 
 class ClientVerbs(Operations):
     """The verbs that `guarantor` has too, so that a notebook becomes a pipeline by changing one line."""
 
     @verb
-    def certify(
-        self,
-        log: Source | Dataset,
-        *,
-        spec: Mapping[str, Any] | None = None,
-        features: Sequence[str] | None = None,
-        rename: Mapping[str, str] | None = None,
-        logging_policy: PolicySource | None = None,
-        progress: ProgressCallback | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-        **options: Unpack[GoalOptions],
-    ) -> Op[IssuedCertificate]:
+    def certify(self, log: Source | Dataset, **options: Unpack[RunOptions]) -> Op[IssuedCertificate]:
         r"""Learn a policy from a log and certify it: upload, job, wait, certificate.
 
         Options of the log and of the job go together, as for `guarantor.certify`. A dataset that the server
@@ -109,14 +132,8 @@ class ClientVerbs(Operations):
 
         Args:
             log: A data frame, arrays by name, a file in any format or several, or a dataset.
-            spec: The spec of the job as a dictionary; keywords take precedence.
-            features: The columns of a data frame that are, in this order, the numbers of `x`.
-            rename: The field of a log that each of these columns is.
-            logging_policy: The policy that logged the data, if it is known. It is stored first.
-            progress: Is called with the progress of the job.
-            timeout: How many seconds to wait for the job.
-            idempotency_key: What makes a repeated call the same call.
-            options: The options of an upload and the fields of a job's spec.
+            options: The options of an upload, the fields of a job's spec, and `spec`, `features`, `rename`,
+                `logging_policy`, `progress`, `timeout` and `idempotency_key`; see `RunOptions`.
 
         Raises:
             InvalidRows: Rows of the log are wrong.
@@ -136,25 +153,15 @@ class ClientVerbs(Operations):
             ('deploy', True)
 
         """
-        run = Run(timeout, progress, idempotency_key)
-        about = Described(_part_of(options, upload=True), features, rename, logging_policy)
-        dataset = yield from self._dataset(log, about, run)
-        return (yield from self._job(dataset, {**(spec or {}), **_part_of(options), "kind": "learn"}, run))
+        run = Run.of(options)
+        dataset = yield from self._dataset(log, Described.of(options), run)
+        certificate = yield from self._job(dataset, _goals(options, kind="learn"), run)
+        yield from self._learned(certificate)
+        return certificate
 
     @verb
     def evaluate(
-        self,
-        log: Source | Dataset,
-        candidates: Candidates,
-        *,
-        spec: Mapping[str, Any] | None = None,
-        features: Sequence[str] | None = None,
-        rename: Mapping[str, str] | None = None,
-        logging_policy: PolicySource | None = None,
-        progress: ProgressCallback | None = None,
-        timeout: float | None = None,
-        idempotency_key: str | None = None,
-        **options: Unpack[GoalOptions],
+        self, log: Source | Dataset, candidates: Candidates, **options: Unpack[RunOptions]
     ) -> Op[IssuedCertificate]:
         r"""Certify policies that exist already. They share δ, and each has its own numbers and decision.
 
@@ -175,9 +182,8 @@ class ClientVerbs(Operations):
             'deploy'
 
         """
-        run = Run(timeout, progress, idempotency_key)
-        about = Described(_part_of(options, upload=True), features, rename, logging_policy)
-        dataset = yield from self._dataset(log, about, run)
+        run = Run.of(options)
+        dataset = yield from self._dataset(log, Described.of(options), run)
         listed: list[Candidate] = []
         arrays: dict[str, Probabilities] = {}
         for name, entry in _named(candidates):
@@ -191,8 +197,56 @@ class ClientVerbs(Operations):
             add = DatasetVerbs.add_candidates.op
             group = self._group(DatasetVerbs)
             dataset = yield from add(group, dataset, arrays, event_ids=ids, idempotency_key=key)
-        goals = {**(spec or {}), **_part_of(options), "kind": "evaluate", "candidates": listed}
+        goals = _goals(options, kind="evaluate", candidates=listed)
         return (yield from self._job(dataset, goals, run))
+
+    @verb
+    def merge(
+        self,
+        recipe: Recipe | str,
+        partials: Iterable[str],
+        *,
+        expected_rows: int | None = None,
+        name: str | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> Op[IssuedCertificate]:
+        """Have the server merge partials, sign the certificate and enter the look in its ledger.
+
+        Args:
+            recipe: The recipe of all of them, or its JSON.
+            partials: The partials, in any order.
+            expected_rows: The number of rows of all partitions together. Fewer or more are an error.
+            name: A name for people, of the dataset that stands for the rows.
+            timeout: How many seconds to wait for the job.
+            idempotency_key: What makes a repeated call the same call.
+
+        Raises:
+            InvalidRequest: The partials cannot be merged; `problem["reason"]` is the code of the reason.
+
+        Example:
+            >>> import guarantor
+            >>> from guarantor import partials
+            >>> recipe = partials.freeze(guarantor.simulate(rows=1000, seed=1), outcome="reward")
+            >>> rest = guarantor.simulate(rows=1000, seed=2)
+            >>> with guarantor.Client() as client:
+            ...     signed = client.merge(recipe, [partials.partial(rest, recipe, "rest")])
+            >>> signed.merged.recipe == recipe.digest
+            True
+
+        """
+        # The documents are sent as they were written: their digests cover every digit.
+        text = recipe if isinstance(recipe, str) else recipe.to_json()
+        rest = json.dumps({"expected_rows": expected_rows, "name": name})
+        parts = ['{"recipe":', text, ',"partials":[', ",".join(partials), "],", rest[1:]]
+        headers = {"content-type": "application/json", **keyed(idempotency_key)}
+        body = Body(lambda: (part.encode() for part in parts))
+        call = Call("POST", "/v1/partials", body=body, headers=headers, repeatable=True)
+        job = yield from self._call(Job, call)
+        certificate = yield from self._awaited(job, Run(timeout, None, None))
+        if not isinstance(recipe, str):
+            certificate._learned = recipe.learned_policy  # pyright: ignore[reportPrivateUsage]
+        return certificate
 
     def _candidate(self, name: str | None, entry: Any, run: Run) -> Op[Candidate]:
         """Return a candidate as the API takes it."""
@@ -240,6 +294,11 @@ class ClientVerbs(Operations):
         """Run a job from its submission to its certificate."""
         jobs, fields = self._group(JobVerbs), cast("Any", spec)
         job = yield from JobVerbs.create.op(jobs, dataset, idempotency_key=run.part("job"), **fields)
+        return (yield from self._awaited(job, run))
+
+    def _awaited(self, job: Job, run: Run) -> Op[IssuedCertificate]:
+        """Wait for the certificate of a job."""
+        jobs = self._group(JobVerbs)
         try:
             if run.progress is not None:
                 yield from observed(JobVerbs.events.op(jobs, job), _reports(run.progress))
@@ -251,6 +310,20 @@ class ClientVerbs(Operations):
             with suppress(ClientError):
                 yield from self._sent(Call("POST", f"/v1/jobs/{job.id}/cancel"))
             raise
+
+    def _learned(self, certificate: IssuedCertificate) -> Op[None]:
+        """Fetch the policy that a certificate is about."""
+        policy_id = certificate.issued.policy_id if certificate.issued else None
+        if policy_id is None or certificate.policy is None:
+            return
+        try:
+            parameters = yield from PolicyVerbs.parameters.op(self._group(PolicyVerbs), policy_id)
+        except NotFound:
+            return  # somebody deleted it; the certificate stands
+        learned = LocalPolicy(parameters)
+        if learned.digest != certificate.policy.digest:
+            raise UnexpectedResponse(f"the policy {policy_id} is not the one that the certificate is about")
+        certificate._learned = learned  # pyright: ignore[reportPrivateUsage]
 
     @verb
     def inspect(

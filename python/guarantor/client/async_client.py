@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from guarantor.client._datasets import DatasetVerbs
 from guarantor.client._gates import GateVerbs
 from guarantor.client._jobs import JobVerbs
 from guarantor.client._policies import PolicyVerbs
-from guarantor.client._retry import Retry
-from guarantor.client._settings import DEFAULT_RETRY, described, settings_of
+from guarantor.client._settings import ClientOptions, described, settings_of
 from guarantor.client._transport import AsyncRunner, Awaiting
 from guarantor.client._verbs import ClientVerbs
 from guarantor.client._webhooks import WebhookVerbs
@@ -54,16 +52,9 @@ class AsyncClient(ClientVerbs, Awaiting):
     """
 
     def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        upload_timeout: float = 600.0,
-        retry: Retry = DEFAULT_RETRY,
-        verify: ssl.SSLContext | bool = True,
+        self, url: str | None = None, key: str | None = None, **options: Unpack[ClientOptions]
     ) -> None:
-        super().__init__(AsyncRunner(settings_of(url, key, timeout, upload_timeout, retry, verify)))
+        super().__init__(AsyncRunner(settings_of(url, key, **options)))
         self.datasets: AsyncDatasets = AsyncDatasets(self._runner)
         self.jobs: AsyncJobs = AsyncJobs(self._runner)
         self.policies: AsyncPolicies = AsyncPolicies(self._runner)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from guarantor.client._datasets import DatasetVerbs
 from guarantor.client._gates import GateVerbs
 from guarantor.client._jobs import JobVerbs
 from guarantor.client._policies import PolicyVerbs
-from guarantor.client._retry import Retry
-from guarantor.client._settings import DEFAULT_RETRY, described, settings_of
+from guarantor.client._settings import ClientOptions, described, settings_of
 from guarantor.client._transport import Blocking, Runner
 from guarantor.client._verbs import ClientVerbs
 from guarantor.client._webhooks import WebhookVerbs
@@ -41,14 +39,10 @@ class Client(ClientVerbs, Blocking):
     """A Guarantor server, with the verbs of the package and all resources of the API.
 
     Args:
-        url: The address of the server. Without it, `GUARANTOR_URL` and `GUARANTOR_API_KEY` of the environment
-        say
-            which server and key to use, and otherwise it is `http://127.0.0.1:8080`.
+        url: The address of the server. Without it, `GUARANTOR_URL` and `GUARANTOR_API_KEY` of the environment say which
+            server and key to use, and otherwise it is `http://127.0.0.1:8080`.
         key: The API key, if the server has keys.
-        timeout: Seconds until a request fails that gets no answer. Waiting for jobs takes as long as it
-        takes. upload_timeout: The same for uploads, which are checked while they are sent. retry: When
-        requests are repeated. Only those are that do no more when they are sent twice. verify: How to check
-        the certificate of the server's TLS; an `ssl.SSLContext` for one's own authority.
+        **options: `timeout`, `upload_timeout`, `retry` and `verify`; see `ClientOptions`.
 
     Example:
         >>> from guarantor.client import Client
@@ -59,16 +53,9 @@ class Client(ClientVerbs, Blocking):
     """
 
     def __init__(
-        self,
-        url: str | None = None,
-        key: str | None = None,
-        *,
-        timeout: float = 30.0,
-        upload_timeout: float = 600.0,
-        retry: Retry = DEFAULT_RETRY,
-        verify: ssl.SSLContext | bool = True,
+        self, url: str | None = None, key: str | None = None, **options: Unpack[ClientOptions]
     ) -> None:
-        super().__init__(Runner(settings_of(url, key, timeout, upload_timeout, retry, verify)))
+        super().__init__(Runner(settings_of(url, key, **options)))
         self.datasets: Datasets = Datasets(self._runner)
         self.jobs: Jobs = Jobs(self._runner)
         self.policies: Policies = Policies(self._runner)

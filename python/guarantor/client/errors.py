@@ -27,10 +27,6 @@ class UnexpectedResponse(ClientError):
     """The response is not one of Guarantor: another service, or a proxy, answered."""
 
 
-class EncodingUnavailable(ClientError):
-    """The data frame cannot be encoded here. The message says what to install."""
-
-
 def _line(fault: Fault) -> str:
     at = [f"row {fault.row}"] if fault.row is not None else []
     at += [fault.field] if fault.field is not None else []

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from guarantor.client._base import (
     CertificateBase,
-    DatasetBase,
     JobBase,
     Model,
     PlanBase,
+    ReportBase,
     VerificationBase,
 )
 from pydantic import AwareDatetime, Field
@@ -2693,7 +2693,7 @@ class Capabilities(Model):
     """
 
 
-class Dataset(DatasetBase):
+class Dataset(ReportBase):
     """
     A dataset at its newest version.
     """
