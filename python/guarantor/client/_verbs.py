@@ -302,7 +302,11 @@ class ClientVerbs(Operations):
         try:
             if run.progress is not None:
                 yield from observed(JobVerbs.events.op(jobs, job), _reports(run.progress))
-            return (yield from JobVerbs.result.op(jobs, job, timeout=run.timeout))
+            ended = yield from JobVerbs.wait.op(jobs, job, timeout=run.timeout)
+            # A short job may end before it reports anything. The last report is always that of its end.
+            if run.progress is not None and ended.progress is not None:
+                run.progress(ended.progress)
+            return (yield from JobVerbs.result.op(jobs, ended))
         except (Exception, GeneratorExit):
             raise
         except BaseException:  # Ctrl-C, or a canceled task: nobody waits for the job
