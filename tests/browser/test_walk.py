@@ -1,8 +1,12 @@
-"""The whole way, as a reader goes it: a dropped file, its health, a job, the certificate, a standing gate. The curve is in test_jobs.py."""
+"""The whole way, as a reader goes it: a dropped file, its health, a job, its live curve, the certificate, a standing gate."""
 
+import json
 import re
 
 from harness import BrowserTest, expect, log
+
+# Learns until it is canceled, so that there is a curve to see, on any machine.
+LONG = {"prior": {"kind": "zero"}, "optimizer": {"preset": "paper", "epochs": 100_000, "max_seconds": 600}}
 
 
 class Walk(BrowserTest):
@@ -16,6 +20,21 @@ class Walk(BrowserTest):
         expect(page.get_by_role("heading", name="Weights", exact=True)).to_be_visible()
         page.get_by_role("link", name="Start a job").click()
         expect(page.get_by_role("heading", name="What this dataset supports")).to_be_visible()
+        # Both jobs are looks at the same rows, also the one that is canceled: its curve was seen.
+        page.get_by_label("δ, the probability of being wrong").fill("0.01")
+        page.get_by_text("How it is computed").click()
+        page.get_by_label("Bound").select_option("log_smoothing")
+        page.get_by_label("Everything else").fill(json.dumps(LONG))
+        page.get_by_role("button", name="Start the job").click()
+        expect(page).to_have_url(re.compile("/jobs/[0-9a-f-]{36}$"))
+        expect(page.get_by_role("heading", name="The bound while learning")).to_be_visible()
+        expect(page.locator(".series canvas")).to_be_visible()
+        page.get_by_role("button", name="Cancel", exact=True).click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel the job").click()
+        expect(page.get_by_text("The job was canceled.")).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("heading", name="What this dataset supports")).to_be_visible()
+        page.get_by_label("δ, the probability of being wrong").fill("0.03")
         page.get_by_role("button", name="Start the job").click()
         expect(page).to_have_url(re.compile("/jobs/[0-9a-f-]{36}$"))
         job = page.url.rsplit("/", 1)[1]
