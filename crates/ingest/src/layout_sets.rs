@@ -18,15 +18,15 @@ pub fn request_form(row: &RawRow) -> Form {
 
 /// Checks a row that has no actions of its own.
 pub fn check_no_set(row: &RawRow, dim: usize, first: Option<&LogLayout>) -> Result<(), RowFault> {
+    if first.is_some_and(|first| first.sets.is_some()) {
+        return Err(RowFault::new("actions", "is missing, but earlier rows have it"));
+    }
     if row.named.is_some() {
         let message = "has named features, which need actions: one entry per available action, for example \
                        [{\"id\": \"0\"}, {\"id\": \"1\"}]; without actions, x is a list of numbers";
         return Err(RowFault::new("x", message));
     }
     let Some(first) = first else { return Ok(()) };
-    if first.sets.is_some() {
-        return Err(RowFault::new("actions", "is missing, but earlier rows have it"));
-    }
     if first.dim != dim {
         return Err(RowFault::new("x", format!("has {dim} numbers, but earlier rows have {}", first.dim)));
     }

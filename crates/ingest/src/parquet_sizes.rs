@@ -55,7 +55,12 @@ pub fn check_footer(file: &File) -> Result<(), FormatError> {
     file.read_exact_at(&mut footer, length - 8 - size).map_err(unreadable)?;
     let children =
         Thrift::new(&footer).schema_children().ok_or_else(|| damaged("its index cannot be read"))?;
-    if is_tree(&children) { Ok(()) } else { Err(damaged("its schema is not a tree of columns")) }
+    match is_tree(&children) {
+        true => Ok(()),
+        false => Err(damaged(&format!(
+            "its schema is not a tree of columns with at most {MAX_NESTING} levels; write deeper features as NDJSON"
+        ))),
+    }
 }
 
 /// Whether the elements, given by their numbers of children in depth-first order, are one shallow tree.

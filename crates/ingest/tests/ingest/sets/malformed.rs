@@ -123,7 +123,7 @@ fn a_row_that_does_not_fit_its_actions_or_the_earlier_rows_is_named() {
     };
     let cases = [
         (row(FIRST), whole(json!({"action": 2})), "action", "2 is not in [0, 2)"),
-        (row(FIRST), whole(json!({"actions": null})), "x", "has named features, which need actions"),
+        (row(FIRST), whole(json!({"actions": null})), "actions", "is missing, but earlier rows have it"),
         (
             row(FIRST),
             whole(json!({"actions": null, "x": [1]})),
