@@ -3,7 +3,7 @@
 #![allow(dead_code)] // no test binary uses all of it
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -136,7 +136,8 @@ fn serve(
     write_reply(stream, answer(number, &received))
 }
 
-/// Reads a request with a body of a known length.
+/// Reads a request with a body of a known length. A sender that is killed before the empty line that ends the head
+/// has sent no request, however much of the head has arrived.
 pub fn read(reader: &mut impl BufRead) -> std::io::Result<Received> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
@@ -145,6 +146,9 @@ pub fn read(reader: &mut impl BufRead) -> std::io::Result<Received> {
     loop {
         line.clear();
         reader.read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
         match line.trim_end().split_once(": ") {
             Some((name, value)) => headers.insert(name.to_ascii_lowercase(), value.to_owned()),
             None => break,
