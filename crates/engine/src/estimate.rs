@@ -4,7 +4,7 @@
 use super::bound::{Played, Seen};
 use super::control::Control;
 use super::error::Result;
-use super::log::LogSource;
+use super::log::{LogSource, LoggedRows};
 use super::measure::{Statistics, Subject, measure};
 
 struct Weighted {
@@ -26,6 +26,12 @@ impl Statistics for Weighted {
             }
         }
         Ok(())
+    }
+
+    fn add_logged(&self, rows: &LoggedRows, _: usize, out: &mut Vec<f64>) -> bool {
+        let weights = rows.played.iter().zip(rows.propensities).map(|(pi, p)| pi / p.max(self.tau));
+        out.extend(weights.zip(rows.costs).map(|(weight, cost)| weight * (cost - self.xi)));
+        true
     }
 }
 
@@ -69,6 +75,15 @@ impl Statistics for Differences {
         }
         Ok(())
     }
+
+    fn add_logged(&self, rows: &LoggedRows, _: usize, out: &mut Vec<f64>) -> bool {
+        let weights = rows.played.iter().zip(rows.propensities).map(|(pi, p)| pi / p);
+        out.extend(weights.zip(rows.costs).flat_map(|(weight, cost)| {
+            let gain = (1.0 - weight) * cost;
+            [gain, gain * gain]
+        }));
+        true
+    }
 }
 
 /// The importance-weighted estimate of the improvement, without clipping and without a guarantee.
@@ -77,4 +92,50 @@ pub fn improvement(log: &dyn LogSource, subject: Subject, control: &Control) -> 
     let (mean, square) = (measured.statistics[0], measured.statistics[1]);
     let n = log.shape().contexts.max(1) as f64;
     Ok(Estimate { value: mean, standard_error: ((square - mean * mean).max(0.0) / n).sqrt() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certify::findings_of;
+    use crate::control::unattended;
+    use crate::log::MemoryLog;
+    use crate::partial::tests::logged_columns;
+
+    /// Statistics that are only added row by row.
+    struct RowByRow<'a>(&'a dyn Statistics);
+
+    impl Statistics for RowByRow<'_> {
+        fn count(&self) -> usize {
+            self.0.count()
+        }
+
+        fn add(&self, seen: &Seen, played: &[Played], h: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {
+            self.0.add(seen, played, h, out)
+        }
+    }
+
+    #[test]
+    fn columns_have_the_bits_of_rows() {
+        for rows in [1, 255, 257, 20_000] {
+            let log = MemoryLog::new(logged_columns(rows, 3, false)).unwrap();
+            let subject = Subject::Logged(0);
+            let findings = findings_of(&log, subject);
+            let all: [&dyn Statistics; 4] =
+                [&*findings, &Differences, &Weighted { tau: 0.0, xi: 0.0 }, &Weighted { tau: 0.2, xi: -0.3 }];
+            for statistics in all {
+                let [fast, slow] = [statistics, &RowByRow(statistics)].map(|statistics: &dyn Statistics| {
+                    let measured = measure(&log, subject, None, statistics, &unattended()).unwrap();
+                    measured
+                        .statistics
+                        .into_iter()
+                        .chain(measured.errors)
+                        .map(f64::to_bits)
+                        .collect::<Vec<_>>()
+                });
+                assert_eq!(fast, slow, "{rows} rows");
+                assert!(fast.iter().any(|bits| *bits != 0));
+            }
+        }
+    }
 }

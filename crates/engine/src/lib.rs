@@ -33,6 +33,7 @@ pub mod plan;
 pub mod policy;
 pub mod rank;
 pub mod refit;
+pub mod row_hash;
 pub mod span;
 pub mod spec;
 pub mod split;

@@ -1,21 +1,27 @@
 //! The statistics of a certificate: one pass over the log in f64, at two resolutions of the policy's
 //! integrals, summed with compensation in an order that depends only on the log (docs/math.md#slack).
 
+mod collect;
+mod walk;
+
 use std::ops::Range;
 
-use ndarray::{Array2, ArrayView2};
+use ndarray::Array2;
 use rayon::prelude::*;
 
-use super::bound::{Bound, ControlVariate, Order, Play, Played, Rules, Seen, Table};
+use super::bound::{Bound, Played, Seen};
 use super::control::Control;
 use super::cost_model::CostModel;
 use super::error::{EngineError, Result};
 use super::log::ranges::blocks;
-use super::log::{Capabilities, Chunk, LogSource};
+use super::log::{Chunk, LogSource, LoggedRows};
 use super::numerics::exact::ExactSum;
 use super::numerics::sum::{Sum, Sums};
-use super::policy::{Policy, PolicyParams, Scored, Scratch, mixed};
+use super::policy::{Policy, PolicyParams};
 use super::refit::{LinearModel, Refitted};
+use walk::{Walk, logged_rows};
+
+pub use collect::{Collected, collect, collect_each, collect_logged};
 
 /// The policy whose statistics are measured.
 #[derive(Clone, Copy)]
@@ -46,7 +52,18 @@ pub trait Statistics: Sync {
     /// If the statistics need propensities that `played` does not have.
     fn add(&self, seen: &Seen, played: &[Played], scratch: &mut Vec<f64>, out: &mut [Vec<f64>])
     -> Result<()>;
+
+    /// The terms of rows of which only the probabilities of the logged actions are used, each a context of its own with one
+    /// of `n_actions` actions. `out` gets the `count()` numbers of each row, one row after the other, as `add` computes
+    /// them. False if there is no faster way than `add`.
+    fn add_logged(&self, rows: &LoggedRows, n_actions: usize, out: &mut Vec<f64>) -> bool {
+        let _ = (rows, n_actions, out);
+        false
+    }
 }
+
+/// The most rows that are passed to [`Statistics::add_logged`].
+pub const ROWS_AT_ONCE: usize = 256;
 
 impl Statistics for &dyn Bound {
     fn count(&self) -> usize {
@@ -280,6 +297,13 @@ impl Pass<'_> {
         matches!(self.player, Player::Logged(_)) && self.modeled.is_none()
     }
 
+    /// The candidate, if nothing but its π(a|x) of the logged actions is used and every row is a context of its own.
+    fn logged_alone(&self) -> Option<usize> {
+        let Player::Logged(candidate) = self.player else { return None };
+        let repeated = self.log.shape().capabilities.multiple_interactions;
+        (self.is_lean() && !repeated && !self.plays_all(candidate)).then_some(candidate)
+    }
+
     /// Whether the log carries π(·|x) of a candidate, to be used.
     fn plays_all(&self, candidate: usize) -> bool {
         let capabilities = &self.log.shape().capabilities;
@@ -329,6 +353,11 @@ fn measure_block(
 ) -> Result<Block> {
     let count = statistics.count();
     let mut sums = [Sums::new(count), Sums::new(count)];
+    if let Some(candidate) = pass.logged_alone()
+        && let Some(rows) = measure_columns(pass, statistics, candidate, range.clone(), &mut sums[0])?
+    {
+        return Ok(Block { sums, worst_total: 0.0, rows });
+    }
     let mut apart = vec![0.0; count];
     let (mut worst_total, mut scratch) = (0.0f64, Vec::new());
     let mut out = [vec![0.0; count], vec![0.0; count]];
@@ -352,267 +381,28 @@ fn measure_block(
     Ok(Block { sums, worst_total, rows })
 }
 
-/// The plays of a log, in order of arrival, and the block of each if there is a random order.
-pub struct Collected {
-    /// The plays.
-    pub table: Table,
-    /// The block of each play; empty without a random order.
-    pub blocks: Vec<u16>,
-}
-
-impl Collected {
-    /// No plays yet.
-    fn new(rules: &Rules) -> Self {
-        Collected { table: Table::new(rules.kappa), blocks: Vec::new() }
-    }
-}
-
-/// Collects z of `subject` on `log`, rounded up by its numerical error.
-///
-/// # Errors
-/// If the log cannot be read or has an unexpected number of rows, or a number is not finite.
-pub fn collect(
-    log: &dyn LogSource,
-    subject: Subject,
-    modeled: Option<Modeled>,
-    rules: &Rules,
-    order: Option<&Order>,
-    control: &Control,
-) -> Result<Collected> {
-    let [collected] = collect_each(log, subject, modeled, [rules], order, control)?;
-    Ok(collected)
-}
-
-/// The same for several rules at once, in one pass over the log.
-///
-/// # Errors
-/// As [`collect`].
-pub fn collect_each<const N: usize>(
-    log: &dyn LogSource,
-    subject: Subject,
-    modeled: Option<Modeled>,
-    rules: [&Rules; N],
-    order: Option<&Order>,
-    control: &Control,
-) -> Result<[Collected; N]> {
-    let link = link_of(subject);
-    let pass = Pass { log, player: player(subject, link.as_deref()), modeled, control };
-    let precision = Uncertainty::new(log, subject);
-    let parts: Vec<([Collected; N], u64)> = blocks(log.chunks())
-        .into_par_iter()
-        .map(|range| collect_block(&pass, rules, order, precision, range))
-        .collect::<Result<_>>()?;
-    let mut all = rules.map(Collected::new);
-    let mut rows = 0;
-    for (part, read) in parts {
-        rows += read;
-        for (all, mut part) in all.iter_mut().zip(part) {
-            all.table.append(part.table);
-            all.blocks.append(&mut part.blocks);
-        }
-    }
-    expect_rows(log, rows)?;
-    Ok(all)
-}
-
-/// Propensities that are known less precisely than this are an error.
-const MAX_RELATIVE_ERROR: f64 = 1e-3;
-
-/// How far a computed propensity can be off (docs/math.md#slack).
-#[derive(Clone, Copy)]
-struct Uncertainty {
-    /// The factor of the difference between the two resolutions.
-    safety: f64,
-    /// Relative to the weight.
-    relative: f64,
-}
-
-impl Uncertainty {
-    fn new(log: &dyn LogSource, subject: Subject) -> Self {
-        let (safety, rounding) = (safety_of(subject), rounding_of(subject));
-        let capabilities = &log.shape().capabilities;
-        let single = capabilities.precision.single && !capabilities.uniform;
-        let single = if single { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
-        Uncertainty { safety, relative: rounding + single + 16.0 * f64::EPSILON }
-    }
-}
-
-fn collect_block<const N: usize>(
+/// The same column by column, with the same bits, and the number of rows. `None` if the statistics have no faster way than
+/// row by row; nothing was added then.
+fn measure_columns(
     pass: &Pass,
-    rules: [&Rules; N],
-    order: Option<&Order>,
-    uncertainty: Uncertainty,
-    range: Range<usize>,
-) -> Result<([Collected; N], u64)> {
-    if let (Player::Logged(candidate), None) = (pass.player, order)
-        && rules.iter().all(|rules| rules.control == ControlVariate::None)
-        && !pass.log.shape().capabilities.multiple_interactions
-        && !pass.plays_all(candidate)
-    {
-        return collect_columns(pass, rules, uncertainty, candidate, range);
-    }
-    let mut found = rules.map(Collected::new);
-    let (mut fine, mut coarse): (Vec<Play>, Vec<Play>) = (Vec::new(), Vec::new());
-    let repeated = pass.log.shape().capabilities.multiple_interactions;
-    let rows = pass.each(range, |visited| {
-        let Visited { seen, ordinal, played, off } = visited;
-        check_total(*off)?;
-        let relative = uncertainty.relative + off;
-        if relative.is_nan() || relative > MAX_RELATIVE_ERROR {
-            let message = format!(
-                "the policy's propensities are only known up to {relative:e}; use smaller parameters"
-            );
-            return Err(EngineError::Numerical(message));
-        }
-        let block = order.map(|order| order.block(*ordinal));
-        for (rules, found) in rules.iter().zip(&mut found) {
-            fine.clear();
-            coarse.clear();
-            let top = rules.plays(seen, played[0], &mut fine)?;
-            // Without integrals both resolutions are the same numbers.
-            let coarse = if uncertainty.safety > 0.0 {
-                rules.plays(seen, played[1], &mut coarse)?;
-                &coarse
-            } else {
-                &fine
-            };
-            let controlled = rules.control != ControlVariate::None;
-            for (j, (fine, coarse)) in fine.iter().zip(coarse).enumerate() {
-                // The terms of z are at most |z| + 2 before they are added up.
-                let error = |fine: f64, coarse: f64| {
-                    uncertainty.safety * (fine - coarse).abs() + relative * (fine.abs() + 2.0)
-                };
-                // z is κ at most without the control variate, whatever the error.
-                let u = (fine.u + error(fine.u, coarse.u)).min(f64::from(rules.kappa));
-                let control = controlled.then(|| (fine.v + error(fine.v, coarse.v), top + error(top, top)));
-                found.table.push(u, control, repeated.then(|| seen.context.weights[j]))?;
-                found.blocks.extend(block);
-            }
-        }
-        Ok(())
-    })?;
-    Ok((found, rows))
-}
-
-/// The same for a candidate of which the log carries π(a|x) of the logged actions alone, column by column.
-fn collect_columns<const N: usize>(
-    pass: &Pass,
-    rules: [&Rules; N],
-    uncertainty: Uncertainty,
+    statistics: &dyn Statistics,
     candidate: usize,
     range: Range<usize>,
-) -> Result<([Collected; N], u64)> {
-    let mut found = rules.map(Collected::new);
-    let mut rows = 0;
+    sums: &mut Sums,
+) -> Result<Option<u64>> {
+    let (mut rows, mut terms) = (0, Vec::new());
     for index in range {
         pass.control.check()?;
         let chunk = pass.log.lean_chunk(index)?;
         chunk.check_lean(pass.log.shape())?;
         rows += chunk.rows() as u64;
-        let missing = || EngineError::Log("the candidate is missing from the log".into());
-        let played = chunk.candidates.get(candidate).ok_or_else(missing)?;
-        for (rules, found) in rules.iter().zip(&mut found) {
-            let kappa = f64::from(rules.kappa);
-            let numbers = played.iter().zip(chunk.propensities.iter()).zip(chunk.costs.iter());
-            found.table.push_each(numbers.map(|((&played, &propensity), &cost)| {
-                let u = (rules.weight(played, propensity) - kappa) * cost;
-                // As in `collect_block`, without a second resolution.
-                (u + uncertainty.relative * (u.abs() + 2.0)).min(kappa)
-            }))?;
+        for block in logged_rows(&chunk, candidate)?.blocks(ROWS_AT_ONCE) {
+            terms.clear();
+            if !statistics.add_logged(&block, pass.log.shape().n_actions, &mut terms) {
+                return Ok(None);
+            }
+            sums.add_rows(&terms);
         }
     }
-    Ok((found, rows))
-}
-
-/// The subject on one chunk.
-enum Plays<'a> {
-    /// Scores and norms of each context, the map from scores to propensities, and the share and propensities
-    /// of exploration.
-    Scores {
-        scores: Array2<f64>,
-        norms: Vec<f64>,
-        rounding: Vec<f64>,
-        link: &'a dyn Policy,
-        explored: Option<(f64, Array2<f64>)>,
-    },
-    /// π(a|x) of the logged action of each row.
-    Logged(&'a [f64]),
-    /// π(·|x) of each row.
-    All(ArrayView2<'a, f64>),
-}
-
-/// A chunk with the subject on it, and the working memory to evaluate it.
-struct Walk<'a> {
-    chunk: &'a Chunk<'a>,
-    plays: Plays<'a>,
-    pi: [Vec<f64>; 2],
-    scratch: Scratch,
-}
-
-impl<'a> Walk<'a> {
-    fn new(chunk: &'a Chunk<'a>, player: Player<'a>, capabilities: &Capabilities) -> Result<Self> {
-        let (plays, k) = match player {
-            Player::Policy { policy, link, explored } => {
-                let Scored { scores, norms, mut rounding } = policy.scores(chunk.situations())?;
-                let with = explored.map(|(_, with)| with);
-                let explored = match explored {
-                    Some((share, with)) => Some((share, with.propensities(chunk.situations())?)),
-                    None => None,
-                };
-                if let Some(with) = with.filter(|with| with.set_features().is_some()) {
-                    let other = with.scores(chunk.situations())?.rounding;
-                    rounding.resize(chunk.contexts(), 0.0);
-                    rounding.iter_mut().zip(other).for_each(|(own, other)| *own = own.max(other));
-                }
-                let k = scores.ncols();
-                (Plays::Scores { scores, norms, rounding, link, explored }, k)
-            }
-            Player::Logged(candidate) => {
-                let missing = || EngineError::Log("the candidate is missing from the log".into());
-                let logged = chunk.candidates.get(candidate).ok_or_else(missing)?;
-                match chunk.candidate_full.get(candidate) {
-                    // Rounded probabilities are used at the lower ends of their intervals.
-                    Some(Some(full)) if !capabilities.precision_of(candidate).is_coarse() => {
-                        (Plays::All(full.view()), 0)
-                    }
-                    _ => (Plays::Logged(logged), 0),
-                }
-            }
-        };
-        Ok(Walk { chunk, plays, pi: [vec![0.0; k], vec![0.0; k]], scratch: Scratch::default() })
-    }
-
-    /// What the subject plays on one context, and how far its propensities can be off: |Σ_a π(a|x) − 1|, and what the
-    /// rounding of scores explains.
-    fn context(&mut self, c: usize) -> ([Played<'_>; 2], f64) {
-        match &self.plays {
-            Plays::Logged(candidate) => {
-                let pi = &candidate[self.chunk.rows_of(c)];
-                ([Played::Logged(pi), Played::Logged(pi)], 0.0)
-            }
-            Plays::All(full) => {
-                // Rows of one context have the same features, and so the same π(·|x).
-                let row = full.row(self.chunk.rows_of(c).start);
-                let pi = row.to_slice().expect("row-major");
-                let total: f64 = pi.iter().sum();
-                ([Played::All(pi), Played::All(pi)], (total - 1.0).abs())
-            }
-            Plays::Scores { scores, norms, rounding, link, explored } => {
-                let scores = scores.row(c);
-                let scores = scores.as_slice().expect("row-major");
-                let [fine, coarse] = &mut self.pi;
-                link.propensities(scores, norms[c], &mut self.scratch, fine);
-                link.coarse(norms[c], &self.scratch, fine, coarse);
-                if let Some((share, explored)) = explored {
-                    for (a, &q) in explored.row(c).iter().enumerate() {
-                        fine[a] = mixed(*share, fine[a], q);
-                        coarse[a] = mixed(*share, coarse[a], q);
-                    }
-                }
-                let total: f64 = self.pi[0].iter().sum();
-                let off = (total - 1.0).abs() + rounding.get(c).copied().unwrap_or(0.0);
-                ([Played::All(&self.pi[0]), Played::All(&self.pi[1])], off)
-            }
-        }
-    }
+    Ok(Some(rows))
 }

@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
+use super::clipped;
 use super::play::shrunk;
 use crate::error::{EngineError, Result};
-use crate::numerics::dispatch;
-use crate::numerics::elementary::{ln, ln_1p};
+use crate::numerics::elementary::ln_1p;
+use crate::numerics::logs::{ln_lanes, ln_of_eight};
+use crate::numerics::{dispatch, dispatch_wide};
 
 /// z is raised to at least this. Such a z has won every bet already.
 const LOWEST: f64 = -1e12;
@@ -14,9 +16,13 @@ const LOWEST: f64 = -1e12;
 const HIGHEST: f64 = 1e12;
 
 /// The smallest f32 that is not below `x`.
+#[inline(always)]
 fn rounded_up(x: f64) -> f32 {
     let near = x as f32;
-    if f64::from(near) < x { near.next_up() } else { near }
+    // The number after `near`, without branches: negative numbers come nearer to 0.
+    let bits = near.to_bits();
+    let up = if near < 0.0 { bits.wrapping_sub(1) } else { bits.wrapping_add(1) };
+    if f64::from(near) < x { f32::from_bits(up) } else { near }
 }
 
 /// u and v of each interaction, and the largest z of its context, in the order in which they are played.
@@ -132,15 +138,22 @@ impl Table {
         Ok(())
     }
 
-    /// Adds plays of contexts with one interaction each, without a control variate.
+    /// Adds plays of contexts with one interaction each, without a control variate: the logged actions with their costs,
+    /// propensities, and the π(a|x) of a policy. z is rounded up by `relative` of its terms.
     ///
     /// # Errors
     /// If a number is not a number.
-    pub fn push_each(&mut self, plays: impl Iterator<Item = f64>) -> Result<()> {
-        let (from, highest) = (self.u.len(), f64::from(self.kappa));
-        // NaN stays NaN.
-        self.u.extend(plays.map(|u| rounded_up(u.clamp(LOWEST, highest))));
-        match self.u[from..].iter().any(|u| u.is_nan()) {
+    pub fn push_each(
+        &mut self,
+        [played, propensities, costs]: [&[f64]; 3],
+        tau: f64,
+        relative: f64,
+    ) -> Result<()> {
+        let from = self.u.len();
+        self.u.resize(from + costs.len(), 0.0);
+        let added = &mut self.u[from..];
+        plays_of([played, propensities, costs], [f64::from(self.kappa), tau, relative], added);
+        match added.iter().any(|u| u.is_nan()) {
             true => Err(EngineError::Numerical("a term of the bound is not a number".into())),
             false => Ok(()),
         }
@@ -185,6 +198,17 @@ impl Table {
         sums
     }
 
+    /// u, u², v, v² or uv of some plays of contexts with one interaction each, by its position in this list.
+    pub fn moment(&self, range: Range<usize>, which: usize, out: &mut [f64]) {
+        let v = self.v.get(range.clone()).unwrap_or(&[]);
+        let u = &self.u[range];
+        let (one, other) = [(u, &[][..]), (u, u), (v, &[][..]), (v, v), (u, v)][which];
+        match other.is_empty() {
+            true => out.iter_mut().zip(one).for_each(|(out, &one)| *out = f64::from(one)),
+            false => products_of(one, other, out),
+        }
+    }
+
     fn z(&self, i: usize, theta: f64, lambda: f64) -> f64 {
         let u = f64::from(self.u[i]);
         match self.v.get(i) {
@@ -223,6 +247,17 @@ impl Table {
         range.map(|i| self.z(i, theta, lambda)).for_each(show);
     }
 
+    /// 1 − λz of some plays, with the control variate's factor θ where it keeps λz at or below 0.9; 0 if it is negative.
+    pub fn factors(&self, range: Range<usize>, theta: f64, lambda: f64, out: &mut [f64]) {
+        match self.controlled() {
+            true => {
+                let factor = |i: usize| (1.0 - lambda * self.z(i, theta, lambda)).max(0.0);
+                out.iter_mut().zip(range).for_each(|(out, i)| *out = factor(i));
+            }
+            false => factors_of(&self.u[range], lambda, out),
+        }
+    }
+
     /// The logarithm of a product costs less than the sum of logarithms. λz is at most 0.9 for the λ of every game, and z
     /// at least −1e12, so factors are between 0.1 and 1e12, and 16 of them neither overflow nor vanish. A negative factor
     /// would be an error of the program. It counts as 0: everything is lost.
@@ -250,13 +285,54 @@ impl Table {
                     squares[lane] += z * z;
                 }
             }
-            bets.logs += products.iter().map(|&product| ln(product)).sum::<f64>();
+            ln_of_eight(&mut products);
+            bets.logs += products.iter().sum::<f64>();
             bets.z += sums.iter().sum::<f64>();
             bets.zz += squares.iter().sum::<f64>();
             first += taken;
         }
         bets
     }
+}
+
+dispatch_wide! {
+    /// u of plays, as [`Table`] keeps it. The numbers are π, π0 and c, and κ, τ and the relative error.
+    fn plays_of(columns: [&[f64]; 3], numbers: [f64; 3], out: &mut [f32]) = plays_of_body
+}
+
+#[inline(always)]
+fn plays_of_body(
+    [played, propensities, costs]: [&[f64]; 3],
+    [kappa, tau, relative]: [f64; 3],
+    out: &mut [f32],
+) {
+    for (out, ((&played, &propensity), &cost)) in
+        out.iter_mut().zip(played.iter().zip(propensities).zip(costs))
+    {
+        let u = (played * clipped(propensity, tau) - kappa) * cost;
+        // z is κ at most without the control variate, whatever the error. NaN stays NaN.
+        let u = (u + relative * (u.abs() + 2.0)).min(kappa).clamp(LOWEST, kappa);
+        *out = rounded_up(u);
+    }
+}
+
+dispatch_wide! {
+    fn products_of(one: &[f32], other: &[f32], out: &mut [f64]) = products_of_body
+}
+
+#[inline(always)]
+fn products_of_body(one: &[f32], other: &[f32], out: &mut [f64]) {
+    let both = one.iter().zip(other);
+    out.iter_mut().zip(both).for_each(|(out, (&one, &other))| *out = f64::from(one) * f64::from(other));
+}
+
+dispatch_wide! {
+    fn factors_of(u: &[f32], lambda: f64, out: &mut [f64]) = factors_of_body
+}
+
+#[inline(always)]
+fn factors_of_body(u: &[f32], lambda: f64, out: &mut [f64]) {
+    out.iter_mut().zip(u).for_each(|(out, &u)| *out = (1.0 - lambda * f64::from(u)).max(0.0));
 }
 
 dispatch! {
@@ -277,7 +353,7 @@ fn product_logs_body(u: &[f32], lambda: f64, logs: &mut f64) {
         for (product, &u) in products.iter_mut().zip(rest) {
             *product *= (1.0 - lambda * f64::from(u)).max(0.0);
         }
-        *logs += products.iter().map(|&product| ln(product)).sum::<f64>();
+        *logs += ln_lanes(products).iter().sum::<f64>();
     }
 }
 
@@ -308,6 +384,7 @@ fn arranged<T: Copy + Default>(values: &mut Vec<T>, blocks: &[u16], starts: &[us
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numerics::elementary::ln;
 
     #[test]
     fn both_copies_of_the_logarithms_agree() {
@@ -324,6 +401,12 @@ mod tests {
 
     #[test]
     fn rounds_up_only() {
+        for x in [0.1, -0.1, 1.0, -1.0, 1e-50, -1e-50, 0.0, -0.0, 1e-40, -1e-40, 1e30, -1e300, 1e300] {
+            let near = x as f32;
+            let want = if f64::from(near) < x { near.next_up() } else { near };
+            assert!(rounded_up(x) == want, "{x}");
+        }
+        assert!(rounded_up(f64::NAN).is_nan());
         for x in [0.1, -0.1, 1.0, -1.0, 1e-50, -1e-50, 0.0] {
             let up = f64::from(rounded_up(x));
             assert!(up >= x && up - x <= 1.2e-7 * x.abs() + 1e-44, "{x} {up}");

@@ -4,8 +4,11 @@
 use crate::bound::{Played, Seen};
 use crate::control::Control;
 use crate::error::{EngineError, Result};
-use crate::log::{LogShape, LogSource, Precision};
+use crate::log::{LogShape, LogSource, LoggedRows, Precision};
 use crate::measure::{Statistics, Subject, measure};
+use crate::numerics::dispatch_wide;
+use crate::numerics::exact::ExactSum;
+use crate::numerics::exact_terms::add_all_to;
 
 /// A logged propensity of at least this counts as certain.
 const CERTAIN: f64 = 1.0 - 1e-9;
@@ -127,9 +130,99 @@ impl Terms {
     }
 }
 
+/// How many rows are looked at at once, and how many sums of theirs are not 0 or a count.
+const AT_ONCE: usize = 512;
+const TERMS: usize = 12;
+
+/// Where each of the terms belongs. Without rounding, the seventh and the eighth number are the same.
+const PLACES: [usize; TERMS] = [0, 1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14];
+
+/// Adds the terms of [`findings_of`] of a logged candidate to their sums, with the same bits. K is the number of actions.
+pub fn add_logged(rows: &LoggedRows, k: usize, sums: &mut [ExactSum]) {
+    let mut terms = [[0.0; AT_ONCE]; TERMS];
+    for rows in rows.blocks(AT_ONCE) {
+        let n = rows.costs.len();
+        terms_of(rows.played, rows.propensities, rows.costs, k as f64, &mut terms);
+        for (terms, place) in terms.iter().zip(PLACES) {
+            match &mut sums[place..] {
+                [written, used, ..] if place == 7 => add_all_to([written, used], &terms[..n]),
+                [sum, ..] => sum.add_all(&terms[..n]),
+                [] => {}
+            }
+        }
+        let certain = rows.propensities.iter().filter(|&&p| p >= CERTAIN).count();
+        sums[9].add(certain as f64);
+    }
+}
+
+dispatch_wide! {
+    fn terms_of(played: &[f64], propensities: &[f64], costs: &[f64], k: f64, out: &mut [[f64; AT_ONCE]; TERMS]) = terms_of_body
+}
+
+/// As [`Terms::add_to`] for contexts with one interaction.
+#[inline(always)]
+fn terms_of_body(
+    played: &[f64],
+    propensities: &[f64],
+    costs: &[f64],
+    k: f64,
+    out: &mut [[f64; AT_ONCE]; TERMS],
+) {
+    let n = costs.len().min(AT_ONCE);
+    let (played, propensities, costs) = (&played[..n], &propensities[..n], &costs[..n]);
+    for i in 0..n {
+        let (pi, p, cost) = (played[i], propensities[i], costs[i]);
+        let weight = pi / p;
+        let off = weight - 1.0;
+        let gain = -off * cost;
+        out[0][i] = gain;
+        out[1][i] = gain * gain;
+        out[2][i] = gain.abs();
+        out[3][i] = weight;
+        out[4][i] = weight * weight;
+        out[5][i] = off * off * cost;
+        out[6][i] = off * off;
+        out[7][i] = weight * cost;
+    }
+    for (out, rate) in out[8..].iter_mut().zip(SHARES) {
+        for i in 0..n {
+            let (pi, p, cost) = (played[i], propensities[i], costs[i]);
+            let mixed = (1.0 - rate) * p + rate / k;
+            let off = pi / mixed - 1.0;
+            out[i] = (mixed / p) * off * off * cost * cost;
+        }
+    }
+}
+
+impl Terms {
+    /// Adds the rows of a block as [`Statistics::add_logged`] has them.
+    fn add_block(rows: &LoggedRows, k: f64, terms: &mut [[f64; AT_ONCE]; TERMS], out: &mut Vec<f64>) {
+        terms_of(rows.played, rows.propensities, rows.costs, k, terms);
+        let first = out.len();
+        out.resize(first + FINDINGS * rows.costs.len(), 0.0);
+        for (i, row) in out[first..].chunks_exact_mut(FINDINGS).enumerate() {
+            for (terms, place) in terms.iter().zip(PLACES) {
+                row[place] = terms[i];
+            }
+            row[8] = row[7];
+            row[9] = if rows.propensities[i] >= CERTAIN { 1.0 } else { 0.0 };
+        }
+    }
+}
+
 impl Statistics for Terms {
     fn count(&self) -> usize {
         FINDINGS
+    }
+
+    fn add_logged(&self, rows: &LoggedRows, n_actions: usize, out: &mut Vec<f64>) -> bool {
+        // Numbers as they were written are not those of the rows.
+        if self.propensities.is_some() || self.candidate.is_some() {
+            return false;
+        }
+        let mut terms = [[0.0; AT_ONCE]; TERMS];
+        rows.blocks(AT_ONCE).for_each(|rows| Terms::add_block(&rows, n_actions as f64, &mut terms, out));
+        true
     }
 
     fn add(&self, seen: &Seen, played: &[Played], _: &mut Vec<f64>, out: &mut [Vec<f64>]) -> Result<()> {

@@ -38,7 +38,7 @@ use crate::policy::PolicyParams;
 use crate::spec::{ExploreWith, JobKind, JobSpec, Looks};
 
 pub use candidates::certify_candidates;
-pub use findings::{FINDINGS, findings_of};
+pub use findings::{FINDINGS, add_logged, findings_of};
 pub use ground::{Checked, check_each, check_plan, check_rows};
 pub use merged::{MergedNumbers, certify_merged};
 pub use planned::plan_before;

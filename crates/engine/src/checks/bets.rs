@@ -4,21 +4,21 @@
 use super::evidence::{ln, log_mean};
 
 /// The λ. Large ones find gross errors in few rows, small ones find small errors in many rows.
-const GRID: [f64; 6] = [0.9, 0.35, 0.12, 0.04, 0.012, 0.003];
+pub(super) const GRID: [f64; 6] = [0.9, 0.35, 0.12, 0.04, 0.012, 0.003];
 
 /// Larger z count as this, so that no factor overflows. It only lowers the mean.
-const MAX_Z: f64 = 1e12;
+pub(super) const MAX_Z: f64 = 1e12;
 
 /// After this many factors of at most 9 · `MAX_Z` + 1 and at least 0.1, mantissas are still in range.
-const FACTORS: u8 = 16;
+pub(super) const FACTORS: u8 = 16;
 
 /// One product per λ.
 #[derive(Debug, Clone)]
 pub(super) struct Bets {
-    mantissas: [f64; GRID.len()],
-    exponents: [i64; GRID.len()],
+    pub mantissas: [f64; GRID.len()],
+    pub exponents: [i64; GRID.len()],
     /// Factors since the mantissas were brought back to [1, 2).
-    pending: u8,
+    pub pending: u8,
 }
 
 impl Default for Bets {
@@ -60,9 +60,9 @@ impl Bets {
     #[inline(never)]
     fn rescale(&mut self) {
         for (mantissa, exponent) in self.mantissas.iter_mut().zip(&mut self.exponents) {
-            let bits = mantissa.to_bits();
-            *exponent += (bits >> 52) as i64 - 1023;
-            *mantissa = f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52));
+            let (rest, power) = apart(*mantissa);
+            *mantissa = rest;
+            *exponent += power;
         }
         self.pending = 0;
     }
@@ -94,6 +94,13 @@ impl Bets {
         logs.iter_mut().zip(GRID).for_each(|(log, lambda)| *log += rows as f64 * ln(1.0 - lambda));
         log_mean(&logs)
     }
+}
+
+/// A positive number as one in [1, 2) and the power of 2 that it is multiplied by.
+#[inline(always)]
+pub(super) fn apart(number: f64) -> (f64, i64) {
+    let bits = number.to_bits();
+    (f64::from_bits((bits & ((1 << 52) - 1)) | (1023 << 52)), (bits >> 52) as i64 - 1023)
 }
 
 /// NaN counts as the largest z, so that it fails the check.

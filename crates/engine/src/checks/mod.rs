@@ -12,6 +12,7 @@ mod centered;
 mod counts;
 mod drift;
 mod evidence;
+mod first_actions;
 mod known;
 mod propensities;
 mod repetitions;

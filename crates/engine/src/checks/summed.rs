@@ -5,6 +5,8 @@
 //!
 //! so the product of the left sides is at least the exponential of two sums, which is an e-value too.
 
+mod logged;
+
 use serde::{Deserialize, Serialize};
 
 use super::builder::ChecksBuilder;
@@ -101,6 +103,13 @@ struct ActionSums {
     slack: ExactSum,
 }
 
+/// Makes room for so many actions.
+fn grow(actions: &mut Vec<ActionSums>, k: usize) {
+    if actions.len() < k {
+        actions.resize_with(k, ActionSums::default);
+    }
+}
+
 /// The checks' statistics of some rows.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -148,12 +157,6 @@ impl CheckSums {
         self.near_deterministic as f64 / self.rows.max(1) as f64
     }
 
-    fn grow(&mut self, k: usize) {
-        if self.actions.len() < k {
-            self.actions.resize_with(k, ActionSums::default);
-        }
-    }
-
     /// Adds the sums of other rows.
     pub fn merge(&mut self, other: &CheckSums) {
         self.rows += other.rows;
@@ -168,7 +171,7 @@ impl CheckSums {
         self.weights.merge(&other.weights);
         self.weights_above.merge(&other.weights_above);
         self.weights_exact.merge(&other.weights_exact);
-        self.grow(other.actions.len());
+        grow(&mut self.actions, other.actions.len());
         for (mine, theirs) in self.actions.iter_mut().zip(&other.actions) {
             mine.count += theirs.count;
             mine.sum.merge(&theirs.sum);
@@ -287,10 +290,9 @@ pub struct SummedChecks {
 }
 
 impl SummedChecks {
-    /// No rows yet.
-    pub fn new(plan: CheckPlan) -> Self {
+    /// Goes on from the sums of other rows.
+    pub fn new(plan: CheckPlan, sums: CheckSums) -> Self {
         let rules = ChecksBuilder::new(plan.clone());
-        let sums = CheckSums::default();
         SummedChecks { rules, plan, sums, inverse: Vec::new(), values: Vec::new() }
     }
 
@@ -340,7 +342,7 @@ impl SummedChecks {
             sums.random += 1;
             sums.inverse_above.add((1.0 / widths.upper(p[action]) - 1.0) / (support - 1) as f64);
         }
-        sums.grow(k);
+        grow(&mut sums.actions, k);
         let rounded = !widths.exact();
         let total: f64 = if rounded { p.iter().map(|&p| widths.half(p)).sum() } else { 0.0 };
         for (sums, &p) in sums.actions.iter_mut().zip(p) {
@@ -371,7 +373,7 @@ impl SummedChecks {
         sums.random += 1;
         sums.inverse_above.add((inverse - 1.0) / (k.max(2) - 1) as f64);
         if action < TRACKED {
-            sums.grow(action + 1);
+            grow(&mut sums.actions, action + 1);
             let sums = &mut sums.actions[action];
             let z = inverse.min(CAP);
             sums.count += 1;

@@ -1,5 +1,6 @@
 //! A log as columns in memory, and its checks.
 
+use super::all;
 use super::logging::{Logging, Repetitions};
 use super::outcome::{NamedOutcome, Outcome};
 use super::precision::Precision;
@@ -162,7 +163,25 @@ impl Columns {
         {
             return Err(fault(0, "columns", "an optional column does not have one entry per row".into()));
         }
+        if self.in_range() {
+            return Ok(());
+        }
         (0..n).try_for_each(|i| self.check_row(i))
+    }
+
+    /// Whether all numbers are in their ranges, column by column; false if there are columns that must be checked row by row.
+    fn in_range(&self) -> bool {
+        let rows = self.full.is_some()
+            || self.sets.is_some()
+            || !self.other_costs.is_empty()
+            || self.candidate_full.iter().any(Option::is_some);
+        let k = self.n_actions;
+        !rows
+            && all(self.actions.iter(), |&action| (action as usize) < k)
+            && all(self.costs.iter(), |cost| (*cost >= -1.0) & (*cost <= 0.0))
+            && all(self.propensities.iter(), |p| (*p > 0.0) & (*p <= 1.0))
+            && all(self.x.iter(), |x| x.is_finite())
+            && self.candidates.iter().all(|(_, played)| all(played.iter(), |p| (*p >= 0.0) & (*p <= 1.0)))
     }
 
     /// Prepares checked columns for bounds (docs/math.md#rounding): scales every π(·|x) to sum to 1, takes

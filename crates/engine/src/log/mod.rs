@@ -7,6 +7,7 @@
 
 mod columns;
 mod guard;
+mod logged;
 mod logging;
 mod memory;
 mod outcome;
@@ -28,6 +29,7 @@ pub use columns::{
     AGREEMENT_TOLERANCE, Columns, agree, check_distribution, check_full, disagrees, is_probability,
 };
 pub use guard::Guarded;
+pub use logged::LoggedRows;
 pub use logging::{LastVersion, Logging, Period, Repetitions};
 pub use memory::{LoggedContexts, MAX_UNIFORM, MemoryLog, uniform};
 pub use outcome::{NamedOutcome, Outcome, OutcomeKind};

@@ -63,6 +63,7 @@ impl Outcome {
     }
 
     /// The value that counts: `value`, cut at the cap and the floor. NaN stays NaN.
+    #[inline]
     pub fn cut(&self, value: f64) -> f64 {
         match (self.cap, self.floor) {
             (Some(cap), _) if value > cap => cap,
@@ -85,12 +86,14 @@ impl Outcome {
     }
 
     /// Whether a value lies in the range.
+    #[inline]
     pub fn contains(&self, value: f64) -> bool {
         value >= self.min && value <= self.max
     }
 
     /// Maps a value in the caller's units to a cost. A value in the range gives a cost in [-1, 0], whatever
     /// the rounding.
+    #[inline]
     pub fn to_cost(&self, value: f64) -> f64 {
         let width = self.max - self.min;
         let cost = match self.kind {

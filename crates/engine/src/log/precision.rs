@@ -215,6 +215,16 @@ impl PrecisionFinder {
         }
     }
 
+    /// Looks at probabilities.
+    pub fn see_all(&mut self, values: &[f64]) {
+        for &value in values {
+            if self.double && self.digits[0].significant >= FINE {
+                return;
+            }
+            self.see(value);
+        }
+    }
+
     /// The digits of what was seen.
     pub fn seen(&self) -> SeenDigits {
         let [as_double, as_single] = self.digits;

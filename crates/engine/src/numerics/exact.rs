@@ -21,11 +21,13 @@ pub struct ExactSum {
     pending: u32,
     /// Whether a term was not finite. The sum is then not a number.
     broken: bool,
+    /// A power of 2 that was above all terms lately, from which blocks of terms start.
+    pub(super) above: Option<i32>,
 }
 
 impl Default for ExactSum {
     fn default() -> Self {
-        ExactSum { limbs: [0; LIMBS], pending: 0, broken: false }
+        ExactSum { limbs: [0; LIMBS], pending: 0, broken: false, above: None }
     }
 }
 

@@ -24,6 +24,22 @@ pub fn avx2_and_fma() -> bool {
     false
 }
 
+/// Whether kernels use their copy for AVX-512.
+#[inline]
+pub fn avx512() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        !GENERIC.load(Ordering::Relaxed)
+            && std::arch::is_x86_feature_detected!("avx512f")
+            && std::arch::is_x86_feature_detected!("avx512dq")
+            && std::arch::is_x86_feature_detected!("avx512vl")
+            && std::arch::is_x86_feature_detected!("avx512bw")
+            && std::arch::is_x86_feature_detected!("fma")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
 /// Numbers in [−1, 1) that depend on the salt alone, for comparing the copies of a kernel.
 #[cfg(test)]
 pub(crate) fn noise(n: usize, salt: u64) -> Vec<f64> {

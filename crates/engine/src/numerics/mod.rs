@@ -4,6 +4,7 @@
 pub mod divergence;
 pub mod elementary;
 pub mod exact;
+pub(crate) mod exact_terms;
 pub mod kernels;
 pub mod logs;
 pub mod matrix;
@@ -36,3 +37,34 @@ macro_rules! dispatch {
     };
 }
 pub(crate) use dispatch;
+
+/// The same with a third copy, for AVX-512: for functions that do little else than arithmetic on long columns.
+macro_rules! dispatch_wide {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident($($arg:ident: $ty:ty),* $(,)?) = $body:path) => {
+        $(#[$meta])*
+        #[allow(unsafe_code)]
+        $vis fn $name($($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,fma")]
+                fn with_avx512($($arg: $ty),*) {
+                    $body($($arg),*)
+                }
+                #[target_feature(enable = "avx2,fma")]
+                fn with_avx2($($arg: $ty),*) {
+                    $body($($arg),*)
+                }
+                if $crate::numerics::kernels::avx512() {
+                    // SAFETY: the features were just detected.
+                    return unsafe { with_avx512($($arg),*) };
+                }
+                if $crate::numerics::kernels::avx2_and_fma() {
+                    // SAFETY: the features were just detected.
+                    return unsafe { with_avx2($($arg),*) };
+                }
+            }
+            $body($($arg),*)
+        }
+    };
+}
+pub(crate) use dispatch_wide;

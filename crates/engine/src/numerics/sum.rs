@@ -1,7 +1,7 @@
 //! Compensated sums, docs/math.md#slack. Certificates add up to millions of terms in a fixed order.
 //! Neumaier's method keeps the error near one rounding of the result, whatever the number of terms.
 
-use super::dispatch;
+use super::{dispatch, dispatch_wide};
 
 /// A compensated sum.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,6 +61,11 @@ impl Sums {
         add_each(&mut self.sums, &mut self.compensations, &mut self.magnitudes, terms);
     }
 
+    /// Adds the terms of several rows, one row after the other.
+    pub fn add_rows(&mut self, terms: &[f64]) {
+        add_rows(&mut self.sums, &mut self.compensations, &mut self.magnitudes, terms);
+    }
+
     /// The sums one by one.
     pub fn each(&self) -> impl Iterator<Item = Sum> {
         let parts = self.sums.iter().zip(&self.compensations).zip(&self.magnitudes);
@@ -70,6 +75,17 @@ impl Sums {
 
 dispatch! {
     fn add_each(sums: &mut [f64], compensations: &mut [f64], magnitudes: &mut [f64], terms: &[f64]) = add_each_body
+}
+
+dispatch_wide! {
+    fn add_rows(sums: &mut [f64], compensations: &mut [f64], magnitudes: &mut [f64], terms: &[f64]) = add_rows_body
+}
+
+#[inline(always)]
+fn add_rows_body(sums: &mut [f64], compensations: &mut [f64], magnitudes: &mut [f64], terms: &[f64]) {
+    for row in terms.chunks_exact(sums.len().max(1)) {
+        add_each_body(sums, compensations, magnitudes, row);
+    }
 }
 
 #[inline(always)]
@@ -125,6 +141,13 @@ mod tests {
         fast.add(&terms);
         add_each_body(&mut plain.sums, &mut plain.compensations, &mut plain.magnitudes, &terms);
         assert!(fast.each().zip(plain.each()).all(|(a, b)| a.value().to_bits() == b.value().to_bits()));
+        // Several rows at once.
+        let rows: Vec<f64> = (0..7 * 300).map(|i| (i as f64 * 0.7).sin() * 10f64.powi(i % 13)).collect();
+        let mut one_by_one = all.clone();
+        let mut at_once = all.clone();
+        rows.chunks_exact(7).for_each(|row| one_by_one.add(row));
+        at_once.add_rows(&rows);
+        assert_eq!(format!("{at_once:?}"), format!("{one_by_one:?}"));
         for (a, b) in all.each().zip(each) {
             assert_eq!(a.value().to_bits(), b.value().to_bits());
             assert_eq!(a.magnitude().to_bits(), b.magnitude().to_bits());

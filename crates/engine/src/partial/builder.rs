@@ -1,22 +1,21 @@
 //! The partial of a partition, from its rows chunk by chunk.
 
+use std::mem::take;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::xxh3_128;
-
+use super::content::content_of;
 use super::document::{PARTIAL_FORMAT, Partial, PartialRows, check_partition};
 use super::error::MergeError;
 use super::recipe::{Recipe, RecipeSubject};
-use super::sums::{ClaimSums, Sums};
-use crate::bound::Rules;
-use crate::certify::{check_each, check_plan, findings_of};
-use crate::checks::SummedChecks;
+use super::sums::Sums;
+use crate::bound::{Rules, Table};
+use crate::certify::{add_logged, check_each, findings_of};
+use crate::checks::{CheckPlan, SummedChecks};
 use crate::claims::PolicyQuantity;
 use crate::control::Control;
 use crate::error::{EngineError, Result, RowError};
-use crate::log::{Columns, LogSource, MemoryLog, Period, PrecisionFinder, Repetitions};
-use crate::measure::{Modeled, collect_each, sum_exactly};
-use crate::numerics::exact::ExactSum;
+use crate::log::{Columns, LoggedRows, MemoryLog, Period, PrecisionFinder, Repetitions};
+use crate::measure::{Modeled, collect_each, collect_logged, sum_exactly};
 
 /// The name of a candidate in a log that has no other.
 const CANDIDATE: &str = "candidate";
@@ -32,6 +31,7 @@ pub struct PartialBuilder {
     least_propensity: f64,
     finders: [PrecisionFinder; 2],
     sums: Sums,
+    plan: CheckPlan,
 }
 
 /// The partial of a partition whose rows are in memory.
@@ -66,6 +66,7 @@ impl PartialBuilder {
             least_propensity: 1.0,
             finders: Default::default(),
             sums: Sums::new(&recipe),
+            plan: recipe.check_plan(&recipe.shape(0, None)),
             recipe,
         })
     }
@@ -79,7 +80,8 @@ impl PartialBuilder {
     /// that it does not need are not read.
     ///
     /// # Errors
-    /// If the rows do not have what the recipe needs, a number is out of its range, or the caller cancels.
+    /// If the rows do not have what the recipe needs, a number is out of its range, or the caller cancels. The builder cannot be
+    /// used any more.
     pub fn add(&mut self, columns: Columns, control: &Control) -> Result<()> {
         if columns.rows() == 0 {
             return Ok(());
@@ -95,8 +97,7 @@ impl PartialBuilder {
             return Ok(());
         }
         self.describe(&columns);
-        let columns = Columns { timestamps: None, ..columns };
-        self.sum(&MemoryLog::new(columns)?, control)
+        self.sum(Columns { timestamps: None, ..columns }, control)
     }
 
     /// The columns that the recipe reads, with what it says about them.
@@ -169,45 +170,64 @@ impl PartialBuilder {
     /// The rows that were not learned from.
     fn certified(&self, mut columns: Columns) -> Columns {
         let times = columns.timestamps.as_deref().unwrap_or(&[]);
-        let is_kept = |i: &u32| self.recipe.split.certifies(times.get(*i as usize).copied());
-        let kept: Vec<u32> = (0..columns.rows() as u32).filter(is_kept).collect();
-        if kept.len() < columns.rows() {
-            columns.reorder(&kept);
+        if self.recipe.split.certifies_all(times, columns.rows()) {
+            return columns;
         }
+        let is_kept = |i: &u32| self.recipe.split.certifies(times.get(*i as usize).copied());
+        columns.reorder(&(0..columns.rows() as u32).filter(is_kept).collect::<Vec<u32>>());
         columns
     }
 
     /// Notes the content of rows, their times and how precisely their probabilities were written.
     fn describe(&mut self, columns: &Columns) {
-        let (n, k) = (columns.rows(), columns.n_actions);
-        let mut bytes = Vec::new();
-        for i in 0..n {
-            bytes.clear();
-            bytes.extend(columns.actions[i].to_le_bytes());
-            let number = |value: f64| (value + 0.0).to_le_bytes();
-            bytes.extend(number(columns.costs[i]));
-            bytes.extend(number(columns.propensities[i]));
-            let x = &columns.x[i * columns.dim..(i + 1) * columns.dim];
-            x.iter().for_each(|x| bytes.extend((x + 0.0).to_le_bytes()));
-            let lists = columns.full.iter().chain(columns.candidate_full.iter().flatten());
-            lists.for_each(|list| list[i * k..(i + 1) * k].iter().for_each(|&p| bytes.extend(number(p))));
-            columns.candidates.iter().for_each(|(_, played)| bytes.extend(number(played[i])));
-            if let Some(times) = &columns.timestamps {
-                bytes.extend(times[i].to_le_bytes());
-                let period = self.period.get_or_insert(Period { first: times[i], last: times[i] });
-                *period = Period { first: period.first.min(times[i]), last: period.last.max(times[i]) };
-            }
-            self.content = self.content.wrapping_add(xxh3_128(&bytes));
-            self.least_propensity = self.least_propensity.min(columns.propensities[i]);
+        self.content = self.content.wrapping_add(content_of(columns));
+        if let Some(times) = &columns.timestamps
+            && let (Some(&first), Some(&last)) = (times.iter().min(), times.iter().max())
+        {
+            let period = self.period.get_or_insert(Period { first, last });
+            *period = Period { first: period.first.min(first), last: period.last.max(last) };
         }
+        // Positive numbers are in the order of their bits, which are compared without branches.
+        let least =
+            columns.propensities.iter().fold(self.least_propensity.to_bits(), |a, p| a.min(p.to_bits()));
+        self.least_propensity = f64::from_bits(least);
         let [propensities, candidate] = &mut self.finders;
-        columns.full.as_ref().unwrap_or(&columns.propensities).iter().for_each(|&p| propensities.see(p));
+        propensities.see_all(columns.full.as_ref().unwrap_or(&columns.propensities));
         for ((_, played), full) in columns.candidates.iter().zip(&columns.candidate_full) {
-            full.as_ref().unwrap_or(played).iter().for_each(|&p| candidate.see(p));
+            candidate.see_all(full.as_ref().unwrap_or(played));
         }
     }
 
-    fn sum(&mut self, log: &MemoryLog, control: &Control) -> Result<()> {
+    /// Adds certified rows to all sums. After an error they are not those of any rows.
+    fn sum(&mut self, columns: Columns, control: &Control) -> Result<()> {
+        match LoggedRows::of(&columns) {
+            Some(rows) => self.sum_logged(&rows, control),
+            None => self.sum_log(&MemoryLog::new(columns)?, control),
+        }
+    }
+
+    /// Adds rows of which only the probabilities of the logged actions are known.
+    fn sum_logged(&mut self, rows: &LoggedRows, control: &Control) -> Result<()> {
+        control.check()?;
+        let Recipe { improvement, risk, log, .. } = &*self.recipe;
+        let claims = [
+            (PolicyQuantity::Improvement, improvement, &mut self.sums.improvement),
+            (PolicyQuantity::Risk, risk, &mut self.sums.risk),
+        ];
+        for (quantity, bets, sums) in claims {
+            let mut table = Table::new(quantity.kappa());
+            collect_logged(rows, log.precision, &mut table)?;
+            sums.add(&table, bets);
+        }
+        add_logged(rows, log.n_actions, &mut self.sums.findings);
+        self.sums.cost.add_all(rows.costs);
+        let mut checks = SummedChecks::new(self.plan.clone(), take(&mut self.sums.checks));
+        checks.logged(rows);
+        self.sums.checks = checks.finish();
+        Ok(())
+    }
+
+    fn sum_log(&mut self, log: &MemoryLog, control: &Control) -> Result<()> {
         let recipe = Arc::clone(&self.recipe);
         let subject = recipe.measured();
         let model = recipe.model();
@@ -218,26 +238,18 @@ impl PartialBuilder {
         });
         let modeled = model.as_ref().map(Modeled::Fixed);
         let [improvement, risk] = collect_each(log, subject, modeled, [&rules[0], &rules[1]], None, control)?;
-        let claims = [
-            (improvement.table, &recipe.improvement, &mut self.sums.improvement),
-            (risk.table, &recipe.risk, &mut self.sums.risk),
-        ];
-        for (table, bets, sums) in claims {
-            let mut added = ClaimSums::new(bets);
-            added.add(&table, bets);
-            sums.merge(&added);
-        }
+        self.sums.improvement.add(&improvement.table, &recipe.improvement);
+        self.sums.risk.add(&risk.table, &recipe.risk);
         let findings = sum_exactly(log, subject, &*findings_of(log, subject), control)?;
         self.sums.findings.iter_mut().zip(&findings).for_each(|(sum, added)| sum.merge(added));
         let policies = [(recipe.label().unwrap_or_else(|| "learned".into()), subject)];
-        let mut checks = SummedChecks::new(check_plan(&recipe.spec, log.shape(), &policies));
-        let mut cost = ExactSum::default();
+        let mut checks = SummedChecks::new(self.plan.clone(), take(&mut self.sums.checks));
+        let cost = &mut self.sums.cost;
         check_each(log, &policies, control, &mut |row| {
             checks.row(row);
             cost.add(row.cost);
         })?;
-        self.sums.checks.merge(&checks.finish());
-        self.sums.cost.merge(&cost);
+        self.sums.checks = checks.finish();
         Ok(())
     }
 
@@ -260,5 +272,52 @@ impl PartialBuilder {
             digest: String::new(),
         };
         partial.sealed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::unattended;
+    use crate::partial::tests::{logged_columns, recipe_of};
+
+    /// Column by column, the sums are those of the log row by row.
+    #[test]
+    fn rows_of_logged_actions_have_the_sums_of_the_log() {
+        let cases = [(false, 1, 3), (false, 5, 3), (false, 20_000, 3), (true, 3000, 3), (false, 9000, 7000)];
+        for ((single, rows, k), rare) in cases.into_iter().flat_map(|case| [(case, true), (case, false)]) {
+            let mut columns = logged_columns(rows, k, single);
+            if !rare {
+                // Nothing is capped, so some sums have the same terms.
+                columns.propensities.iter_mut().for_each(|p| *p = p.max(0.001));
+            }
+            let recipe = Arc::new(recipe_of(k, single));
+            let builder = || PartialBuilder::new(Arc::clone(&recipe), "a").unwrap();
+            let (mut fast, mut slow) = (builder(), builder());
+            let needed = fast.needed(columns).unwrap();
+            needed.check().unwrap();
+            assert!(LoggedRows::of(&needed).is_some());
+            for _ in 0..2 {
+                fast.sum(needed.clone(), &unattended()).unwrap();
+                slow.sum_log(&MemoryLog::new(needed.clone()).unwrap(), &unattended()).unwrap();
+            }
+            assert_eq!(fast.sums, slow.sums, "{rows} rows of {k} actions, {single}");
+            assert!(fast.sums.are_finite() && fast.sums.cost.value() < 0.0);
+        }
+    }
+
+    #[test]
+    fn short_rows_have_the_content_of_any_rows() {
+        let mut columns = logged_columns(50, 3, false);
+        columns.costs[7] = -0.0;
+        for times in [columns.timestamps.clone(), None] {
+            columns.timestamps = times;
+            let content = content_of(&columns);
+            // The same rows as if they had features.
+            assert_eq!(content, super::super::content::of_any(&columns));
+            columns.actions[3] ^= 1;
+            assert_ne!(content, content_of(&columns));
+            columns.actions[3] ^= 1;
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::bound::{ControlVariate, Guess, Member, Mixture};
 use crate::certificate::{
     About, AutoEvidence, BoundRecord, Certificate, Document, Evidence, MergedRecord, SplitEvidence,
 };
-use crate::certify::{MergedNumbers, certify_merged, check_plan};
+use crate::certify::{MergedNumbers, certify_merged};
 use crate::checks::CheckScope;
 use crate::claims::{Claim, PolicyQuantity, spread};
 use crate::cost_model::CostModel;
@@ -32,8 +32,7 @@ impl Merged {
         let shape = self.shape();
         let subject = recipe.measured();
         let n = rows.certified as f64;
-        let policies = [(recipe.label().unwrap_or_else(|| "learned".into()), subject)];
-        let plan = check_plan(&recipe.spec, &shape, &policies);
+        let plan = recipe.check_plan(&shape);
         let checks = sums.checks.finish(&plan, CheckScope::CertifiedRows);
         let findings: Vec<f64> = sums.findings.iter().map(|sum| sum.value() / n).collect();
         let digest = self.rows_digest()?;

@@ -10,7 +10,7 @@ use super::recipe::Recipe;
 use super::sums::Sums;
 use crate::certificate::{PartialEntry, PartialsRecord};
 use crate::digest::digest_of;
-use crate::log::{Capabilities, LogShape, Period, Precision, SeenDigits};
+use crate::log::{LogShape, Period, Precision, SeenDigits};
 
 /// The most partials of one merge.
 pub const MAX_PARTIALS: usize = 100_000;
@@ -240,28 +240,6 @@ impl Merged {
 
     /// The sizes of the certified rows, and what they have.
     pub fn shape(&self) -> LogShape {
-        let terms = &self.recipe.log;
-        let logged = self.recipe.policy().is_none();
-        let name = || vec!["candidate".to_owned()];
-        LogShape {
-            rows: self.rows.certified,
-            contexts: self.rows.certified,
-            n_actions: terms.n_actions,
-            dim: terms.dim,
-            outcome: terms.outcome,
-            logging: terms.logging,
-            capabilities: Capabilities {
-                features: terms.dim > 0,
-                full_propensities: terms.full_propensities,
-                candidates: if logged { name() } else { Vec::new() },
-                candidate_propensities: if terms.candidate_propensities { name() } else { Vec::new() },
-                exact_propensities: terms.exact_propensities,
-                precision: terms.precision,
-                candidate_precision: if logged { vec![terms.candidate_precision] } else { Vec::new() },
-                timestamps: self.period.is_some(),
-                period: self.period,
-                ..Capabilities::default()
-            },
-        }
+        self.recipe.shape(self.rows.certified, self.period)
     }
 }

@@ -10,12 +10,15 @@
 
 mod builder;
 mod certificate;
+mod content;
 mod document;
 mod error;
 mod freeze;
 mod merge;
 mod recipe;
 mod sums;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub use builder::{PartialBuilder, partial_of};
 pub use document::{PARTIAL_FORMAT, Partial, PartialRows};

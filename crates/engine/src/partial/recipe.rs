@@ -6,9 +6,11 @@ use serde_json::Value;
 use super::error::{MergeCode, MergeError};
 use crate::bound::ControlVariate;
 use crate::certificate::{LearningRecord, METHOD, StrictJson, extra_field};
+use crate::certify::check_plan;
+use crate::checks::CheckPlan;
 use crate::cost_model::ScoreCalibration;
 use crate::digest::digest_of;
-use crate::log::{Logging, Outcome, Precision};
+use crate::log::{Capabilities, LogShape, Logging, Outcome, Period, Precision};
 use crate::measure::Subject;
 use crate::policy::PolicyParams;
 use crate::spec::{BaselineKind, BoundKind, Candidate, JobKind, JobSpec, Looks};
@@ -79,6 +81,16 @@ impl SplitRule {
     pub fn certifies(self, timestamp: Option<i64>) -> bool {
         match self {
             SplitRule::After { timestamp: last } => timestamp.is_some_and(|time| time > last),
+            SplitRule::Separate => true,
+        }
+    }
+
+    /// Whether this many rows are all certified. Those without times have none in the list.
+    pub fn certifies_all(self, timestamps: &[i64], rows: usize) -> bool {
+        match self {
+            SplitRule::After { timestamp: last } => {
+                timestamps.len() == rows && timestamps.iter().fold(true, |all, &time| all & (time > last))
+            }
             SplitRule::Separate => true,
         }
     }
@@ -223,6 +235,39 @@ impl Recipe {
     /// The candidate's label on the certificate; None if the policy was learned.
     pub fn label(&self) -> Option<String> {
         self.spec.candidates.first().map(Candidate::label)
+    }
+
+    /// The sizes of certified rows, and what they have.
+    pub(super) fn shape(&self, rows: u64, period: Option<Period>) -> LogShape {
+        let terms = &self.log;
+        let logged = self.policy().is_none();
+        let name = || vec!["candidate".to_owned()];
+        LogShape {
+            rows,
+            contexts: rows,
+            n_actions: terms.n_actions,
+            dim: terms.dim,
+            outcome: terms.outcome,
+            logging: terms.logging,
+            capabilities: Capabilities {
+                features: terms.dim > 0,
+                full_propensities: terms.full_propensities,
+                candidates: if logged { name() } else { Vec::new() },
+                candidate_propensities: if terms.candidate_propensities { name() } else { Vec::new() },
+                exact_propensities: terms.exact_propensities,
+                precision: terms.precision,
+                candidate_precision: if logged { vec![terms.candidate_precision] } else { Vec::new() },
+                timestamps: period.is_some(),
+                period,
+                ..Capabilities::default()
+            },
+        }
+    }
+
+    /// What the checks of its rows are.
+    pub(super) fn check_plan(&self, shape: &LogShape) -> CheckPlan {
+        let policies = [(self.label().unwrap_or_else(|| "learned".into()), self.measured())];
+        check_plan(&self.spec, shape, &policies)
     }
 
     /// Whether rows must have a `timestamp`.

@@ -27,24 +27,22 @@ impl ClaimSums {
         ClaimSums { logs: vec![ExactSum::default(); bets.len()], ..ClaimSums::default() }
     }
 
-    /// Adds the plays of a table.
+    /// Adds the plays of a table. Contexts were logged once.
     pub fn add(&mut self, table: &Table, bets: &[RecipeBet]) {
-        let mut factors = [0.0; AT_ONCE];
+        let mut terms = [0.0; AT_ONCE];
         for first in (0..table.len()).step_by(AT_ONCE) {
             let range = first..(first + AT_ONCE).min(table.len());
-            let factors = &mut factors[..range.len()];
+            let terms = &mut terms[..range.len()];
             for (bet, sum) in bets.iter().zip(&mut self.logs) {
-                let mut at = 0;
-                table.each(range.clone(), bet.theta, bet.lambda, |z| {
-                    factors[at] = (1.0 - bet.lambda * z).max(0.0);
-                    at += 1;
-                });
-                ln_each(factors);
-                factors.iter().for_each(|&log| sum.add(log));
+                table.factors(range.clone(), bet.theta, bet.lambda, terms);
+                ln_each(terms);
+                sum.add_all(terms);
             }
-            for i in range {
-                let Moments { u, uu, v, vv, uv, .. } = table.moments(i..i + 1);
-                self.moments.iter_mut().zip([u, uu, v, vv, uv]).for_each(|(sum, term)| sum.add(term));
+            // Without a control variate v is 0, and so are the sums that have it.
+            let moments = if table.controlled() { 5 } else { 2 };
+            for (moment, sum) in self.moments.iter_mut().enumerate().take(moments) {
+                table.moment(range.clone(), moment, terms);
+                sum.add_all(terms);
             }
         }
     }

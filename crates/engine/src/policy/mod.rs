@@ -8,6 +8,7 @@ mod lig;
 mod lig_fast;
 mod mixed_logit;
 mod params;
+mod play;
 mod softmax;
 
 pub use action_scorer::{
@@ -18,7 +19,8 @@ pub use features::{CLIP, FeatureMap, rectified, standardize};
 pub use lig::Lig;
 pub use lig_fast::LigFast;
 pub use mixed_logit::MixedLogit;
-pub use params::{DRAWS, PolicyKind, PolicyParams, Scored, mixed, pick};
+pub use params::{PolicyKind, PolicyParams};
+pub use play::{DRAWS, Scored, mixed, pick};
 pub use softmax::{Softmax, exponentials, softmax};
 
 /// Working memory of one thread, reused between contexts.
