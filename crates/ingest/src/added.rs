@@ -84,7 +84,9 @@ impl AddedCandidates {
         let mut added = AddedCandidates::new(n_actions, limits);
         let mut source = Decoded::new(file.encoding, reader, &context.limits)?;
         let rejection = source.rejection();
-        let read = file.format.read(&mut source, &context, &mut |number, row| added.accept(number, row));
+        let read = file
+            .format
+            .read(&mut source, &context, &mut |number, row: Result<RawRow, _>| added.accept(number, row));
         let read = read.and_then(|_| end_of(&mut source));
         rejection.check()?;
         match read {

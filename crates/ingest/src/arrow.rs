@@ -23,6 +23,8 @@ use crate::arrow_sets::{ActionSetColumn, request};
 use crate::arrow_texts::{Texts, TooLong};
 use crate::arrow_times::Times;
 use crate::extra::{extra_columns, warning_of};
+use crate::plain_batch;
+use crate::plain_columns::PlainColumns;
 use crate::row::{
     CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX, FormatError, Notes, NumberList, OUTCOME_PREFIX, RawRow,
     ReadContext, RowFault, Visit,
@@ -31,6 +33,8 @@ use crate::rules::wrong_id;
 
 /// The number of rows that are converted at once.
 const SLICE_ROWS: usize = 256;
+/// The same for whole columns.
+const COLUMN_ROWS: usize = 1024;
 
 /// The result of `work`, or a rejection if it panics.
 pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, FormatError> {
@@ -66,12 +70,46 @@ pub fn read_batches(
     let mut number = 0;
     for batch in batches {
         let batch = batch.map_err(|error| FormatError::Unreadable(error.to_string()))?;
-        each_row(&batch, context.sets, &mut number, visit)?;
+        each_batch(&batch, context.sets, &mut number, visit)?;
     }
     Ok(Notes { warnings: warning_of(&ignored).into_iter().collect(), ..Notes::default() })
 }
 
-/// Visits the rows of a batch. `number` is the number of the previous row.
+/// Visits the rows of a batch: in whole columns where that is possible and the visitor takes them. `number` is the number
+/// of the previous row.
+pub fn each_batch(
+    batch: &RecordBatch,
+    sets: SetRules,
+    number: &mut u64,
+    visit: &mut Visit,
+) -> Result<(), FormatError> {
+    for from in (0..batch.num_rows()).step_by(COLUMN_ROWS) {
+        let part = batch.slice(from, COLUMN_ROWS.min(batch.num_rows() - from));
+        let columns = guarded(|| plain_batch::columns(&part, *number))?;
+        each_part(&part, columns, sets, number, visit)?;
+    }
+    Ok(())
+}
+
+/// Visits the rows of a batch, which are also in `columns` if that is possible. Returns whether the visitor has taken the
+/// columns.
+pub fn each_part(
+    batch: &RecordBatch,
+    columns: Option<PlainColumns>,
+    sets: SetRules,
+    number: &mut u64,
+    visit: &mut Visit,
+) -> Result<bool, FormatError> {
+    if let Some(columns) = columns
+        && visit.columns(columns).map_err(FormatError::Stopped)?
+    {
+        *number += batch.num_rows() as u64;
+        return Ok(true);
+    }
+    each_row(batch, sets, number, visit).map(|()| false)
+}
+
+/// Visits the rows of a batch one by one.
 pub fn each_row(
     batch: &RecordBatch,
     sets: SetRules,
@@ -83,7 +121,7 @@ pub fn each_row(
         let columns = guarded(|| columns_of(&batch.slice(from, n)))?.map_err(FormatError::Unreadable)?;
         for i in 0..n {
             *number += 1;
-            visit(*number, columns.row(i, sets)).map_err(FormatError::Stopped)?;
+            visit.row(*number, columns.row(i, sets)).map_err(FormatError::Stopped)?;
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::{Endianness, Message, MessageHeader, root_as_message};
 use arrow_schema::ArrowError;
 
-use crate::arrow::{check_schema, each_row, guarded};
+use crate::arrow::{check_schema, each_batch, guarded};
 use crate::decompress::Decoded;
 use crate::extra::warning_of;
 use crate::row::{FormatError, Notes, ReadContext, Visit};
@@ -27,7 +27,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     while let Some(bytes) = next_message(source, context, first, &mut seen)? {
         first = false;
         for batch in decode(&mut decoder, bytes)? {
-            each_row(&batch, context.sets, &mut number, visit)?;
+            each_batch(&batch, context.sets, &mut number, visit)?;
         }
     }
     if first {
@@ -35,7 +35,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     }
     // The decoder looks at a message without a body only when something follows it.
     for batch in decode(&mut decoder, END.to_vec())? {
-        each_row(&batch, context.sets, &mut number, visit)?;
+        each_batch(&batch, context.sets, &mut number, visit)?;
     }
     Ok(Notes { warnings: warning_of(&seen.ignored).into_iter().collect(), ..Notes::default() })
 }

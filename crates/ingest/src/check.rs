@@ -1,5 +1,7 @@
 //! The checks that turn rows into a log, and the batches that a sink receives.
 
+mod columns;
+
 use guarantor_engine::error::RowError;
 use guarantor_engine::log::{ActionSets, Capabilities, FeatureSpace, Logging, Outcome, Repetitions};
 

@@ -26,7 +26,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     };
     while let Some((number, cells)) = records.next()? {
         let row = cells.and_then(|cells| header.row(cells));
-        visit(number, row).map_err(FormatError::Stopped)?;
+        visit.row(number, row).map_err(FormatError::Stopped)?;
     }
     Ok(Notes::default())
 }

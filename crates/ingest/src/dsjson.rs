@@ -48,7 +48,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
             check_dims(log.dims, context.limits.dim).map_err(FormatError::Stopped)?;
         }
         match row.transpose() {
-            Some(row) => visit(number, row).map_err(FormatError::Stopped),
+            Some(row) => visit.row(number, row).map_err(FormatError::Stopped),
             None => Ok(()),
         }
     })?;

@@ -10,7 +10,8 @@ use crate::check::{Checker, LogSummary};
 use crate::decompress::Decoded;
 use crate::errors::{IngestError, shortened};
 use crate::format::{FileFormat, Format};
-use crate::row::{FormatError, Notes, ReadContext, Visit};
+use crate::plain_columns::PlainColumns;
+use crate::row::{FormatError, Notes, RawRow, ReadContext, RowFault, Visit, Visitor};
 use crate::sink::Sink;
 
 /// The bits of a row's number that are its number in its file. Those above are the position of the file, so that
@@ -116,8 +117,7 @@ fn read_rows(
     context.pdrop = context.pdrop.or(earlier.pdrop);
     file.check(&context.limits)?;
     checker.check_format(file.format)?;
-    let visit: &mut Visit = &mut |row, fields| checker.accept(number_in(position, row), fields, sink);
-    match read(&context, visit) {
+    match read(&context, &mut Rows { position, checker, sink }) {
         Ok(_) if is_pointless(file, checker) => {
             let message = "is set, but the rows have no named features; leave it out".into();
             Err(IngestError::Option { field: "hash_dims", message })
@@ -125,6 +125,33 @@ fn read_rows(
         Ok(notes) => Ok(notes),
         Err(FormatError::Unreadable(message)) => Err(IngestError::Unreadable(shortened(message))),
         Err(FormatError::Stopped(error)) => Err(error),
+    }
+}
+
+/// After this many rows it is asked whether anybody still waits for them.
+const ASK_AFTER: u64 = 1024;
+
+/// The rows of the file at this position.
+struct Rows<'a> {
+    position: usize,
+    checker: &'a mut Checker,
+    sink: &'a mut dyn Sink,
+}
+
+impl Visitor for Rows<'_> {
+    fn row(&mut self, number: u64, row: Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> {
+        if number.is_multiple_of(ASK_AFTER) && !self.sink.is_awaited() {
+            return Err(IngestError::Sink);
+        }
+        self.checker.accept(number_in(self.position, number), row, self.sink)
+    }
+
+    fn columns(&mut self, mut columns: PlainColumns) -> Result<bool, IngestError> {
+        if !self.sink.is_awaited() {
+            return Err(IngestError::Sink);
+        }
+        columns.numbers.iter_mut().for_each(|number| *number = number_in(self.position, *number));
+        self.checker.accept_columns(columns, self.sink)
     }
 }
 

@@ -2,10 +2,12 @@
 //! numbers are line numbers; empty lines are skipped.
 
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Scope, available_parallelism};
 
 use crate::IngestLimits;
+use crate::plain_columns::PlainColumns;
 use crate::row::{FormatError, RawRow, RowFault, Visit};
 
 /// A block is small enough to stay in a core's cache, and large enough that the cost of passing it to a
@@ -19,19 +21,52 @@ const MAX_THREADS: usize = 4;
 /// Reads something from a line, which includes its line break.
 pub type ParseLine<'a, T> = dyn Fn(&[u8]) -> Result<T, RowFault> + Sync + 'a;
 
+/// Reads the columns of whole lines, and how many lines there are, if nothing about them is unusual.
+pub type ParseBlock<'a> = dyn Fn(&[u8], usize) -> Option<(PlainColumns, u64)> + Sync + 'a;
+
 /// Receives what was read from each line, in order, with the number of the line.
 pub type VisitLine<'a, T> = dyn FnMut(u64, Result<T, RowFault>) -> Result<(), FormatError> + 'a;
 
-/// Parses every line and visits the rows in order.
+/// Parses every line and visits the rows in order: in whole columns where `columns` can read a block of whole lines, and
+/// the visitor takes them; it returns the columns and the number of lines.
 pub fn each_row(
     source: impl Read,
     limits: &IngestLimits,
+    columns: &ParseBlock,
     parse: &ParseLine<RawRow<'static>>,
     visit: &mut Visit,
 ) -> Result<(), FormatError> {
-    let visit: &mut VisitLine<RawRow<'static>> =
-        &mut |number, row| visit(number, row).map_err(FormatError::Stopped);
-    each_parsed(source, limits, parse, visit)
+    let line_bytes = limits.line_bytes;
+    // A visitor that refuses some columns is likely to refuse all.
+    let refused = AtomicBool::new(false);
+    let parse_block = |block: Block| {
+        if !block.cut
+            && !refused.load(Ordering::Relaxed)
+            && let Some((rows, lines)) = columns(&block.bytes, line_bytes)
+        {
+            return Lines::Columns(Box::new(rows), lines, block);
+        }
+        Lines::Rows(block.parse(line_bytes, parse))
+    };
+    each_block(source, limits, &parse_block, &mut |before, lines| {
+        let parsed = match lines {
+            Lines::Columns(mut rows, lines, block) => {
+                rows.numbers.iter_mut().for_each(|number| *number += before);
+                if visit.columns(*rows).map_err(FormatError::Stopped)? {
+                    return Ok(lines);
+                }
+                refused.store(true, Ordering::Relaxed);
+                block.parse(line_bytes, parse)
+            }
+            Lines::Rows(parsed) => parsed,
+        };
+        parsed.visit(before, &mut |number, row| visit.row(number, row).map_err(FormatError::Stopped))
+    })
+}
+
+enum Lines {
+    Columns(Box<PlainColumns>, u64, Block),
+    Rows(Parsed<RawRow<'static>>),
 }
 
 /// Parses every line and visits the results in order. Parsing runs on several threads, so the size of a result in
@@ -42,18 +77,29 @@ pub fn each_parsed<T: Send>(
     parse: &ParseLine<T>,
     visit: &mut VisitLine<T>,
 ) -> Result<(), FormatError> {
+    let parse_block = |block: Block| block.parse(limits.line_bytes, parse);
+    each_block(source, limits, &parse_block, &mut |before, parsed| parsed.visit(before, visit))
+}
+
+/// Parses blocks on several threads and visits the results in order, with the number of lines before them. The visitor
+/// returns the number of lines of a block.
+fn each_block<P: Send>(
+    source: impl Read,
+    limits: &IngestLimits,
+    parse: &(dyn Fn(Block) -> P + Sync),
+    visit: &mut dyn FnMut(u64, P) -> Result<u64, FormatError>,
+) -> Result<(), FormatError> {
     let mut blocks = Blocks::new(source, limits);
     let Some(first) = blocks.next()? else { return Ok(()) };
-    let mut rows = Rows { line: 0, visit };
     if blocks.is_done() {
-        return rows.visit(first.parse(limits.line_bytes, parse));
+        return visit(0, parse(first)).map(drop);
     }
     let threads = available_parallelism().map_or(1, |n| n.get()).min(MAX_THREADS);
     std::thread::scope(|scope| {
-        let lanes: Vec<Lane<T>> =
-            (0..threads).map(|_| Lane::start(scope, limits.line_bytes, parse)).collect::<io::Result<_>>()?;
+        let lanes: Vec<Lane<P>> =
+            (0..threads).map(|_| Lane::start(scope, parse)).collect::<io::Result<_>>()?;
         // Blocks are dealt to the lanes in turn, so taking them back in the same turn keeps their order.
-        let (mut sent, mut taken, mut next) = (0, 0, Some(first));
+        let (mut sent, mut taken, mut next, mut lines) = (0, 0, Some(first), 0);
         loop {
             while sent - taken < threads * IN_FLIGHT
                 && let Some(block) = next.take().map_or_else(|| blocks.next(), |b| Ok(Some(b)))?
@@ -64,48 +110,31 @@ pub fn each_parsed<T: Send>(
             if taken == sent {
                 return Ok(());
             }
-            rows.visit(lanes[taken % threads].take()?)?;
+            lines += visit(lines, lanes[taken % threads].take()?)?;
             taken += 1;
         }
     })
 }
 
-struct Rows<'a, 'v, T> {
-    /// The number of the last line of the blocks so far.
-    line: u64,
-    visit: &'a mut VisitLine<'v, T>,
-}
-
-impl<T> Rows<'_, '_, T> {
-    fn visit(&mut self, parsed: Parsed<T>) -> Result<(), FormatError> {
-        for (line, row) in parsed.rows {
-            (self.visit)(self.line + line, row)?;
-        }
-        self.line += parsed.lines;
-        Ok(())
-    }
-}
-
 /// A thread that parses blocks, never more than `IN_FLIGHT` at a time, so that sending never blocks.
-struct Lane<T> {
+struct Lane<P> {
     blocks: SyncSender<Block>,
-    parsed: Receiver<Parsed<T>>,
+    parsed: Receiver<P>,
 }
 
-impl<T: Send> Lane<T> {
+impl<P: Send> Lane<P> {
     fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        line_bytes: usize,
-        parse: &'scope ParseLine<'scope, T>,
-    ) -> io::Result<Lane<T>>
+        parse: &'scope (dyn Fn(Block) -> P + Sync + 'scope),
+    ) -> io::Result<Lane<P>>
     where
-        T: 'scope,
+        P: 'scope,
     {
         let (blocks, to_parse) = sync_channel::<Block>(IN_FLIGHT);
         let (done, parsed) = sync_channel(IN_FLIGHT);
         let work = move || {
             for block in to_parse {
-                if done.send(block.parse(line_bytes, parse)).is_err() {
+                if done.send(parse(block)).is_err() {
                     return;
                 }
             }
@@ -118,7 +147,7 @@ impl<T: Send> Lane<T> {
         self.blocks.send(block).map_err(|_| vanished())
     }
 
-    fn take(&self) -> io::Result<Parsed<T>> {
+    fn take(&self) -> io::Result<P> {
         self.parsed.recv().map_err(|_| vanished())
     }
 }
@@ -139,6 +168,16 @@ struct Parsed<T> {
     lines: u64,
     /// What was read, with line numbers; the first line of a block is 1.
     rows: Vec<(u64, Result<T, RowFault>)>,
+}
+
+impl<T> Parsed<T> {
+    /// Visits what was read from lines that follow so many others, and returns how many lines there were.
+    fn visit(self, before: u64, visit: &mut VisitLine<T>) -> Result<u64, FormatError> {
+        for (line, row) in self.rows {
+            visit(before + line, row)?;
+        }
+        Ok(self.lines)
+    }
 }
 
 impl Block {
@@ -264,7 +303,7 @@ mod tests {
             rows.push((number, row.unwrap_err().message));
             Ok(())
         };
-        assert!(each_row(Trickle(body.as_bytes(), 7), &limits, &parse, &mut visit).is_ok());
+        assert!(each_row(Trickle(body.as_bytes(), 7), &limits, &|_, _| None, &parse, &mut visit).is_ok());
         rows
     }
 
@@ -315,7 +354,7 @@ mod tests {
             seen += 1;
             if seen < 10 { Ok(()) } else { Err(crate::IngestError::Sink) }
         };
-        let ended = each_row(body.as_bytes(), &IngestLimits::default(), &parse, &mut visit);
+        let ended = each_row(body.as_bytes(), &IngestLimits::default(), &|_, _| None, &parse, &mut visit);
         assert!(matches!(ended, Err(FormatError::Stopped(_))));
         assert_eq!(seen, 10);
     }

@@ -14,13 +14,14 @@ use crate::json::{self, JsonObject, Stop, duplicate, set, set_as};
 use crate::lines::each_row;
 use crate::ndjson_actions::{ActionsSeed, Request, RequestSeed};
 use crate::plain;
+use crate::plain_lines;
 use crate::row::{
     FIELDS, FormatError, NamedFeatures, Notes, NumberList, RawRow, ReadContext, RowFault, Visit,
 };
 use crate::time::{self, Micros};
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {
-    each_row(source, &context.limits, &|line| parse(line, context.sets), visit)?;
+    each_row(source, &context.limits, &plain_lines::columns, &|line| parse(line, context.sets), visit)?;
     Ok(Notes::default())
 }
 

@@ -43,7 +43,7 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     records.next()?;
     while let Some((number, cells)) = records.next()? {
         if !is_blank(&cells) {
-            visit(number, cells.and_then(|cells| rows.row(cells))).map_err(FormatError::Stopped)?;
+            visit.row(number, cells.and_then(|cells| rows.row(cells))).map_err(FormatError::Stopped)?;
         }
     }
     Ok(Notes { actions: items, ..Notes::default() })
@@ -84,6 +84,9 @@ struct Header {
     affinities: usize,
 }
 
+/// The most characters of an unknown name in a message: what it is of may be no log.
+const MOST_SHOWN: usize = 30;
+
 fn header(records: &mut Records<impl Read>) -> Result<Header, FormatError> {
     let unreadable = |why: String| FormatError::Unreadable(format!("not an Open Bandit Dataset file: {why}"));
     let Some((_, cells)) = records.next()? else {
@@ -101,7 +104,10 @@ fn header(records: &mut Records<impl Read>) -> Result<Header, FormatError> {
             "" | "timestamp" | "item_id" | "position" | "click" | "propensity_score" => {}
             _ if name.starts_with("user_feature_") => users.push((i, name.to_owned())),
             _ if name.starts_with("user-item_affinity_") => affinities += 1,
-            _ => return Err(unreadable(format!("unknown column {name:?}"))),
+            _ => {
+                let shown: String = name.chars().take(MOST_SHOWN).collect();
+                return Err(unreadable(format!("unknown column {shown:?}")));
+            }
         }
     }
     let find = |name: &str| {

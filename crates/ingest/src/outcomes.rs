@@ -24,7 +24,14 @@ pub struct CutCounts([u64; MAX_OUTCOMES]);
 impl CutCounts {
     /// Counts a row.
     pub fn add(&mut self, Cut(bits): Cut) {
-        self.0.iter_mut().enumerate().for_each(|(i, count)| *count += u64::from(bits >> i & 1));
+        if bits != 0 {
+            self.0.iter_mut().enumerate().for_each(|(i, count)| *count += u64::from(bits >> i & 1));
+        }
+    }
+
+    /// Counts rows whose only outcome was cut.
+    pub fn add_only(&mut self, rows: u64) {
+        self.0[0] += rows;
     }
 
     /// The number of rows in which this outcome was cut.

@@ -3,18 +3,22 @@
 //! its range) is left to the reader of rows, which knows what it means and names what is wrong.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::types::{Float32Type, Float64Type, Int32Type, TimestampMicrosecondType};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::DataType;
 use guarantor_engine::log::{Logging, OutcomeKind, check_distribution, disagrees};
 
-use crate::arrow::{Numbers, integers, items, numbers};
+use crate::arrow::{booleans, integers, items, numbers};
 use crate::arrow_features::is_named;
 use crate::arrow_times::Times;
 use crate::batch::{LogLayout, LogRows};
 use crate::extra::is_known;
 use crate::row::CANDIDATE_PREFIX;
 use crate::rules::Rules;
+use crate::time;
+
+/// A unit of time: how many of them a second has.
+const MICROS: i64 = 1_000_000;
 
 /// The rows of a batch, if all of its columns are plain.
 pub fn plain_rows(batch: &RecordBatch, rules: &Rules) -> Option<(LogLayout, LogRows)> {
@@ -33,9 +37,9 @@ pub fn plain_rows(batch: &RecordBatch, rules: &Rules) -> Option<(LogLayout, LogR
             _ if !is_known(name) => continue,
             _ if array.null_count() > 0 => return None,
             "action" => rows.actions = actions(array, k)?,
-            "propensity" => propensity = Some(numbers(array)?),
+            "propensity" => propensity = Some(doubles(array)?),
             "cost" | "reward" if name == wanted => {
-                outcome = Some(Numbers::or_booleans(name, array).ok()?.values)
+                outcome = Some(booleans(array).or_else(|| doubles(array))?);
             }
             "timestamp" => {
                 rows.timestamps = times(name, array)?;
@@ -49,12 +53,12 @@ pub fn plain_rows(batch: &RecordBatch, rules: &Rules) -> Option<(LogLayout, LogR
             "propensities" => {
                 let (width, values) = matrix(array)?;
                 layout.full = Some(width).filter(|width| *width == k)?.into();
-                rows.full = numbers(&values)?;
+                rows.full = doubles(&values)?;
             }
             _ => {
                 let candidate = name.strip_prefix(CANDIDATE_PREFIX)?;
-                let played = numbers(array)?;
-                if candidate.is_empty() || !played.iter().all(|p| (0.0..=1.0).contains(p)) {
+                let played = doubles(array)?;
+                if candidate.is_empty() || !every(&played, |p| (0.0..=1.0).contains(p)) {
                     return None;
                 }
                 candidates.push((candidate.to_owned(), played));
@@ -71,19 +75,45 @@ pub fn plain_rows(batch: &RecordBatch, rules: &Rules) -> Option<(LogLayout, LogR
     Some((layout, rows))
 }
 
+fn doubles(array: &ArrayRef) -> Option<Vec<f64>> {
+    match array.data_type() {
+        DataType::Float64 => Some(array.as_primitive::<Float64Type>().values().to_vec()),
+        _ => numbers(array),
+    }
+}
+
 fn actions(array: &ArrayRef, k: usize) -> Option<Vec<u32>> {
-    let all = integers(array)?;
-    let valid = all.iter().all(|&action| action >= 0 && (action as u64) < k as u64);
-    valid.then(|| all.into_iter().map(|action| action as u32).collect())
+    let actions: Vec<u32> = match array.data_type() {
+        // Negative numbers become numbers beyond all actions.
+        DataType::Int32 => array.as_primitive::<Int32Type>().values().iter().map(|&a| a as u32).collect(),
+        _ => integers(array)?.into_iter().map(|a| u32::try_from(a).unwrap_or(u32::MAX)).collect(),
+    };
+    let k = u32::try_from(k).unwrap_or(u32::MAX).min(i32::MAX as u32);
+    every(&actions, |&action| action < k).then_some(actions)
 }
 
 fn times(name: &str, array: &ArrayRef) -> Option<Vec<i64>> {
-    let times = Times::of(name, array).ok()?;
-    (0..array.len()).map(|i| times.time(i).ok().flatten()).collect()
+    match Times::of(name, array).ok()? {
+        Times::Units(array, MICROS) => {
+            let times = array.as_primitive::<TimestampMicrosecondType>().values();
+            every(times, |&time| time::of_units(time, MICROS).is_some()).then(|| times.to_vec())
+        }
+        times => (0..array.len()).map(|i| times.time(i).ok().flatten()).collect(),
+    }
+}
+
+/// Whether all values are as they should be, without a branch for each.
+fn every<T>(values: &[T], holds: impl Fn(&T) -> bool) -> bool {
+    values.iter().fold(true, |so_far, value| so_far & holds(value))
 }
 
 /// The length of the lists, if it is one, and all of their items.
 fn matrix(array: &ArrayRef) -> Option<(usize, ArrayRef)> {
+    if let DataType::FixedSizeList(_, width) = array.data_type() {
+        let (width, values) = (usize::try_from(*width).ok()?, array.as_fixed_size_list().values());
+        let values = values.slice(0, width * array.len());
+        return (width > 0 && values.null_count() == 0).then_some((width, values));
+    }
     let (offsets, values) = items(array)?;
     let width = offsets.get(1)? - offsets.first()?;
     let even = offsets.windows(2).all(|pair| pair[1] - pair[0] == width);
@@ -98,21 +128,28 @@ fn features(values: &ArrayRef) -> Option<Vec<f32>> {
         }
         _ => return None,
     };
-    narrow.iter().all(|x| x.is_finite()).then_some(narrow)
+    every(&narrow, |x| x.is_finite()).then_some(narrow)
 }
 
-fn costs(outcome: Vec<f64>, rules: &Rules) -> Option<Vec<f64>> {
-    let cost = |value: f64| {
-        let counts = if value.is_finite() { rules.outcome.cut(value) } else { value };
-        rules.outcome.contains(counts).then(|| rules.outcome.to_cost(counts))
-    };
-    outcome.into_iter().map(cost).collect()
+fn costs(mut values: Vec<f64>, rules: &Rules) -> Option<Vec<f64>> {
+    let outcome = rules.outcome;
+    if !every(&values, |value| value.is_finite()) {
+        return None;
+    }
+    if outcome.cap.is_some() || outcome.floor.is_some() {
+        values.iter_mut().for_each(|value| *value = outcome.cut(*value));
+    }
+    if !every(&values, |&value| outcome.contains(value)) {
+        return None;
+    }
+    values.iter_mut().for_each(|value| *value = outcome.to_cost(*value));
+    Some(values)
 }
 
 /// The propensity of each logged action: as it was logged, or from π0(·|x), with which it must agree.
 fn propensities(logged: Option<Vec<f64>>, rows: &LogRows, full: Option<usize>) -> Option<Vec<f64>> {
     let Some(k) = full else {
-        return logged.filter(|logged| logged.iter().all(|&p| p > 0.0 && p <= 1.0));
+        return logged.filter(|logged| every(logged, |&p| (p > 0.0) & (p <= 1.0)));
     };
     let mut all = Vec::with_capacity(rows.actions.len());
     for (i, (full, &action)) in rows.full.chunks_exact(k).zip(&rows.actions).enumerate() {

@@ -2,7 +2,9 @@
 //! sums, so memory does not grow with the number of rows. Sketches of the rows find partitions that overlap.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Read;
+use std::fs::File;
+use std::io::Seek;
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -15,18 +17,18 @@ use guarantor_engine::partial::{
 };
 
 use crate::IngestLimits;
-use crate::arrow::check_schema;
 use crate::batch::{LogLayout, LogRows};
 use crate::check::Checker;
 use crate::columns::{ColumnsBuilder, LogFacts};
 use crate::digest::LogDigest;
-use crate::errors::{IngestError, shortened};
+use crate::encoding::Encoding;
+use crate::errors::IngestError;
 use crate::extra::is_known;
 use crate::files::{FileError, read_batches, read_files};
 use crate::fingerprint::{Fingerprint, fingerprints};
-use crate::format::FileFormat;
+use crate::format::{FileFormat, Format};
+use crate::partial_plain::PlainRows;
 use crate::partial_rows::plain_rows;
-use crate::repeats::Repeats;
 use crate::row::{CANDIDATE_FULL_PREFIX, CANDIDATE_PREFIX};
 use crate::rules::{LogOptions, Rules};
 use crate::sink::{Sink, SinkFailed};
@@ -55,9 +57,9 @@ pub enum PartialFault {
 /// [`rules_of`], then call [`PartialSink::finish`].
 pub struct PartialSink<'a> {
     builder: PartialBuilder,
-    recipe: Arc<Recipe>,
+    pub(crate) recipe: Arc<Recipe>,
     control: &'a Control<'a>,
-    sketch: RowSketch,
+    pub(crate) sketch: RowSketch,
     digest: Option<LogDigest>,
     failed: Option<EngineError>,
 }
@@ -78,23 +80,26 @@ impl<'a> PartialSink<'a> {
     /// # Errors
     /// If the rows do not have what the recipe needs, or the caller cancels.
     pub fn add(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), EngineError> {
-        let marks = fingerprints(layout, &rows);
-        self.add_marked(layout, rows, marks)
+        self.mark(&rows, 0..rows.len(), &fingerprints(layout, &rows));
+        self.sum(layout, rows)
     }
 
-    /// Adds rows whose fingerprints are known.
-    fn add_marked(
-        &mut self,
-        layout: &LogLayout,
-        rows: LogRows,
-        marks: Vec<Fingerprint>,
-    ) -> Result<(), EngineError> {
+    /// Notes the fingerprints of some rows.
+    pub(crate) fn mark(&mut self, rows: &LogRows, range: Range<usize>, marks: &[Fingerprint]) {
         let split = self.recipe.split;
-        for (i, mark) in marks.into_iter().enumerate() {
+        let times = rows.timestamps.get(range.clone()).unwrap_or(&[]);
+        if split.certifies_all(times, range.len()) {
+            return self.sketch.add_all(marks, &rows.propensities[range]);
+        }
+        for (i, mark) in range.zip(marks) {
             if split.certifies(rows.timestamps.get(i).copied()) {
-                self.sketch.add(mark, [].into_iter(), rows.propensities[i]);
+                self.sketch.add(*mark, [].into_iter(), rows.propensities[i]);
             }
         }
+    }
+
+    /// Adds rows whose fingerprints were noted.
+    pub(crate) fn sum(&mut self, layout: &LogLayout, rows: LogRows) -> Result<(), EngineError> {
         let mut columns = ColumnsBuilder::default();
         columns.append(layout, rows);
         let log = &self.recipe.log;
@@ -159,21 +164,43 @@ pub fn rules_of(recipe: &Recipe, limits: IngestLimits) -> Result<Rules, IngestEr
     Ok(rules.with_options(options_of(recipe)))
 }
 
-/// The partial of a partition in files.
+/// The partial of a partition in files, which are read from their beginnings.
 ///
 /// # Errors
 /// Why a file was rejected, or the recipe cannot be used on its rows.
-pub fn read_partial<R: Read + Send + 'static>(
-    files: Vec<(FileFormat, R)>,
+pub fn read_partial(
+    files: Vec<(FileFormat, File)>,
     recipe: &Arc<Recipe>,
     partition: &str,
     limits: IngestLimits,
     control: &Control,
 ) -> Result<Partial, PartialFault> {
-    let mut sink = PartialSink::new(Arc::clone(recipe), partition, control)?;
-    let rules = rules_of(recipe, limits).map_err(|error| FileError { file: None, error })?;
+    let sink = || PartialSink::new(Arc::clone(recipe), partition, control);
+    let rules = || {
+        let rules = rules_of(recipe, limits.clone());
+        rules.map_err(|error| PartialFault::File(FileError { file: None, error }))
+    };
+    if files.iter().all(|(format, file)| is_plain(*format, file)) {
+        let mut plain = PlainRows::new(rules()?, sink()?);
+        // Where anything is unusual, the reader of rows says what it is.
+        if plain.read_files(&files)? {
+            return plain.sink.finish(Ok(()));
+        }
+        for (_, file) in &files {
+            (&*file).rewind().map_err(|error| FileError { file: None, error: error.into() })?;
+        }
+    }
+    let (mut sink, rules) = (sink()?, rules()?);
     let read = read_files(files, Checker::new(rules), &mut sink);
     sink.finish(read)
+}
+
+/// Whether a file may be read column by column: Parquet from its beginning, where any byte can be read again.
+fn is_plain(format: FileFormat, file: &File) -> bool {
+    let FileFormat { format, encoding, hash_dims } = format;
+    let whole = file.metadata().is_ok_and(|about| about.is_file())
+        && (&*file).stream_position().is_ok_and(|at| at == 0);
+    whole && format == Format::Parquet && encoding == Encoding::Identity && hash_dims.is_none()
 }
 
 /// The partial of a partition in batches of a data frame. `hash_dims` is the number of dimensions for named features.
@@ -192,101 +219,16 @@ pub fn read_partial_batches(
     let mut sink = PartialSink::new(Arc::clone(recipe), partition, control)?;
     let rejected = |error| FileError { file: None, error };
     let rules = || rules_of(recipe, limits.clone()).map_err(rejected);
-    let plain = PlainReader { rules: rules()?, repeats: Repeats::default(), rows: 0, layout: None };
     let mut batches = batches.peekable();
     let first = batches.peek().and_then(|batch| batch.as_ref().ok()).filter(|_| hash_dims.is_none());
-    if let Some(batch) = first
-        && plain_rows(batch, &plain.rules).is_some()
-    {
-        return plain.read(schema, batches, sink);
+    let plain = rules()?;
+    if first.is_some_and(|batch| plain_rows(batch, &plain).is_some()) {
+        let mut plain = PlainRows::new(plain, sink);
+        plain.read_batches(schema, batches)?;
+        return plain.sink.finish(Ok(()));
     }
     let read = read_batches(schema, batches, hash_dims, Checker::new(rules()?), &mut sink);
     sink.finish(read.map_err(rejected))
-}
-
-/// Reads batches of plain numbers.
-struct PlainReader {
-    rules: Rules,
-    repeats: Repeats,
-    rows: u64,
-    layout: Option<LogLayout>,
-}
-
-impl PlainReader {
-    fn read(
-        mut self,
-        schema: &Schema,
-        batches: impl Iterator<Item = Result<RecordBatch, ArrowError>>,
-        mut sink: PartialSink,
-    ) -> Result<Partial, PartialFault> {
-        let rejected = |error| PartialFault::File(FileError { file: None, error });
-        check_schema(schema, false)
-            .map_err(|message| rejected(IngestError::Unreadable(shortened(message))))?;
-        for batch in batches {
-            let batch = batch.map_err(|error| rejected(IngestError::Unreadable(error.to_string())))?;
-            let found = plain_rows(&batch, &self.rules)
-                .filter(|(layout, _)| self.layout.as_ref().is_none_or(|first| first == layout));
-            let Some((layout, rows)) = found else {
-                return Err(rejected(self.fault(schema, batch, &sink)));
-            };
-            self.add(&layout, rows, &mut sink)?;
-            self.layout = Some(layout);
-        }
-        self.repeats.end_part();
-        if let Some(run) = self.repeats.found() {
-            return Err(rejected(IngestError::RepeatedRows {
-                row: run.row,
-                run: run.rows,
-                first: run.first,
-            }));
-        }
-        if let Some(times) = sink.sketch.multiplied() {
-            return Err(rejected(IngestError::MultipliedRows { times }));
-        }
-        sink.finish(Ok(()))
-    }
-
-    fn add(&mut self, layout: &LogLayout, rows: LogRows, sink: &mut PartialSink) -> Result<(), PartialFault> {
-        let marks = fingerprints(layout, &rows);
-        for (mark, &propensity) in marks.iter().zip(&rows.propensities) {
-            self.rows += 1;
-            self.repeats.add(mark.row, propensity, self.rows);
-        }
-        Ok(sink.add_marked(layout, rows, marks)?)
-    }
-
-    /// What is wrong with a batch that is not like the first ones, by the reader of rows.
-    fn fault(&self, schema: &Schema, batch: RecordBatch, sink: &PartialSink) -> IngestError {
-        let unlike = || {
-            let message = "a batch has other columns or types than the first one; write the partition again";
-            IngestError::Unreadable(message.into())
-        };
-        let Ok(rules) = rules_of(&sink.recipe, self.rules.limits.clone()) else { return unlike() };
-        let read = read_batches(schema, [Ok(batch)].into_iter(), None, Checker::new(rules), &mut Nowhere);
-        match read {
-            Err(IngestError::Rows(mut errors)) => {
-                errors.first.iter_mut().for_each(|error| error.row += self.rows);
-                IngestError::Rows(errors)
-            }
-            Err(error) => error,
-            Ok(_) => unlike(),
-        }
-    }
-}
-
-/// A sink that keeps nothing.
-struct Nowhere;
-
-impl Sink for Nowhere {
-    fn write(&mut self, _: &LogLayout, _: &LogDigest, _: LogRows) -> Result<(), SinkFailed> {
-        Ok(())
-    }
-
-    fn discard(&mut self) {}
-
-    fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed> {
-        Ok(Some(LogDigest::default()))
-    }
 }
 
 /// Whether the partial of a recipe depends on a column of this name. Others need not be read.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::decimal;
 use crate::row::RawRow;
 use crate::time::{self, Micros};
 
@@ -38,7 +39,7 @@ pub fn parse(line: &[u8]) -> Option<RawRow<'static>> {
         }
     }
     json.space();
-    json.rest.is_empty().then_some(row)
+    matches!(json.rest, [] | [b'\n']).then_some(row)
 }
 
 fn once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
@@ -47,28 +48,21 @@ fn once<T>(slot: &mut Option<T>, value: T) -> Option<()> {
 
 /// Numbers of this many digits always fit into an i64.
 const SAFE_DIGITS: usize = 18;
-/// Integers up to this are exact as f64, and so are these powers of ten: their quotient is rounded only
-/// once, and therefore correctly.
-const EXACT: u64 = 1 << 53;
-const POWERS: [f64; 23] = [
-    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
-    1e19, 1e20, 1e21, 1e22,
-];
-/// Numbers of this many digits always fit into a u64.
-const U64_DIGITS: usize = 19;
 
-struct Cursor<'a> {
-    rest: &'a [u8],
+/// Reads JSON from the beginning of what is left of a text. Line breaks are not taken for space, because a row has one
+/// line.
+pub struct Cursor<'a> {
+    pub rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    fn space(&mut self) {
-        while let [b' ' | b'\t' | b'\r' | b'\n', rest @ ..] = self.rest {
+    pub fn space(&mut self) {
+        while let [b' ' | b'\t' | b'\r', rest @ ..] = self.rest {
             self.rest = rest;
         }
     }
 
-    fn token(&mut self, token: u8) -> Option<()> {
+    pub fn token(&mut self, token: u8) -> Option<()> {
         self.space();
         let (&first, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -76,7 +70,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// After a value: whether another one follows, or `end`.
-    fn goes_on(&mut self, end: u8) -> Option<bool> {
+    pub fn goes_on(&mut self, end: u8) -> Option<bool> {
         self.space();
         let (&first, rest) = self.rest.split_first()?;
         self.rest = rest;
@@ -87,7 +81,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// A string without escapes.
-    fn text(&mut self) -> Option<&'a str> {
+    pub fn text(&mut self) -> Option<&'a str> {
         self.token(b'"')?;
         let end = self.rest.iter().position(|&byte| matches!(byte, b'"' | b'\\' | 0..0x20))?;
         let (text, rest) = self.rest.split_at(end);
@@ -96,7 +90,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The digits of an integer, unchanged.
-    fn integer(&mut self) -> Option<&'a str> {
+    pub fn integer(&mut self) -> Option<&'a str> {
         self.space();
         let from = usize::from(self.rest.first() == Some(&b'-'));
         let digits = self.rest[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -109,13 +103,13 @@ impl<'a> Cursor<'a> {
         std::str::from_utf8(text).ok().filter(|_| usual)
     }
 
-    fn id(&mut self) -> Option<String> {
+    pub fn id(&mut self) -> Option<String> {
         self.space();
         let id = if self.rest.first() == Some(&b'"') { self.text()? } else { self.integer()? };
         Some(id.into())
     }
 
-    fn time(&mut self) -> Option<Micros> {
+    pub fn time(&mut self) -> Option<Micros> {
         self.space();
         match self.rest.first() {
             Some(b'"') => time::of_text(self.text()?).ok(),
@@ -124,18 +118,26 @@ impl<'a> Cursor<'a> {
     }
 
     fn numbers(&mut self) -> Option<Vec<f64>> {
+        let mut numbers = Vec::new();
+        self.each_number(|number| numbers.push(number))?;
+        Some(numbers)
+    }
+
+    /// Passes the numbers of a list on, and returns how many there are.
+    #[inline(always)]
+    pub fn each_number(&mut self, mut take: impl FnMut(f64)) -> Option<usize> {
         self.token(b'[')?;
         self.space();
         if let [b']', rest @ ..] = self.rest {
             self.rest = rest;
-            return Some(Vec::new());
+            return Some(0);
         }
-        let commas = self.rest.iter().take_while(|&&byte| byte != b']').filter(|&&byte| byte == b',');
-        let mut numbers = Vec::with_capacity(commas.count() + 1);
+        let mut count = 0;
         loop {
-            numbers.push(self.number()?);
+            take(self.number()?);
+            count += 1;
             if !self.goes_on(b']')? {
-                return Some(numbers);
+                return Some(count);
             }
         }
     }
@@ -157,49 +159,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn number(&mut self) -> Option<f64> {
+    #[inline(always)]
+    pub fn number(&mut self) -> Option<f64> {
         self.space();
-        let negative = self.rest.first() == Some(&b'-');
-        let from = usize::from(negative);
-        let (mut mantissa, mut at) = (0u64, from);
-        let whole = self.digits(&mut at, &mut mantissa);
-        if whole == 0 || (whole > 1 && self.rest[from] == b'0') {
-            return None;
-        }
-        let mut scale = 0;
-        if self.rest.get(at) == Some(&b'.') {
-            at += 1;
-            scale = self.digits(&mut at, &mut mantissa);
-            if scale == 0 {
-                return None;
-            }
-        }
-        let exponent = matches!(self.rest.get(at), Some(b'e' | b'E'));
-        if exponent {
-            at += 1;
-            at += usize::from(matches!(self.rest.get(at), Some(b'+' | b'-')));
-            if self.digits(&mut at, &mut 0) == 0 {
-                return None;
-            }
-        }
-        let (text, rest) = self.rest.split_at(at);
-        self.rest = rest;
-        let small = !exponent && whole + scale <= U64_DIGITS && mantissa <= EXACT && scale < POWERS.len();
-        if small {
-            let value = mantissa as f64 / POWERS[scale];
-            return Some(if negative { -value } else { value });
-        }
-        // A number that is too large is an error, and serde reports those.
-        std::str::from_utf8(text).ok()?.parse().ok().filter(|value: &f64| value.is_finite())
-    }
-
-    /// Reads digits from `at` on and returns how many there are.
-    fn digits(&self, at: &mut usize, mantissa: &mut u64) -> usize {
-        let from = *at;
-        while let Some(digit @ 0..=9) = self.rest.get(*at).map(|byte| byte.wrapping_sub(b'0')) {
-            *mantissa = mantissa.wrapping_mul(10).wrapping_add(digit.into());
-            *at += 1;
-        }
-        *at - from
+        let (value, length) = decimal::number(self.rest)?;
+        self.rest = &self.rest[length..];
+        Some(value)
     }
 }

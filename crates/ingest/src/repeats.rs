@@ -11,13 +11,18 @@
 //! then the one before.
 //!
 //! What was seen is kept as a hash of every 16 rows, counted from the start of each part: about one byte per row, up
-//! to 2²³ blocks (134 million rows, 130 MB). Rows beyond them are compared but not kept.
+//! to 2²³ blocks (134 million rows, 150 MB). Rows beyond them are compared but not kept.
 
-use hashbrown::HashTable;
+mod seen;
+
+use crate::fingerprint::Fingerprint;
+use seen::Seen;
 
 /// The number of rows in a block.
 const BLOCK: usize = 16;
 const MAX_BLOCKS: usize = 1 << 23;
+/// The most rows that are looked at at once.
+const AT_ONCE: usize = 8 * BLOCK;
 /// The most runs that are followed at once, for each position modulo the length of a block.
 const MAX_CHAINS: usize = 8;
 /// The logarithm of the factor by which a run must exceed chance.
@@ -62,17 +67,33 @@ struct InPlace {
     nats: f64,
 }
 
-/// A part of the dataset, with the hash of all of its rows in order.
+/// A row that came lately.
 #[derive(Clone, Copy, Default)]
+struct Recent {
+    hash: u64,
+    propensity: f64,
+    /// Its number in the file.
+    number: u64,
+}
+
+/// A part of the dataset, with the hash of all of its rows in order.
+#[derive(Clone, Copy)]
 struct Part {
     first_block: usize,
     /// The rows before it.
     before: u64,
     rows: u64,
     hash: u64,
-    nats: f64,
+    /// Π π0(a|x). It may become 0: no threshold is near the smallest numbers.
+    chance: f64,
     /// The number of its first row in its file.
     number: u64,
+}
+
+impl Default for Part {
+    fn default() -> Self {
+        Part { first_block: 0, before: 0, rows: 0, hash: 0, chance: 1.0, number: 0 }
+    }
 }
 
 /// Finds repeated runs.
@@ -81,40 +102,140 @@ pub struct Repeats {
     rows: u64,
     part: Part,
     parts: Vec<Part>,
-    /// The last rows: hash, −ln π0(a|x), number in the file.
-    last: [(u64, f64, u64); BLOCK],
+    /// The last rows, each at its position modulo the length of a block.
+    last: [Recent; BLOCK],
     rolling: u64,
-    blocks: Vec<u64>,
-    table: HashTable<u32>,
+    seen: Seen,
     chains: [Vec<Chain>; BLOCK],
     /// For each size of groups and each position at which the first group may begin.
     in_place: [InPlace; 9],
+    /// How many rows came since one that is equal to the row before it. From the third on, `in_place` is not kept up.
+    unequal: u64,
     found: Option<Run>,
 }
 
 impl Repeats {
     /// Adds a row of the current part.
     pub fn add(&mut self, fingerprint: u128, propensity: f64, number: u64) {
-        let (hash, nats) = (fingerprint as u64, -propensity.ln());
-        self.compare_in_place(hash, nats, number);
+        let row = Recent { hash: fingerprint as u64, propensity, number };
+        self.compare_in_place(row);
         let slot = self.part.rows as usize % BLOCK;
-        let (oldest, _, _) = self.last[slot];
+        let oldest = self.last[slot].hash;
         let leaving = if self.part.rows >= BLOCK as u64 { oldest.wrapping_mul(POWER) } else { 0 };
-        self.rolling = self.rolling.wrapping_mul(BASE).wrapping_add(hash).wrapping_sub(leaving);
-        self.last[slot] = (hash, nats, number);
+        self.rolling = self.rolling.wrapping_mul(BASE).wrapping_add(row.hash).wrapping_sub(leaving);
+        self.last[slot] = row;
         if self.part.rows == 0 {
             self.part.number = number;
         }
         self.part.rows += 1;
-        self.part.hash = self.part.hash.wrapping_mul(BASE).wrapping_add(hash);
-        self.part.nats += nats;
+        self.part.hash = self.part.hash.wrapping_mul(BASE).wrapping_add(row.hash);
+        self.part.chance *= propensity;
         self.rows += 1;
         if self.part.rows >= BLOCK as u64 {
             self.compare();
         }
         if self.part.rows.is_multiple_of(BLOCK as u64) {
-            self.keep();
+            // Of equal blocks, the first is found.
+            self.seen.keep(self.rolling);
         }
+    }
+
+    /// Adds rows of the current part, of which the first one has this number in the file. It is faster than row by row.
+    pub fn add_all(&mut self, rows: &[Fingerprint], propensities: &[f64], number: u64) {
+        let mut next = 0;
+        while let (Some(row), Some(&propensity)) = (rows.get(next), propensities.get(next)) {
+            let at = number + next as u64;
+            let whole = (rows.len().min(propensities.len()) - next).min(AT_ONCE) / BLOCK * BLOCK;
+            if self.add_blocks(&rows[next..next + whole], &propensities[next..next + whole], at) {
+                next += whole;
+            } else {
+                self.add(row.row, propensity, at);
+                next += 1;
+            }
+        }
+    }
+
+    /// Adds whole blocks, if they follow another one and nothing in them can be a repetition; false if not.
+    fn add_blocks(&mut self, rows: &[Fingerprint], propensities: &[f64], number: u64) -> bool {
+        let follows = self.part.rows > 0 && self.part.rows.is_multiple_of(BLOCK as u64);
+        if !follows || rows.is_empty() || self.chains.iter().any(|chains| !chains.is_empty()) {
+            return false;
+        }
+        let n = rows.len();
+        // The rows of the block before come first.
+        let mut hashes = [0; BLOCK + AT_ONCE];
+        hashes.iter_mut().zip(&self.last).for_each(|(hash, row)| *hash = row.hash);
+        hashes[BLOCK..].iter_mut().zip(rows).for_each(|(hash, row)| *hash = row.row as u64);
+        let pairs = hashes[BLOCK - 1..BLOCK + n].windows(2);
+        if pairs.fold(false, |equal, pair| equal | (pair[0] == pair[1])) {
+            return false;
+        }
+        let mut windows = [0; AT_ONCE];
+        self.roll(&hashes[..BLOCK + n], &mut windows[..n]);
+        let Some(ends) = self.are_new(&windows[..n]) else { return false };
+        for &end in &ends[..n / BLOCK] {
+            self.part.hash = self.part.hash.wrapping_mul(POWER).wrapping_add(end);
+            self.seen.keep_new(end);
+        }
+        self.rolling = windows[n - 1];
+        for (last, i) in self.last.iter_mut().zip(n - BLOCK..) {
+            *last =
+                Recent { hash: hashes[BLOCK + i], propensity: propensities[i], number: number + i as u64 };
+        }
+        let mut chances = [1.0; BLOCK];
+        for block in propensities.as_chunks::<BLOCK>().0 {
+            chances.iter_mut().zip(block).for_each(|(chance, p)| *chance *= p);
+        }
+        self.part.chance *= chances.iter().product::<f64>();
+        self.part.rows += n as u64;
+        self.rows += n as u64;
+        self.unequal += n as u64;
+        true
+    }
+
+    /// The rolling hash at the end of each row but those of the first block.
+    fn roll(&self, hashes: &[u64], windows: &mut [u64]) {
+        let leaving = hashes.iter().zip(&hashes[BLOCK..]);
+        for (window, (old, new)) in windows.iter_mut().zip(leaving) {
+            *window = new.wrapping_sub(old.wrapping_mul(POWER));
+        }
+        // As in `add`, two rows at once: every second window follows from the one before the last.
+        let mut last = self.rolling;
+        for [first, second] in windows.as_chunks_mut::<2>().0 {
+            let both = first.wrapping_mul(BASE).wrapping_add(*second);
+            *first = last.wrapping_mul(BASE).wrapping_add(*first);
+            last = last.wrapping_mul(BASE.wrapping_mul(BASE)).wrapping_add(both);
+            *second = last;
+        }
+    }
+
+    /// The windows that end blocks, if none of all windows is that of an earlier block. They are marked as if they were kept
+    /// already; a mark too many only costs time.
+    fn are_new(&mut self, windows: &[u64]) -> Option<[u64; AT_ONCE / BLOCK]> {
+        let mut ends = [0; AT_ONCE / BLOCK];
+        let kept = self.seen.room().min(windows.len() / BLOCK);
+        self.seen.reserve(kept);
+        let blocks = windows.as_chunks::<BLOCK>().0;
+        for (i, block) in blocks.iter().enumerate() {
+            let end = block[BLOCK - 1];
+            if self.seen.may_have(end)
+                && (ends[..i.min(kept)].contains(&end) || self.seen.find(end).is_some())
+            {
+                return None;
+            }
+            ends[i] = end;
+            if i < kept {
+                self.seen.mark(end);
+            }
+        }
+        for &window in blocks.iter().flat_map(|block| &block[..BLOCK - 1]) {
+            if self.seen.may_have(window)
+                && (ends[..kept].contains(&window) || self.seen.find(window).is_some())
+            {
+                return None;
+            }
+        }
+        Some(ends)
     }
 
     /// Ends the current part. Short parts are also compared as a whole.
@@ -122,17 +243,18 @@ impl Repeats {
         let part = std::mem::take(&mut self.part);
         if part.rows > 0 {
             let same = |other: &&Part| (other.rows, other.hash) == (part.rows, part.hash);
-            if part.nats >= self.threshold()
+            if -part.chance.ln() >= self.threshold()
                 && let Some(first) = self.parts.iter().find(same).map(|other| other.before + 1)
             {
                 self.report(Run { row: part.number, rows: part.rows, first });
             }
             self.parts.push(part);
         }
-        self.part = Part { first_block: self.blocks.len(), before: self.rows, ..Part::default() };
+        self.part = Part { first_block: self.seen.len(), before: self.rows, ..Part::default() };
         self.rolling = 0;
         self.chains.iter_mut().for_each(Vec::clear);
         self.in_place = Default::default();
+        self.unequal = 0;
     }
 
     /// Forgets what was found so far: rows that are stored already are not judged again.
@@ -151,24 +273,30 @@ impl Repeats {
     }
 
     /// Compares a row with the one before it.
-    fn compare_in_place(&mut self, hash: u64, nats: f64, number: u64) {
+    fn compare_in_place(&mut self, row: Recent) {
         let at = self.part.rows;
-        let (before, _, _) = self.last[(at + BLOCK as u64 - 1) as usize % BLOCK];
-        let repeats = at > 0 && before == hash;
-        let threshold = self.threshold();
-        let sizes = IN_PLACE.flat_map(|size| (0..size).map(move |begin| (size, begin)));
+        if at == 0 || self.last[(at - 1) as usize % BLOCK].hash != row.hash {
+            self.unequal += 1;
+            if self.unequal <= 2 {
+                self.begin_in_place(row, at);
+            }
+            return;
+        }
+        if self.unequal > 2 {
+            // After two rows that are unlike the rows before them, nothing is left of earlier rows.
+            for at in at - 2..at {
+                self.begin_in_place(self.last[at as usize % BLOCK], at);
+            }
+        }
+        self.unequal = 0;
+        let (nats, threshold) = (-row.propensity.ln(), self.threshold());
         let mut found: Option<Run> = None;
-        for (run, (size, begin)) in self.in_place.iter_mut().zip(sizes) {
+        for (run, (size, begin)) in self.in_place.iter_mut().zip(groups()) {
             if at % size == begin {
-                if run.rows == 0 {
-                    *run = InPlace { row: number, first: self.rows + 1, ..InPlace::default() };
-                }
-                run.rows += 1;
-            } else if repeats && run.rows > 0 {
+                begin_group(run, row, self.part.before + at);
+            } else if run.rows > 0 {
                 run.rows += 1;
                 run.nats += nats;
-            } else {
-                *run = InPlace::default();
             }
             if run.nats >= threshold {
                 found = found.or(Some(Run { row: run.row, rows: run.rows, first: run.first }));
@@ -177,17 +305,33 @@ impl Repeats {
         found.into_iter().for_each(|run| self.report(run));
     }
 
+    /// Ends the groups that a row is in the middle of, because it is unlike the row before it, and begins others.
+    fn begin_in_place(&mut self, row: Recent, at: u64) {
+        let before = self.part.before + at;
+        for (run, (size, begin)) in self.in_place.iter_mut().zip(groups()) {
+            match at % size == begin {
+                true => begin_group(run, row, before),
+                false => *run = InPlace::default(),
+            }
+        }
+    }
+
     /// Compares the last rows with earlier blocks.
     fn compare(&mut self) {
-        let (lane, window, threshold) = (self.rows as usize % BLOCK, self.rolling, self.threshold());
+        let (lane, window) = (self.rows as usize % BLOCK, self.rolling);
+        let block = self.seen.find(window);
+        if block.is_none() && self.chains[lane].is_empty() {
+            return;
+        }
+        let threshold = self.threshold();
         let mut chains = std::mem::take(&mut self.chains[lane]);
-        let nats = |last: &[(u64, f64, u64); BLOCK]| last.iter().map(|row| row.1).sum::<f64>();
+        let nats = -self.last.iter().map(|row| row.propensity).product::<f64>().ln();
         let mut best: Option<Run> = None;
         chains.retain_mut(|chain| {
-            if chain.due != self.rows || self.blocks.get(chain.next) != Some(&window) {
+            if chain.due != self.rows || self.seen.hash(chain.next) != Some(window) {
                 return false;
             }
-            chain.nats += nats(&self.last);
+            chain.nats += nats;
             chain.run.rows += BLOCK as u64;
             (chain.next, chain.due) = (chain.next + 1, self.rows + BLOCK as u64);
             if chain.nats >= threshold {
@@ -196,12 +340,11 @@ impl Repeats {
             true
         });
         if chains.len() < MAX_CHAINS
-            && let Some(block) = self.block_of(window)
+            && let Some(block) = block
             && chains.iter().all(|chain| chain.next != block + 1)
         {
-            let nats = nats(&self.last);
             // The row after the last one in the ring is the first of the window.
-            let (_, _, row) = self.last[self.part.rows as usize % BLOCK];
+            let row = self.last[self.part.rows as usize % BLOCK].number;
             let run = Run { row, rows: BLOCK as u64, first: self.position(block) };
             if nats >= threshold {
                 best = best.or(Some(run));
@@ -218,23 +361,6 @@ impl Repeats {
         self.found = self.found.filter(|found| found.rows >= run.rows).or(Some(run));
     }
 
-    /// Keeps the block that the last row completes. Of equal blocks, the first is found.
-    fn keep(&mut self) {
-        if self.blocks.len() >= MAX_BLOCKS {
-            return;
-        }
-        let Repeats { blocks, table, .. } = self;
-        let (number, window) = (blocks.len(), self.rolling);
-        blocks.push(window);
-        let hash = |number: &u32| spread(blocks[*number as usize]);
-        table.entry(spread(window), |&other| blocks[other as usize] == window, hash).or_insert(number as u32);
-    }
-
-    fn block_of(&self, window: u64) -> Option<usize> {
-        let found = self.table.find(spread(window), |&n| self.blocks[n as usize] == window);
-        found.map(|&number| number as usize)
-    }
-
     /// The position of a block's first row in the dataset, counted from 1.
     fn position(&self, block: usize) -> u64 {
         let at = self.parts.partition_point(|part| part.first_block <= block);
@@ -247,140 +373,21 @@ impl Repeats {
     }
 }
 
-/// The hash of a block for the table. Blocks are hashes already; the table looks at their upper bits too.
-fn spread(block: u64) -> u64 {
-    (block ^ (block >> 32)).wrapping_mul(BASE)
+/// The sizes of groups, and the positions at which the first one may begin.
+fn groups() -> impl Iterator<Item = (u64, u64)> {
+    IN_PLACE.flat_map(|size| (0..size).map(move |begin| (size, begin)))
+}
+
+/// Begins a group of equal rows with a row that has so many rows before it.
+fn begin_group(run: &mut InPlace, row: Recent, before: u64) {
+    if run.rows == 0 {
+        *run = InPlace { row: row.number, first: before + 1, ..InPlace::default() };
+    }
+    run.rows += 1;
 }
 
 /// `BASE` to the power of the length of a block.
 const POWER: u64 = BASE.wrapping_pow(BLOCK as u32);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::{RngExt, SeedableRng};
-    use rand_chacha::ChaCha8Rng;
-    use xxhash_rust::xxh3::xxh3_128;
-
-    /// Rows of a world: context, action and outcome, with the propensity.
-    struct World {
-        rng: ChaCha8Rng,
-        actions: usize,
-        contexts: u64,
-        /// The probability of the favored action.
-        favored: f64,
-        /// Whether contexts arrive in the same order again and again.
-        nightly: bool,
-    }
-
-    impl World {
-        fn row(&mut self, i: u64) -> (u128, f64) {
-            let context =
-                if self.nightly { i % self.contexts } else { self.rng.random_range(0..self.contexts) };
-            let best = context % self.actions as u64;
-            let other = (1.0 - self.favored) / (self.actions - 1) as f64;
-            let explored = self.rng.random::<f64>() >= self.favored;
-            let step = if explored { self.rng.random_range(1..self.actions as u64) } else { 0 };
-            let action = (best + step) % self.actions as u64;
-            let row = [context, action, u64::from(self.rng.random::<f64>() < 0.1)];
-            let bytes: Vec<u8> = row.iter().flat_map(|v| v.to_le_bytes()).collect();
-            (xxh3_128(&bytes), if explored { other } else { self.favored })
-        }
-    }
-
-    fn world(seed: u64) -> World {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let actions = rng.random_range(2..6);
-        World {
-            actions,
-            contexts: [1, 2, 50, 400][rng.random_range(0..4)],
-            favored: [1.0 / actions as f64, 0.5, 0.9, 0.99, 0.9999][rng.random_range(0..5)]
-                .max(1.0 / actions as f64),
-            nightly: rng.random(),
-            rng,
-        }
-    }
-
-    /// Many logs without features or with few contexts, in batches over the same customers in the same order, with
-    /// policies that hardly explore.
-    #[test]
-    fn honest_logs_are_never_refused() {
-        for seed in 0..2400 {
-            let mut world = world(seed);
-            let mut repeats = Repeats::default();
-            for i in 0..3000 {
-                let (row, propensity) = world.row(i);
-                repeats.add(row, propensity, i + 1);
-                if i % 1000 == 999 {
-                    repeats.end_part();
-                }
-            }
-            assert_eq!(repeats.found(), None, "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn rows_that_are_sent_again_are_found() {
-        for seed in 0..300 {
-            let mut world = World { favored: 0.4, contexts: 50, actions: 3, nightly: false, ..world(seed) };
-            let rows: Vec<(u128, f64)> = (0..1000).map(|i| world.row(i)).collect();
-            for (from, to) in [(0, 300), (123, 423), (500, 1000), (0, 1000)] {
-                let mut repeats = Repeats::default();
-                let add = |repeats: &mut Repeats, rows: &[(u128, f64)]| {
-                    (1..).zip(rows).for_each(|(number, &(row, p))| repeats.add(row, p, number));
-                };
-                add(&mut repeats, &rows);
-                repeats.end_part();
-                assert_eq!(repeats.found(), None);
-                add(&mut repeats, &rows[from..to]);
-                repeats.end_part();
-                let found = repeats.found().unwrap();
-                assert!(found.rows + 30 >= (to - from) as u64 && found.row <= 16, "{found:?}");
-                assert_eq!(found.first - found.row, from as u64, "{found:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_short_part_is_compared_as_a_whole() {
-        let mut world = World { favored: 0.1, contexts: 1, actions: 10, nightly: false, ..world(1) };
-        let rows: Vec<(u128, f64)> = (0..25).map(|i| world.row(i)).collect();
-        let mut repeats = Repeats::default();
-        for _ in 0..2 {
-            (1..).zip(&rows).for_each(|(number, &(row, p))| repeats.add(row, p, number));
-            repeats.end_part();
-        }
-        assert_eq!(repeats.found(), Some(Run { row: 1, rows: 25, first: 1 }));
-    }
-
-    #[test]
-    fn rows_that_are_repeated_in_place_are_found() {
-        for (seed, times) in (0..60).zip([2, 3, 4].into_iter().cycle()) {
-            let mut world = World { favored: 0.4, contexts: 50, actions: 3, nightly: false, ..world(seed) };
-            let mut repeats = Repeats::default();
-            let mut number = 0;
-            for i in 0..200 {
-                let (row, p) = world.row(i);
-                for _ in 0..times {
-                    number += 1;
-                    repeats.add(row, p, number);
-                }
-            }
-            repeats.end_part();
-            let found = repeats.found().unwrap();
-            assert!(found.rows + 8 >= 200 * times && found.row <= 4, "{times}: {found:?}");
-        }
-    }
-
-    #[test]
-    fn a_log_within_itself() {
-        let mut world = World { favored: 0.3, contexts: 7, actions: 4, nightly: false, ..world(2) };
-        let rows: Vec<(u128, f64)> = (0..300).map(|i| world.row(i)).collect();
-        let mut repeats = Repeats::default();
-        for (number, &(row, p)) in (1..).zip(rows.iter().cycle().take(12_000)) {
-            repeats.add(row, p, number);
-        }
-        let found = repeats.found().unwrap();
-        assert!(found.row <= 330 && found.rows > 11_000, "{found:?}");
-    }
-}
+mod tests;

@@ -9,6 +9,7 @@ use crate::action_set::{RawSet, SetRules};
 use crate::errors::IngestError;
 use crate::features::Features;
 use crate::hashing::Hashing;
+use crate::plain_columns::PlainColumns;
 use crate::time::Micros;
 use crate::warning::Warning;
 
@@ -179,8 +180,31 @@ impl Notes {
     }
 }
 
-/// Receives rows as they are read, each with its 1-based number in the file.
-pub type Visit<'a> = dyn FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> + 'a;
+/// Receives rows as they are read.
+pub trait Visitor {
+    /// Takes a row with its 1-based number in the file, or the reason why it is none.
+    fn row(&mut self, number: u64, row: Result<RawRow<'_>, RowFault>) -> Result<(), IngestError>;
+
+    /// Takes the next rows in whole columns. Returns false if it has taken none of them, because they must be visited one
+    /// by one.
+    fn columns(&mut self, columns: PlainColumns) -> Result<bool, IngestError>;
+}
+
+pub type Visit<'a> = dyn Visitor + 'a;
+
+/// A function that takes rows one by one.
+impl<F> Visitor for F
+where
+    F: FnMut(u64, Result<RawRow<'_>, RowFault>) -> Result<(), IngestError>,
+{
+    fn row(&mut self, number: u64, row: Result<RawRow<'_>, RowFault>) -> Result<(), IngestError> {
+        self(number, row)
+    }
+
+    fn columns(&mut self, _: PlainColumns) -> Result<bool, IngestError> {
+        Ok(false)
+    }
+}
 
 /// The fields of a row, for messages.
 pub const FIELDS: &str = "x, actions, action, propensity, propensities, cost, reward, outcomes, timestamp, policy_version, context_id, event_id, candidates, \

@@ -220,7 +220,7 @@ pub fn check_row(
         }
     }
     if row.policy_version.as_ref().is_some_and(|v| v.is_empty() || v.len() > MAX_VERSION_BYTES) {
-        return Err(RowFault::new("policy_version", format!("must have 1 to {MAX_VERSION_BYTES} bytes")));
+        return Err(wrong_id("policy_version"));
     }
     push_candidates(&row, action, to)?;
     to.actions.push(action);
@@ -317,9 +317,10 @@ pub fn check_candidate(name: &str, full: &[f64], action: u32, played: Option<f64
     }
 }
 
-/// The fault of an id that is empty or too long.
+/// The fault of an id, or of a version, that is empty or too long.
 pub fn wrong_id(field: &str) -> RowFault {
-    RowFault::new(field, format!("must have 1 to {MAX_ID_BYTES} bytes"))
+    let most = if field == "policy_version" { MAX_VERSION_BYTES } else { MAX_ID_BYTES };
+    RowFault::new(field, format!("must have 1 to {most} bytes"))
 }
 
 fn action(row: &RawRow, rules: &Rules) -> Result<u32, RowFault> {

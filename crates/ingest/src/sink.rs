@@ -20,6 +20,12 @@ pub trait Sink {
     /// The rows could not be kept. Reading stops.
     fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed>;
 
+    /// Whether anybody still waits for the log. Reading stops soon after this returns false, also where rows are only
+    /// checked.
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
     /// Drops everything written so far: a row was rejected and the log will not be kept.
     fn discard(&mut self);
 

@@ -82,10 +82,28 @@ impl RowSketch {
             }
             self.others[i] = self.others[i].wrapping_add(other);
         }
-        let hash = (fingerprint.decision >> 64) as u64;
-        if hash.leading_zeros() < self.zeros.into() {
-            return;
+        self.sample(fingerprint, propensity);
+    }
+
+    /// Adds rows with one outcome.
+    pub(crate) fn add_all(&mut self, fingerprints: &[Fingerprint], propensities: &[f64]) {
+        self.rows += fingerprints.len() as u64;
+        self.sum = fingerprints.iter().fold(self.sum, |sum, row| sum.wrapping_add(row.row));
+        for (&fingerprint, &propensity) in fingerprints.iter().zip(propensities) {
+            self.sample(fingerprint, propensity);
         }
+    }
+
+    /// Keeps a row, if it is one of the sample.
+    #[inline]
+    fn sample(&mut self, fingerprint: Fingerprint, propensity: f64) {
+        let hash = (fingerprint.decision >> 64) as u64;
+        if hash.leading_zeros() >= self.zeros.into() {
+            self.keep(hash, propensity);
+        }
+    }
+
+    fn keep(&mut self, hash: u64, propensity: f64) {
         let propensity = (255.0 * propensity).ceil().clamp(0.0, 255.0) as u8;
         let kept = self.kept.entry(hash).or_insert(Kept { count: 0, propensity });
         kept.count = kept.count.saturating_add(1);
@@ -191,7 +209,7 @@ impl RowSketch {
         }
         let (smaller, larger) = if self.rows <= other.rows { (self, other) } else { (other, self) };
         let zeros = self.zeros.max(other.zeros);
-        let (few, many) = (smaller.sample(zeros), larger.sample(zeros));
+        let (few, many) = (smaller.sampled_from(zeros), larger.sampled_from(zeros));
         let is_shared = |row: &&(u64, u8)| larger.kept.get(&row.0).is_some_and(|kept| kept.count == 1);
         let shared: Vec<&(u64, u8)> = few.once.iter().filter(is_shared).collect();
         // Of two logs of n and m independent rows, the number of rows that occur once in each is at most about
@@ -211,7 +229,7 @@ impl RowSketch {
         })
     }
 
-    fn sample(&self, zeros: u8) -> Sample {
+    fn sampled_from(&self, zeros: u8) -> Sample {
         let mut sample = Sample { rows: 0.0, once: Vec::new(), twice: 0.0 };
         for (&hash, kept) in self.kept.iter().filter(|(hash, _)| hash.leading_zeros() >= zeros.into()) {
             sample.rows += f64::from(kept.count);

@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use guarantor_engine::log::{Outcome, Repetitions};
 use guarantor_ingest::{
-    Checker, FileError, FileFormat, Format, IngestError, IngestLimits, LogOptions, LogSummary, MemorySink,
-    Rules, read_files,
+    Checker, FileError, FileFormat, Format, IngestError, IngestLimits, LogDigest, LogLayout, LogOptions,
+    LogRows, LogSummary, MemorySink, Rules, Sink, SinkFailed, read_files,
 };
 use serde_json::Value;
 
@@ -31,6 +31,42 @@ fn the_parts_of_a_log_are_the_log() {
         let [a, b, c] = [TYPES[cuts[0] % 4], TYPES[cuts[1] % 4], TYPES[0]];
         let split = files(&[(a, first), (b, second), (c, third)]).unwrap();
         assert_eq!(split, whole, "{cuts:?}");
+    }
+}
+
+/// A sink whose owner has gone.
+struct Abandoned;
+
+impl Sink for Abandoned {
+    fn write(&mut self, _: &LogLayout, _: &LogDigest, _: LogRows) -> Result<(), SinkFailed> {
+        Ok(())
+    }
+
+    fn is_awaited(&self) -> bool {
+        false
+    }
+
+    fn discard(&mut self) {}
+
+    fn finish(&mut self) -> Result<Option<LogDigest>, SinkFailed> {
+        Ok(None)
+    }
+}
+
+/// Also where nothing is written because a row was rejected.
+#[test]
+fn reading_stops_when_nobody_waits_for_the_log() {
+    let good = full_rows(3000);
+    let mut bad = good.clone();
+    bad[0]["cost"] = 7.into();
+    for rows in [good, bad] {
+        for kind in TYPES {
+            let rules = Rules::new(None, Outcome::default(), None, IngestLimits::default()).unwrap();
+            let format = FileFormat::from(Format::of_content_type(kind).unwrap());
+            let file = vec![(format, Cursor::new(written(kind, &rows)))];
+            let read = read_files(file, Checker::new(rules), &mut Abandoned);
+            assert!(matches!(read, Err(FileError { error: IngestError::Sink, .. })), "{kind}: {read:?}");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod formats;
 mod honest;
 mod malformed;
 mod outcomes;
+mod plain;
 mod policies;
 mod rows;
 mod sets;
