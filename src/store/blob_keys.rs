@@ -65,6 +65,19 @@ pub fn is_merged(key: &str) -> bool {
     key.ends_with(MERGED)
 }
 
+/// What the key of a list of pinned objects ends with.
+const PINNED: &str = ".pinned.json";
+
+/// A new key for the list of objects that have the rows of a dataset.
+pub fn pinned_key(id: DatasetId) -> String {
+    format!("datasets/{id}/{}{PINNED}", Uuid::now_v7())
+}
+
+/// Whether a key is one of a list of pinned objects.
+pub fn is_pinned(key: &str) -> bool {
+    key.ends_with(PINNED)
+}
+
 /// How the keys of all attempts of one request begin.
 pub fn dataset_part_prefix(id: DatasetId, request: Uuid) -> String {
     format!("datasets/{id}/{request}-")

@@ -12,6 +12,7 @@ use futures_util::TryStreamExt;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::disk::Disk;
@@ -32,19 +33,27 @@ pub struct Blobs {
     root: Option<Arc<FsPath>>,
     /// The disk whose reserve must be whole before anything is written.
     disk: Option<Disk>,
+    /// The directory, if it is removed with the last clone.
+    _temporary: Option<Arc<TempDir>>,
 }
 
 impl Blobs {
     /// Blobs in any object store.
     pub fn new(objects: Arc<dyn ObjectStore>) -> Self {
-        Blobs { objects, root: None, disk: None }
+        Blobs { objects, root: None, disk: None, _temporary: None }
     }
 
     /// Blobs as files under `root`, which is created if necessary.
     pub fn in_directory(root: &FsPath) -> Result<Self> {
         create_private(root)?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_fsync(true);
-        Ok(Blobs { objects: Arc::new(files), root: Some(root.into()), disk: None })
+        Ok(Blobs { objects: Arc::new(files), root: Some(root.into()), disk: None, _temporary: None })
+    }
+
+    /// Blobs as files in a directory that is removed with the last clone.
+    pub(super) fn temporary(directory: TempDir) -> Result<Self> {
+        let blobs = Blobs::in_directory(directory.path())?;
+        Ok(Blobs { _temporary: Some(Arc::new(directory)), ..blobs })
     }
 
     /// The same blobs, written only while the reserve of this disk is whole.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::blob_keys::Owner;
-use super::ids::JobId;
 use guarantor_engine::EngineError;
+use uuid::Uuid;
 
 /// The kinds of resources that a request can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Resource {
     Webhook,
     /// A delivery of a webhook.
     Delivery,
+    /// An import.
+    Import,
     /// A stored file.
     Blob,
 }
@@ -43,6 +45,7 @@ impl fmt::Display for Resource {
             Resource::GateToken => "token",
             Resource::Webhook => "webhook",
             Resource::Delivery => "delivery",
+            Resource::Import => "import",
             Resource::Blob => "blob",
         })
     }
@@ -111,11 +114,20 @@ pub enum StoreError {
     #[error("the dataset has changed since the spec was resolved")]
     Changed,
     /// The write came from a worker whose lease has passed to another. Nothing was written.
-    #[error("the lease on job {0} was lost")]
-    LeaseLost(JobId),
+    #[error("the lease on {0} was lost")]
+    LeaseLost(Uuid),
     /// The job has ended, so it cannot be changed anymore.
     #[error("the job has already {0}")]
     Finished(&'static str),
+    /// The import has ended, so it cannot be canceled anymore.
+    #[error("the import has already {0}")]
+    ImportFinished(String),
+    /// An object that a dataset's rows are in is not the one anymore that was pinned.
+    #[error(
+        "{0} was changed, replaced or deleted since the dataset was created from it; restore the object, or create \
+         another dataset"
+    )]
+    SourceChanged(String),
     /// The cursor was not issued by this list.
     #[error("the cursor was not issued by this list")]
     BadCursor,

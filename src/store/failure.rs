@@ -12,6 +12,8 @@ pub enum FailureCode {
     EngineError,
     /// The stored log is damaged, missing or unreachable.
     DatasetUnreadable,
+    /// An object that has rows of a pinned dataset was changed, replaced or deleted.
+    SourceChanged,
     /// The stored parameters of a policy are damaged, missing or unreachable.
     PolicyUnreadable,
     /// The job's own row in the database is damaged.
@@ -32,6 +34,7 @@ impl FailureCode {
         match self {
             FailureCode::EngineError => "engine_error",
             FailureCode::DatasetUnreadable => "dataset_unreadable",
+            FailureCode::SourceChanged => "source_changed",
             FailureCode::PolicyUnreadable => "policy_unreadable",
             FailureCode::JobUnreadable => "job_unreadable",
             FailureCode::JobTooLarge => "job_too_large",
@@ -73,6 +76,7 @@ mod tests {
         for code in [
             FailureCode::EngineError,
             FailureCode::DatasetUnreadable,
+            FailureCode::SourceChanged,
             FailureCode::PolicyUnreadable,
             FailureCode::JobUnreadable,
             FailureCode::JobTooLarge,

@@ -65,6 +65,7 @@ impl Store {
             options,
             content,
             sketch,
+            import: None,
         };
         let stored = self.repository().create_dataset(dataset).await;
         if stored.is_err() {

@@ -24,6 +24,7 @@ mod records;
 mod repository;
 mod s3;
 mod signing;
+mod sources;
 mod sqlite;
 mod uploads;
 
@@ -57,10 +58,15 @@ pub use postgres::Postgres;
 pub use private::create_private_files;
 pub use records::*;
 pub use repository::{
-    Datasets, Gates, Idempotency, Jobs, Keys, Leases, Ledger, Outbox, Policies, Repository, Upkeep, Webhooks,
+    Datasets, Gates, Idempotency, Imports, Jobs, Keys, Leases, Ledger, Outbox, Policies, Repository, Upkeep,
+    Webhooks,
 };
 pub use s3::{S3Place, install_tls};
 pub use signing::{SigningKeyAt, make_signing_key, new_signing_key, read_signing_key};
+pub use sources::{
+    AllowedSources, ImportError, ImportMeter, S3Endpoint, SourceError, SourceObject, SourceReader, SourceUri,
+    Sources, import,
+};
 pub use sqlite::Sqlite;
 pub use uploads::{
     Append, BodyError, FileFailed, Upload, UploadError, add_candidates, append, upload, upload_files,
@@ -83,6 +89,8 @@ pub struct Store {
     orphans: Arc<Mutex<HashMap<String, Instant>>>,
     /// `None` if the data is not on a disk of this machine.
     disk: Option<Disk>,
+    /// What is read by reference; `None` if that is nothing.
+    sources: Option<Arc<SourceReader>>,
 }
 
 impl Store {
@@ -95,7 +103,18 @@ impl Store {
             log_memory: LogMemory::default(),
             orphans: Arc::default(),
             disk: None,
+            sources: None,
         }
+    }
+
+    /// The same store, which also reads logs by reference.
+    pub fn with_sources(self, reader: SourceReader) -> Self {
+        Store { sources: Some(Arc::new(reader)), ..self }
+    }
+
+    /// What is read by reference, if that is anything.
+    pub fn sources(&self) -> Option<&SourceReader> {
+        self.sources.as_deref()
     }
 
     /// The same store, with other limits for the logs that jobs read.
@@ -340,6 +359,7 @@ impl Store {
         if let Some(age) = retention {
             let blobs = self.freeing(|| self.repository.sweep_jobs(age)).await?;
             self.blobs.delete(&blobs).await;
+            self.freeing(|| self.repository.sweep_imports(age)).await?;
         }
         self.repository.sweep_requests().await?;
         self.freeing(|| self.repository.sweep_deliveries(KEPT_DELIVERIES, MOST_ENDED_DELIVERIES)).await?;

@@ -14,6 +14,7 @@ use super::error::{Result, StoreError};
 use super::postgres::Postgres;
 use super::private::{create_private, make_private};
 use super::s3::S3Place;
+use super::sources::scratch_folder;
 use super::sqlite::Sqlite;
 use super::{LogMemory, Repository, Store};
 
@@ -132,6 +133,10 @@ impl Store {
         repository.check_integrity().await?;
         if self.blobs().are_files() {
             remove_unfinished(&blob_directory(directory))?;
+        }
+        match std::fs::remove_dir_all(scratch_folder(directory)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
         // Other servers may have leases, requests and uploads in progress.
         if repository.is_shared() {

@@ -23,12 +23,34 @@ use guarantor_ingest::RowSketch;
 
 /// A database with everything that the store keeps as rows.
 pub trait Repository:
-    Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Webhooks + Outbox + Idempotency + Upkeep
+    Keys
+    + Datasets
+    + Imports
+    + Policies
+    + Jobs
+    + Leases
+    + Ledger
+    + Gates
+    + Webhooks
+    + Outbox
+    + Idempotency
+    + Upkeep
 {
 }
 
 impl<T> Repository for T where
-    T: Keys + Datasets + Policies + Jobs + Leases + Ledger + Gates + Webhooks + Outbox + Idempotency + Upkeep
+    T: Keys
+        + Datasets
+        + Imports
+        + Policies
+        + Jobs
+        + Leases
+        + Ledger
+        + Gates
+        + Webhooks
+        + Outbox
+        + Idempotency
+        + Upkeep
 {
 }
 
@@ -89,6 +111,44 @@ pub trait Datasets: Send + Sync {
     /// Deletes a dataset. `InUse` while an unfinished job reads it. Returns the keys of the blobs that no row
     /// names anymore.
     async fn delete_dataset(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<String>>;
+}
+
+/// Imports: logs that are read where they lie. A worker holds one under a lease, as it holds a job.
+#[async_trait]
+pub trait Imports: Send + Sync {
+    /// Queues an import. `LimitReached` if the workspace has `most` that are not finished.
+    async fn create_import(&self, new: NewImport, most: u64) -> Result<Import>;
+    /// An import.
+    async fn import(&self, workspace: &Workspace, id: DatasetId) -> Result<Import>;
+    /// The objects that an import has read; none if it has not succeeded.
+    async fn import_objects(&self, workspace: &Workspace, id: DatasetId) -> Result<Vec<ReadObject>>;
+    /// A page of the workspace's imports, newest first.
+    async fn imports(&self, workspace: &Workspace, page: &PageRequest) -> Result<Page<Import>>;
+    /// Cancels a queued import at once, and asks a running one to stop. Canceling a canceled import changes nothing.
+    /// `ImportFinished` if it has succeeded or failed.
+    async fn cancel_import(&self, workspace: &Workspace, id: DatasetId) -> Result<Import>;
+    /// Claims the next import, if one waits or has lost its worker, and fewer than `most` of its workspace run. The transaction that stores its dataset
+    /// (`Datasets::create_dataset`) ends it.
+    async fn claim_import(&self, terms: &LeaseTerms, most: u64) -> Result<Option<ClaimedImport>>;
+    /// Extends the lease, writes progress, and returns whether cancellation was requested.
+    async fn renew_import(
+        &self,
+        id: DatasetId,
+        token: LeaseToken,
+        terms: &LeaseTerms,
+        progress: &ImportProgress,
+    ) -> Result<bool>;
+    /// Ends an attempt that stored nothing. `LeaseLost` if the lease has passed to another worker.
+    async fn finish_import(
+        &self,
+        id: DatasetId,
+        token: LeaseToken,
+        terms: &LeaseTerms,
+        end: ImportEnd,
+        progress: &ImportProgress,
+    ) -> Result<Import>;
+    /// Deletes imports without a dataset that ended longer than `age` ago. Returns how many.
+    async fn sweep_imports(&self, age: Duration) -> Result<u64>;
 }
 
 /// Policies.

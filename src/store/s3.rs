@@ -9,17 +9,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
+use object_store::aws::{AmazonS3Builder, AwsCredential};
+use object_store::client::{HttpClient, HttpConnector};
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{BackoffConfig, ClientConfigKey, CredentialProvider, ObjectStore, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientConfigKey, ClientOptions, CredentialProvider, ObjectStore, RetryConfig,
+};
 use parking_lot::Mutex;
 
 use super::blobs::Blobs;
 use super::error::{Result, StoreError};
 
 /// How long a request to the bucket may take in all. Parts have a few megabytes.
-const REQUEST: &str = "60s";
+const REQUEST: Duration = Duration::from_secs(60);
+/// How long a connection may take to be made.
+const CONNECT: Duration = Duration::from_secs(5);
 /// How long a request is repeated.
 const RETRY_FOR: Duration = Duration::from_secs(120);
 /// How long a file of credentials is believed. Somebody else may replace it at any time.
@@ -70,10 +75,21 @@ impl S3Place {
     /// # Errors
     /// `Refused` if the environment or a file of credentials cannot be used.
     pub fn blobs(&self) -> Result<Blobs> {
-        Ok(Blobs::new(self.objects()?))
+        Ok(Blobs::new(self.objects("the setting blobs")?))
     }
 
-    fn objects(&self) -> Result<Arc<dyn ObjectStore>> {
+    /// The bucket.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// The prefix, without slashes at its ends.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// The objects there. `what` names the place in errors.
+    pub(super) fn objects(&self, what: &str) -> Result<Arc<dyn ObjectStore>> {
         install_tls();
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(&self.bucket);
         if !self.endpoint.is_empty() {
@@ -86,20 +102,37 @@ impl S3Place {
             builder = builder.with_allow_http(true);
         }
         let retry = RetryConfig { backoff: backoff(), max_retries: 12, retry_timeout: RETRY_FOR };
-        let timeout = AmazonS3ConfigKey::Client(ClientConfigKey::Timeout);
-        builder = builder.with_config(timeout, REQUEST).with_retry(retry);
+        builder = builder.with_http_connector(Connector).with_retry(retry);
         if let Some(file) = CredentialsFile::of_environment() {
             file.read().map_err(StoreError::Refused)?;
             builder = builder.with_credentials(Arc::new(file));
         }
-        let unusable = |error: object_store::Error| {
-            StoreError::Refused(format!("the setting blobs cannot be used: {error}"))
-        };
+        let unusable =
+            |error: object_store::Error| StoreError::Refused(format!("{what} cannot be used: {error}"));
         let bucket = builder.build().map_err(unusable)?;
         Ok(match self.prefix.as_str() {
             "" => Arc::new(bucket),
             prefix => Arc::new(PrefixStore::new(bucket, Path::from(prefix))),
         })
+    }
+}
+
+/// Connects to the address in the settings and to no other: whoever answers there cannot send the service elsewhere.
+#[derive(Debug)]
+struct Connector;
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let plain = options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() == Some("true");
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .https_only(!plain)
+            .http1_only()
+            .connect_timeout(CONNECT)
+            .timeout(REQUEST)
+            .build();
+        let unusable = |error| object_store::Error::Generic { store: "S3", source: Box::new(error) };
+        Ok(HttpClient::new(client.map_err(unusable)?))
     }
 }
 

@@ -1,21 +1,20 @@
-//! Chunks of a log in a temporary file, or in memory if they are small enough, column by column. A chunk is read whole,
-//! without its features, or only the features of single contexts are read. Everything that is read is compared with
-//! hashes that were taken when it was written.
+//! Chunks of a log in a temporary file, column by column. A chunk is read whole, without its features, or only the features
+//! of single contexts are read. Everything that is read is compared with hashes that were taken when it was written. Chunks
+//! without features that are small enough are held in memory instead (`held`), where nothing else can change them.
 //!
-//! A chunk is: the narrow columns, each after the other, then the features. Each context's features are followed by
+//! A chunk in a file is: the narrow columns, each after the other, then the features. Each context's features are followed by
 //! their hash, which depends on the context's position too, so that a context can be read alone.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 use guarantor_engine::{EngineError, Result};
-use parking_lot::RwLock;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::held::HeldChunks;
 
 /// The length of the hash behind the features of a context.
 const HASH: usize = size_of::<u64>();
@@ -86,7 +85,7 @@ pub struct ChunkColumns<F, A, D, U, B> {
 /// Columns that are written.
 pub type Borrowed<'a> = ChunkColumns<&'a [f32], &'a [u32], &'a [f64], &'a [u64], &'a [u8]>;
 /// Columns that were read.
-pub type Owned = ChunkColumns<Vec<f32>, Vec<u32>, Vec<f64>, Vec<u64>, Vec<u8>>;
+pub type Read<'a> = ChunkColumns<Vec<f32>, Cow<'a, [u32]>, Cow<'a, [f64]>, Cow<'a, [u64]>, Cow<'a, [u8]>>;
 
 /// Where a chunk is, and the hash of its narrow columns.
 #[derive(Debug, Clone, Copy, Default)]
@@ -98,6 +97,11 @@ pub struct Place {
 }
 
 impl Place {
+    /// The place of a chunk of so many rows that is in no file.
+    pub fn in_memory(rows: usize) -> Place {
+        Place { rows: rows as u32, contexts: rows as u32, ..Place::default() }
+    }
+
     /// The number of rows.
     pub fn rows(&self) -> u64 {
         self.rows.into()
@@ -108,8 +112,8 @@ impl Place {
 pub enum Backing {
     /// A temporary file.
     File(File),
-    /// Memory: what was written together, by its position.
-    Memory(RwLock<BTreeMap<u64, Arc<[u8]>>>),
+    /// Memory.
+    Memory(HeldChunks),
 }
 
 /// Chunks in a file.
@@ -142,8 +146,12 @@ impl ChunkFile {
         self.salt(index, (1 << 32) + c as u64)
     }
 
-    /// Appends the bytes of chunk `index` to `out`. It will be at this position of what is written together.
+    /// Appends the bytes of chunk `index` to `out`. It will be at this position of what is written together. Chunks in memory
+    /// are held at once.
     pub fn encode(&self, index: usize, columns: &Borrowed, out: &mut Vec<u8>) -> Place {
+        if let Backing::Memory(held) = &self.backing {
+            return held.hold(index, columns);
+        }
         let (mut hash, mut part) = (0u64, 0);
         let from = out.len();
         let mut put = |bytes: &[u8]| {
@@ -187,29 +195,31 @@ impl ChunkFile {
         let start = self.end.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         places.for_each(|place| place.from += start);
         match &self.backing {
-            Backing::File(file) => file.write_all_at(&bytes, start)?,
-            Backing::Memory(_) if bytes.is_empty() => {}
-            Backing::Memory(blocks) => drop(blocks.write().insert(start, bytes.into())),
+            Backing::File(file) => file.write_all_at(&bytes, start),
+            Backing::Memory(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// The columns of chunk `index`, with or without features.
     ///
     /// # Errors
     /// If the file cannot be read, or a byte is not the one that was written.
-    pub fn read(&self, index: usize, place: &Place, features: bool) -> Result<Owned> {
+    pub fn read(&self, index: usize, place: &Place, features: bool) -> Result<Read<'_>> {
+        let file = match &self.backing {
+            Backing::Memory(held) => return held.read(index).ok_or_else(|| changed(index)),
+            Backing::File(file) => file,
+        };
         let (n, contexts, k) = (place.rows as usize, place.contexts as usize, self.layout.n_actions);
         let layout = &self.layout;
-        let mut reader = Reader { file: self, index, at: place.from, hash: 0, part: 0 };
-        let mut columns = Owned {
+        let mut reader = Reader { chunks: self, file, index, at: place.from, hash: 0, part: 0 };
+        let mut columns = Read {
             actions: match layout.action_bytes() {
-                1 => reader.column::<u8>(n)?.into_iter().map(u32::from).collect(),
+                1 => reader.column::<u8>(n)?.iter().map(|&action| u32::from(action)).collect(),
                 _ => reader.column(n)?,
             },
             costs: reader.column(n)?,
             propensities: reader.column(n)?,
-            ..Owned::default()
+            ..Read::default()
         };
         for _ in &layout.candidates {
             columns.candidates.push(reader.column(n)?);
@@ -232,7 +242,7 @@ impl ChunkFile {
             return Err(changed(index));
         }
         if features && layout.dim > 0 {
-            columns.x = self.features_of_all(index, at, contexts)?;
+            columns.x = self.features_of_all(file, index, at, contexts)?;
         }
         Ok(columns)
     }
@@ -242,6 +252,9 @@ impl ChunkFile {
     /// # Errors
     /// If the file cannot be read, or a byte is not the one that was written.
     pub fn features(&self, chunks: &[Place], contexts: &[(u32, u32)], to: &mut [f32]) -> Result<()> {
+        let Backing::File(file) = &self.backing else {
+            return Err(EngineError::Log("the features of the log were not kept".into()));
+        };
         let (p, width) = (self.layout.dim.max(1), self.context_bytes() as u64);
         let mut bytes = vec![0; self.context_bytes()];
         for (&(index, c), to) in contexts.iter().zip(to.chunks_exact_mut(p)) {
@@ -249,16 +262,16 @@ impl ChunkFile {
             let place = place.ok_or_else(|| EngineError::Log("there is no such context".into()))?;
             let narrow = self.layout.narrow_bytes(place.rows.into(), place.contexts.into());
             let at = place.from + narrow + u64::from(c) * width;
-            self.read_at(&mut bytes, at)?;
+            read_at(file, &mut bytes, at)?;
             self.take_features(index as usize, c as usize, &bytes, to)?;
         }
         Ok(())
     }
 
-    fn features_of_all(&self, index: usize, at: u64, contexts: usize) -> Result<Vec<f32>> {
+    fn features_of_all(&self, file: &File, index: usize, at: u64, contexts: usize) -> Result<Vec<f32>> {
         let (p, width) = (self.layout.dim, self.context_bytes());
         let mut bytes = vec![0u8; contexts * width];
-        self.read_at(&mut bytes, at)?;
+        read_at(file, &mut bytes, at)?;
         let mut x = vec![0f32; contexts * p];
         for (c, (bytes, x)) in bytes.chunks_exact(width).zip(x.chunks_exact_mut(p)).enumerate() {
             self.take_features(index, c, bytes, x)?;
@@ -279,25 +292,17 @@ impl ChunkFile {
         cast_slice_mut(to).copy_from_slice(x);
         Ok(())
     }
+}
 
-    fn read_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
-        let read = match &self.backing {
-            Backing::File(file) => file.read_exact_at(bytes, at),
-            Backing::Memory(blocks) => {
-                let block =
-                    blocks.read().range(..=at).next_back().map(|(from, block)| (*from, block.clone()));
-                let from = block.as_ref().map_or(0, |(from, _)| (at - from) as usize);
-                let found = block.as_ref().and_then(|(_, block)| block.get(from..from + bytes.len()));
-                found.map(|found| bytes.copy_from_slice(found)).ok_or_else(|| ErrorKind::UnexpectedEof.into())
-            }
-        };
-        read.map_err(|error| EngineError::Unavailable(format!("the temporary file of the log: {error}")))
-    }
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> Result<()> {
+    let read = file.read_exact_at(bytes, at);
+    read.map_err(|error| EngineError::Unavailable(format!("the temporary file of the log: {error}")))
 }
 
 /// Reads the columns of a chunk one after the other.
 struct Reader<'a> {
-    file: &'a ChunkFile,
+    chunks: &'a ChunkFile,
+    file: &'a File,
     index: usize,
     at: u64,
     hash: u64,
@@ -305,17 +310,17 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn column<T: Pod>(&mut self, count: usize) -> Result<Vec<T>> {
+    fn column<T: Pod>(&mut self, count: usize) -> Result<Cow<'static, [T]>> {
         let mut values = vec![T::zeroed(); count];
         let bytes: &mut [u8] = cast_slice_mut(&mut values);
         if count > 0 {
-            self.file.read_at(bytes, self.at)?;
+            read_at(self.file, bytes, self.at)?;
         }
         self.at += bytes.len() as u64;
-        let salt = self.file.salt(self.index, self.part);
+        let salt = self.chunks.salt(self.index, self.part);
         self.hash = self.hash.wrapping_add(xxh3_64_with_seed(bytes, salt));
         self.part += 1;
-        Ok(values)
+        Ok(values.into())
     }
 }
 
@@ -326,6 +331,10 @@ fn changed(index: usize) -> EngineError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn on_disk(file: File) -> ChunkFile {
+        ChunkFile::new(Backing::File(file), 7, layout())
+    }
 
     fn layout() -> ChunkLayout {
         ChunkLayout {
@@ -361,13 +370,13 @@ mod tests {
 
     fn check(file: &ChunkFile, index: usize, place: &Place) {
         let (read, written) = (file.read(index, place, true).unwrap(), columns());
-        assert_eq!((&read.x[..], &read.actions[..]), (written.x, written.actions));
+        assert_eq!((&read.x[..], &*read.actions), (written.x, written.actions));
         assert_eq!((&read.costs[..], &read.propensities[..]), (written.costs, written.propensities));
         assert_eq!((&read.full[..], &read.last[..]), (written.full, written.last));
         assert_eq!(read.candidates, written.candidates);
         assert_eq!(
             (read.candidate_full, read.outcomes),
-            (vec![written.candidate_full[0].to_vec()], vec![written.outcomes[0].to_vec()])
+            (vec![written.candidate_full[0].into()], vec![written.outcomes[0].into()])
         );
         assert_eq!((&read.ordinals[..], &read.arrivals[..]), (written.ordinals, written.arrivals));
         assert_eq!((&read.offsets[..], &read.weights[..]), (written.offsets, written.weights));
@@ -376,29 +385,27 @@ mod tests {
 
     #[test]
     fn chunks_read_as_they_were_written() {
-        for backing in [Backing::File(tempfile::tempfile().unwrap()), Backing::Memory(RwLock::default())] {
-            let file = ChunkFile::new(backing, 7, layout());
-            let mut bytes = Vec::new();
-            let mut places = [file.encode(0, &columns(), &mut bytes), file.encode(1, &columns(), &mut bytes)];
-            file.write(bytes, places.iter_mut()).unwrap();
-            let mut bytes = Vec::new();
-            let mut last = file.encode(2, &columns(), &mut bytes);
-            file.write(bytes, std::iter::once(&mut last)).unwrap();
-            let places = [places[0], places[1], last];
-            places.iter().enumerate().for_each(|(index, place)| check(&file, index, place));
-            let mut x = [0.0; 6];
-            file.features(&places, &[(2, 1), (0, 0), (1, 1)], &mut x).unwrap();
-            assert_eq!(x, [3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
-            // A chunk is not another one, even with the same rows.
-            assert!(file.read(0, &places[1], false).is_err());
-            assert!(file.features(&places, &[(0, 2)], &mut x).is_err());
-        }
+        let file = on_disk(tempfile::tempfile().unwrap());
+        let mut bytes = Vec::new();
+        let mut places = [file.encode(0, &columns(), &mut bytes), file.encode(1, &columns(), &mut bytes)];
+        file.write(bytes, places.iter_mut()).unwrap();
+        let mut bytes = Vec::new();
+        let mut last = file.encode(2, &columns(), &mut bytes);
+        file.write(bytes, std::iter::once(&mut last)).unwrap();
+        let places = [places[0], places[1], last];
+        places.iter().enumerate().for_each(|(index, place)| check(&file, index, place));
+        let mut x = [0.0; 6];
+        file.features(&places, &[(2, 1), (0, 0), (1, 1)], &mut x).unwrap();
+        assert_eq!(x, [3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+        // A chunk is not another one, even with the same rows.
+        assert!(file.read(0, &places[1], false).is_err());
+        assert!(file.features(&places, &[(0, 2)], &mut x).is_err());
     }
 
     #[test]
     fn a_byte_that_changes_after_it_was_written_is_noticed() {
         let disk = tempfile::tempfile().unwrap();
-        let file = ChunkFile::new(Backing::File(disk.try_clone().unwrap()), 7, layout());
+        let file = on_disk(disk.try_clone().unwrap());
         let mut bytes = Vec::new();
         let mut place = file.encode(0, &columns(), &mut bytes);
         file.write(bytes.clone(), std::iter::once(&mut place)).unwrap();

@@ -6,11 +6,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
 use ndarray::{CowArray, Ix2};
-use parking_lot::RwLock;
 use rayon::prelude::*;
 
-use super::chunk_file::{Backing, Borrowed, ChunkFile, ChunkLayout, Owned, Place};
+use super::chunk_file::{Backing, Borrowed, ChunkFile, ChunkLayout, Place, Read};
 use super::groups::Group;
+use super::held::HeldChunks;
 use super::order::{Comparison, Order};
 use super::record::Rows;
 use super::spool::{SpoolError, changed, shape_of, temporary};
@@ -65,14 +65,15 @@ pub fn spool(
         grouped: false,
     };
     let rows = log.dataset.content.rows;
+    let count = rows.div_ceil(size as u64) as usize;
     // Rows without their features may fit into memory.
     let backing = match !log.features && chunks.narrow_bytes(rows, rows) <= log.memory.max_bytes {
-        true => Backing::Memory(RwLock::default()),
+        true => Backing::Memory(HeldChunks::new(count)),
         false => Backing::File(temporary(&log.memory)?),
     };
     let file = ChunkFile::new(backing, RandomState::new().hash_one(0u8), chunks);
     let spooler = Spooler { log, layout, order, control, file: &file, size };
-    let mut joined = Joined::new(&spooler, rows.div_ceil(size as u64) as usize);
+    let mut joined = Joined::new(&spooler, count);
     log.each_group(layout, |group| spooler.decode(group), |piece| joined.take(piece))?;
     let places = joined.finish(rows)?;
     let count = places.len() as u64;
@@ -325,12 +326,12 @@ fn borrowed(rows: &Rows, range: Range<usize>) -> Borrowed<'_> {
 }
 
 impl ChunkedLog {
-    fn assemble(&self, index: usize, columns: Owned) -> Result<Chunk<'_>> {
+    fn assemble<'a>(&'a self, index: usize, columns: Read<'a>) -> Result<Chunk<'a>> {
         let (n, k) = (columns.actions.len(), self.shape.n_actions);
         let layout = self.file.layout();
         let grouped = layout.grouped;
         let contexts = if grouped { columns.ordinals.len() } else { n };
-        let arrivals: Vec<u64> = match grouped {
+        let arrivals: Cow<[u64]> = match grouped {
             true => columns.arrivals,
             false => (self.starts[index]..self.starts[index + 1]).collect(),
         };
@@ -351,23 +352,23 @@ impl ChunkedLog {
                 false => None,
             },
             ordinals: match layout.ordinals {
-                true => columns.ordinals.into(),
-                false => arrivals.clone().into(),
+                true => columns.ordinals,
+                false => arrivals.clone(),
             },
-            arrivals: arrivals.into(),
+            arrivals,
             offsets: match grouped {
-                true => columns.offsets.into(),
+                true => columns.offsets,
                 false => Cow::Borrowed(&self.offsets[..=n]),
             },
-            actions: columns.actions.into(),
-            costs: columns.costs.into(),
-            outcomes: columns.outcomes.into_iter().map(Cow::from).collect(),
-            propensities: columns.propensities.into(),
+            actions: columns.actions,
+            costs: columns.costs,
+            outcomes: columns.outcomes,
+            propensities: columns.propensities,
             weights: match grouped {
-                true => columns.weights.into(),
+                true => columns.weights,
                 false => Cow::Borrowed(&self.ones[..n]),
             },
-            candidates: columns.candidates.into_iter().map(Cow::from).collect(),
+            candidates: columns.candidates,
             candidate_full: candidate_full.collect::<Result<_>>()?,
             last_version: layout.versions.then(|| columns.last.iter().map(|&last| last == 1).collect()),
             sets: None,
@@ -376,7 +377,7 @@ impl ChunkedLog {
 }
 
 impl LogSource for ChunkedLog {
-    /// Each chunk is compared with the hashes of what was written.
+    /// Each chunk of a file is compared with the hashes of what was written.
     fn guards_itself(&self) -> bool {
         true
     }

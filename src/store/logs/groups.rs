@@ -9,6 +9,10 @@ use super::{StoredLog, decode};
 use crate::store::error::StoreError;
 use guarantor_ingest::{LogDigest, LogLayout, LogRows};
 
+/// How many groups each thread decodes before their digests are taken. Two, so that the threads end at about the same time,
+/// whoever takes the digests.
+const GROUPS: usize = 2;
+
 /// A row group that is being decoded.
 pub struct Group<'a> {
     part: &'a LogPart,
@@ -106,16 +110,20 @@ impl StoredLog {
         }
         let mut digest = LogDigest::default();
         let mut take_all = |decoded: Vec<(T, Vec<u8>, u64)>| {
-            decoded.into_iter().try_for_each(|(decoded, digested, rows)| {
+            let one = |(decoded, mut digested, rows): (T, Vec<u8>, u64)| {
                 digest.add(&digested, rows);
-                take(decoded)
-            })
+                digested.clear();
+                take(decoded).map(|()| digested)
+            };
+            decoded.into_iter().map(one).collect::<Result<Vec<_>, E>>()
         };
         let mut groups = groups.into_iter();
-        let mut ready = Vec::new();
+        // Memory that was used before costs less than new memory, which the system clears.
+        let (mut ready, mut used) = (Vec::new(), Vec::new());
         loop {
             // While some groups are decoded, the digest of those before them is taken.
-            let next: Vec<Group> = groups.by_ref().take(rayon::current_num_threads()).collect();
+            let mut next: Vec<Group> = groups.by_ref().take(GROUPS * rayon::current_num_threads()).collect();
+            next.iter_mut().for_each(|group| group.digested = used.pop().unwrap_or_default());
             let last = next.is_empty();
             let decode = |mut group: Group| {
                 let decoded = decode(&mut group)?;
@@ -125,7 +133,7 @@ impl StoredLog {
                 || next.into_par_iter().map(decode).collect::<Result<Vec<_>, E>>(),
                 || take_all(std::mem::take(&mut ready)),
             );
-            taken?;
+            used = taken?;
             ready = decoded?;
             if last {
                 break;

@@ -6,6 +6,7 @@ mod chunked;
 mod decode;
 mod encode;
 mod groups;
+mod held;
 mod order;
 mod part;
 mod record;
@@ -265,7 +266,7 @@ impl StoredLog {
 
 impl Store {
     /// Prepares to read a dataset's rows. Parts that fit into memory are read here, others are checked to
-    /// exist.
+    /// exist. Objects that are pinned are read into a temporary file, which takes as long as an upload of them.
     pub async fn fetch_log(&self, dataset: &Dataset) -> Result<StoredLog> {
         let mut log = StoredLog {
             parts: Vec::new(),
@@ -273,6 +274,14 @@ impl Store {
             memory: self.log_memory.clone(),
             features: true,
         };
+        if dataset.is_pinned() {
+            let (blob, scratch) = self.read_pinned(dataset).await?;
+            log.parts.push(match log.fits_in_memory() {
+                true => LogPart::held(blob.clone(), scratch.get(&blob).await?),
+                false => LogPart::stored(blob, scratch),
+            });
+            return Ok(log);
+        }
         for blob in &dataset.content.parts {
             log.parts.push(if log.fits_in_memory() {
                 LogPart::held(blob.clone(), self.blobs().get(blob).await?)

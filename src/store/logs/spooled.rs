@@ -1,9 +1,10 @@
 //! The temporary file that `spool` wrote row by row, as a source for the engine.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use ndarray::{Array2, CowArray, Ix2};
+use ndarray::{Array2, ArrayView2, CowArray, Ix2};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::LogMemory;
@@ -166,9 +167,16 @@ pub fn fill(chunk: &mut Chunk, policy: &PolicyParams, first_row: u64) -> Result<
 }
 
 /// A matrix of these values, row by row.
-pub fn matrix<'a, T>(rows: usize, columns: usize, values: Vec<T>) -> Result<CowArray<'a, T, Ix2>> {
-    let matrix = Array2::from_shape_vec((rows, columns), values);
-    matrix.map(CowArray::from).map_err(|error| EngineError::Log(error.to_string()))
+pub fn matrix<'a, T: Clone>(
+    rows: usize,
+    columns: usize,
+    values: impl Into<Cow<'a, [T]>>,
+) -> Result<CowArray<'a, T, Ix2>> {
+    let matrix = match values.into() {
+        Cow::Owned(values) => Array2::from_shape_vec((rows, columns), values).map(CowArray::from),
+        Cow::Borrowed(values) => ArrayView2::from_shape((rows, columns), values).map(CowArray::from),
+    };
+    matrix.map_err(|error| EngineError::Log(error.to_string()))
 }
 
 impl LogSource for RecordLog {

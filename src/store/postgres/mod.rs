@@ -66,6 +66,8 @@ mod blobs;
 mod datasets;
 #[path = "../sql/gates.rs"]
 mod gates;
+#[path = "../sql/imports.rs"]
+mod imports;
 #[path = "../sql/jobs.rs"]
 mod jobs;
 #[path = "../sql/keys.rs"]
@@ -257,7 +259,7 @@ impl Postgres {
         &self,
         alone: bool,
     ) -> Result<(Transaction<'static, Database>, Timestamp), sqlx::Error> {
-        let mut tx = self.writer.begin().await?;
+        let mut tx = begun(&self.writer, "BEGIN").await?;
         if alone {
             sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(WRITES).execute(&mut *tx).await?;
         }
@@ -268,7 +270,7 @@ impl Postgres {
 
     /// Begins a transaction that sees the database as it is now, whatever others write.
     async fn read(&self) -> Result<Transaction<'static, Database>> {
-        Ok(self.readers.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?)
+        Ok(begun(&self.readers, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?)
     }
 
     /// Changes of jobs by all processes.
@@ -316,6 +318,15 @@ fn pool(connections: u32) -> PgPoolOptions {
                 Ok(())
             })
         })
+}
+
+/// Begins a transaction, to its end also if nobody waits for it anymore, as when a client goes away. sqlx does not roll
+/// back a BEGIN whose answer nobody reads: the connection would go back to the pool inside of a transaction, and later
+/// requests would see the database as it was then.
+async fn begun(pool: &Pool, begin: &'static str) -> Result<Transaction<'static, Database>, sqlx::Error> {
+    let pool = pool.clone();
+    let begun = tokio::spawn(async move { pool.begin_with(begin).await });
+    begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
 }
 
 /// Whether a connection failed, or the database ended the transaction so that others could continue.

@@ -17,8 +17,10 @@ struct Migration {
 }
 
 /// In order. Never edit one that was released; add the next.
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 8, compatible_with: 8, sql: include_str!("schema/0008_initial.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 8, compatible_with: 8, sql: include_str!("schema/0008_initial.sql") },
+    Migration { version: 9, compatible_with: 8, sql: include_str!("schema/0009_imports.sql") },
+];
 
 /// The newest schema that this release knows.
 fn known() -> i64 {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::BlobRef;
-use crate::store::blob_keys::is_merged;
+use super::{BlobRef, ImportDone};
+use crate::store::blob_keys::{is_merged, is_pinned};
 use crate::store::ids::{DatasetId, PolicyId, Timestamp, Workspace};
 use guarantor_engine::checks::CheckResult;
 use guarantor_engine::footprint::SetSizes;
@@ -62,6 +62,8 @@ pub struct NewDataset {
     pub content: DatasetContent,
     /// Recognizes its rows in other datasets.
     pub sketch: RowSketch,
+    /// The import that created it, which ends in the same transaction.
+    pub import: Option<ImportDone>,
 }
 
 /// The next version of a dataset.
@@ -188,6 +190,11 @@ impl Dataset {
     /// Whether its rows were never here: sums that were merged from partials stand for them.
     pub fn is_merged(&self) -> bool {
         self.content.parts.iter().any(|part| is_merged(&part.key))
+    }
+
+    /// Whether its rows stay in the objects that it was created from, which are pinned.
+    pub fn is_pinned(&self) -> bool {
+        self.content.parts.iter().any(|part| is_pinned(&part.key))
     }
 
     /// What the caller stated about the log. Rows that are appended inherit it.

@@ -6,6 +6,7 @@ mod datasets;
 mod deliveries;
 mod gates;
 mod guardrails;
+mod imports;
 mod jobs;
 mod keys;
 mod leases;
@@ -28,6 +29,10 @@ pub use gates::{
     RequiredBaseline, RequiredVersion, StandingGate,
 };
 pub use guardrails::{RequiredGuardrail, RequiredGuardrails};
+pub use imports::{
+    ClaimedImport, Import, ImportCode, ImportDone, ImportEnd, ImportFailure, ImportProgress, NewImport,
+    PinnedLog, ReadObject, RowFault, SourceRequest,
+};
 pub use jobs::{
     Job, JobChange, JobEvent, JobFilter, JobOrder, JobProgress, JobResult, JobStatus, NewJob, QueueDepth,
     QueueLimits,

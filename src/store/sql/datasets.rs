@@ -173,6 +173,9 @@ impl Datasets for Repo {
             Err(error) if is_taken(&error) => return Err(StoreError::Exists(Resource::Dataset, id)),
             other => other?,
         };
+        if let Some(done) = &new.import {
+            write.end_import(new.id, done).await?;
+        }
         insert_version(&mut write, &id, 1, &new.content, &sketched.row_set(), &[]).await?;
         write.open_ledger(&new.workspace, new.id).await?;
         write.remember_rows(&sketched, recognized).await?;
@@ -335,6 +338,10 @@ impl Datasets for Repo {
         if deleted.rows_affected() == 0 {
             return Err(StoreError::not_found(Resource::Dataset, id));
         }
+        sqlx::query("DELETE FROM imports WHERE id = $1")
+            .bind(id.to_string())
+            .execute(write.connection())
+            .await?;
         let blobs = write.forget_blobs(&id.to_string()).await?;
         write.commit().await?;
         Ok(blobs)

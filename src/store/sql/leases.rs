@@ -51,7 +51,7 @@ impl Write {
         .bind(token.to_string())
         .fetch_optional(self.connection())
         .await?;
-        job.ok_or(StoreError::LeaseLost(id))
+        job.ok_or(StoreError::LeaseLost(id.into()))
     }
 
     /// Ends an attempt that produced nothing.
@@ -79,7 +79,7 @@ impl Write {
         .bind(now)
         .fetch_optional(self.connection())
         .await?;
-        let after = after.ok_or(StoreError::LeaseLost(id))?;
+        let after = after.ok_or(StoreError::LeaseLost(id.into()))?;
         if after.status.is_finished() {
             self.enter_shown(&after).await?;
             self.announce_end(&after).await?;
@@ -109,7 +109,7 @@ impl Write {
         .bind(to_json(&success.evidence)?)
         .fetch_optional(self.connection())
         .await?;
-        let after = after.ok_or(StoreError::LeaseLost(id))?;
+        let after = after.ok_or(StoreError::LeaseLost(id.into()))?;
         if let Some(policy) = success.policy {
             let origins = self.origins_of(&after).await?;
             self.record_descent(&after, &policy.base_digest, &origins).await?;
@@ -312,7 +312,7 @@ impl Leases for Repo {
         .bind(until)
         .fetch_optional(write.connection())
         .await?;
-        let (cancel_requested,) = asked.ok_or(StoreError::LeaseLost(id))?;
+        let (cancel_requested,) = asked.ok_or(StoreError::LeaseLost(id.into()))?;
         if let Some(progress) = progress {
             write.report(id, token, progress).await?;
         }
@@ -327,7 +327,7 @@ impl Leases for Repo {
                 .bind(token.to_string())
                 .fetch_optional(&self.readers)
                 .await?;
-        asked.map(|(cancel_requested,)| cancel_requested).ok_or(StoreError::LeaseLost(id))
+        asked.map(|(cancel_requested,)| cancel_requested).ok_or(StoreError::LeaseLost(id.into()))
     }
 
     async fn finish_job(
@@ -364,6 +364,9 @@ impl Leases for Repo {
     async fn end_all_leases(&self) -> Result<()> {
         let mut write = self.write().await?;
         sqlx::query("UPDATE jobs SET lease_until = 0 WHERE status = 'running'")
+            .execute(write.connection())
+            .await?;
+        sqlx::query("UPDATE imports SET lease_until = 0 WHERE status = 'running'")
             .execute(write.connection())
             .await?;
         write.commit().await

@@ -59,6 +59,8 @@ mod blobs;
 mod datasets;
 #[path = "../sql/gates.rs"]
 mod gates;
+#[path = "../sql/imports.rs"]
+mod imports;
 #[path = "../sql/jobs.rs"]
 mod jobs;
 #[path = "../sql/keys.rs"]

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0006_gates.sql"),
     include_str!("schema/0007_webhooks.sql"),
     include_str!("schema/0008_job_lists.sql"),
+    include_str!("schema/0009_imports.sql"),
 ];
 
 /// The newest schema that this release knows.

@@ -6,7 +6,7 @@ use futures_util::Stream;
 use guarantor_ingest::{AddedCandidates, Checker, Health, IngestError};
 
 use super::part::UploadPart;
-use super::{Append, BodyError, Received, Target, UploadError, content, on_blocking_thread, pipe};
+use super::{Append, BodyError, GivingUp, Received, Target, UploadError, content, on_blocking_thread, pipe};
 use crate::store::{Dataset, Store, StoredLog, dataset_part_key};
 
 /// Reads `body` to its end and stores the next version of the dataset, or rejects it and stores nothing. If an
@@ -33,7 +33,9 @@ where
     let read = reading.await.map_err(|_| UploadError::Crashed)?;
     // If the body ended early, that explains any error of the decoder.
     fed?;
-    let part = UploadPart::new(store.blobs().clone(), dataset_part_key(before.id, request));
+    let giving_up = GivingUp::default();
+    let key = dataset_part_key(before.id, request);
+    let part = UploadPart::new(store.blobs().clone(), key, giving_up.0.clone());
     let received = match read {
         Ok(candidates) => {
             let stored = store.fetch_log(before).await?;

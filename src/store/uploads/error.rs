@@ -22,6 +22,12 @@ pub enum BodyError {
     /// The bytes do not have the digest that the sender stated.
     #[error("{0}")]
     Digest(String),
+    /// An object that is read by reference is not the one anymore that was found.
+    #[error("{0} was changed, replaced or deleted while it was read; start again when nobody writes to it")]
+    Changed(String),
+    /// An object may not be read.
+    #[error("{0} may not be read with the credentials of this server")]
+    Denied(String),
 }
 
 /// Why an upload or an append stored nothing.

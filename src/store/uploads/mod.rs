@@ -6,6 +6,9 @@ mod error;
 mod part;
 mod pipe;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use futures_util::Stream;
 use guarantor_engine::log::{NamedOutcome, Outcome};
@@ -17,7 +20,7 @@ use guarantor_ingest::{
 use uuid::Uuid;
 
 use super::{
-    AddedRows, BlobRef, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId,
+    AddedRows, BlobRef, Blobs, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId,
     Resource, Store, StoreError, StoredLog, Workspace, dataset_part_key,
 };
 use part::{Arrived, UploadPart};
@@ -90,15 +93,12 @@ pub async fn upload_files<S>(
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
 {
-    let (policy_id, policy) = upload.logging_policy.unzip();
-    let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
-    let checker = Checker::new(rules.with_options(upload.options).with_outcomes(upload.outcomes));
-    let part = dataset_part_key(upload.id, upload.id.into());
-    let received = match receive(store, part, files, checker, Vec::new()).await {
+    let (id, workspace, name) = (upload.id, upload.workspace.clone(), upload.name.clone());
+    let logging_policy_id = upload.logging_policy.as_ref().map(|&(id, _)| id);
+    let options = upload.options;
+    let received = match read_into(store.blobs(), upload, files, Arc::default()).await {
         // The first attempt stored a body that was accepted, so this is a different one.
-        Err(failed)
-            if failed.error.is_of_the_body() && is_stored(store, &upload.workspace, upload.id).await? =>
-        {
+        Err(failed) if failed.error.is_of_the_body() && is_stored(store, &workspace, id).await? => {
             return Err(UploadError::AnotherBody.into());
         }
         received => received?,
@@ -106,15 +106,15 @@ where
     let Received { content, rows, .. } = received;
     let parts: Vec<String> = content.parts.iter().map(|part| part.key.clone()).collect();
     let digest = content.digest.clone();
-    let (id, workspace) = (upload.id, upload.workspace.clone());
     let new = NewDataset {
         id,
-        workspace: upload.workspace,
-        name: upload.name,
-        logging_policy_id: policy_id,
-        options: upload.options,
+        workspace: workspace.clone(),
+        name,
+        logging_policy_id,
+        options,
         content,
         sketch: rows.all,
+        import: None,
     };
     let stored = match store.repository().create_dataset(new).await {
         Err(StoreError::Exists(Resource::Dataset, _)) => {
@@ -124,6 +124,27 @@ where
         stored => keep_or_delete(store, &parts, stored).await,
     };
     Ok(stored?)
+}
+
+/// Reads the files of a new log, in this order, into a part among `blobs` that no row names yet. It stops soon after
+/// `given_up` is set.
+///
+/// # Errors
+/// Why the log was rejected, with the position of the file that is at fault.
+pub(super) async fn read_into<S>(
+    blobs: &Blobs,
+    upload: Upload,
+    files: Vec<(FileFormat, S)>,
+    given_up: Arc<AtomicBool>,
+) -> Result<Received, FileFailed>
+where
+    S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
+{
+    let policy = upload.logging_policy.map(|(_, params)| params);
+    let rules = Rules::new(upload.n_actions, upload.outcome, policy, upload.limits)?;
+    let checker = Checker::new(rules.with_options(upload.options).with_outcomes(upload.outcomes));
+    let part = dataset_part_key(upload.id, upload.id.into());
+    receive(blobs, part, files, checker, Vec::new(), given_up).await
 }
 
 /// Whether the dataset exists already.
@@ -158,7 +179,7 @@ where
     let health = serde_json::from_value(before.content.health.clone()).ok();
     let checker = on_blocking_thread(move || after(stored, checker, health)).await??;
     let (part, kept) = (dataset_part_key(before.id, request), before.content.parts.clone());
-    let received = receive(store, part, vec![(format, body)], checker, kept).await;
+    let received = receive(store.blobs(), part, vec![(format, body)], checker, kept, Arc::default()).await;
     let received = target.unless_repeated(received.map_err(|failed| failed.error))?;
     let Received { content, mut rows, arrived } = received;
     rows.reaches_back =
@@ -310,19 +331,33 @@ fn after(stored: StoredLog, mut checker: Checker, health: Option<Health>) -> Res
 }
 
 /// A log that was read and encoded, and is not named by a row yet.
-struct Received {
-    content: DatasetContent,
-    rows: AddedRows,
+pub(super) struct Received {
+    pub content: DatasetContent,
+    pub rows: AddedRows,
     arrived: Arrived,
 }
 
-/// Decodes the files through the checker into a new part, after those in `kept`.
+/// Tells the thread that decodes to stop when it is dropped: with the future of a request whose client has gone, of a
+/// canceled job, or of an import that lost its lease. Some formats are decoded from a temporary file, which does not end
+/// with the body.
+#[derive(Default)]
+struct GivingUp(Arc<AtomicBool>);
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Decodes the files through the checker into a new part, after those in `kept`. If `given_up` is set, or the future is
+/// dropped, decoding stops soon and what it has written is removed.
 async fn receive<S>(
-    store: &Store,
+    blobs: &Blobs,
     part: String,
     files: Vec<(FileFormat, S)>,
     checker: Checker,
     kept: Vec<BlobRef>,
+    given_up: Arc<AtomicBool>,
 ) -> Result<Received, FileFailed>
 where
     S: Stream<Item = Result<Bytes, BodyError>> + Unpin,
@@ -333,12 +368,14 @@ where
         readers.push((format, reader));
         bodies.push((body, sender));
     }
-    let part = UploadPart::new(store.blobs().clone(), part);
+    let giving_up = GivingUp(given_up);
+    let part = UploadPart::new(blobs.clone(), part, giving_up.0.clone());
     let decoding = tokio::task::spawn_blocking(move || decode(readers, checker, part, kept));
     let mut broken = None;
     for (i, (body, sender)) in bodies.into_iter().enumerate() {
         if let Err(error) = pipe::feed(body, sender).await {
             broken = Some(FileFailed { file: Some(i), error: error.into() });
+            giving_up.0.store(true, Ordering::Relaxed);
             break;
         }
     }
@@ -348,7 +385,7 @@ where
         // The body ended early, which explains any error of the decoder.
         Some(failed) => {
             if let Some(part) = decoded.ok().and_then(|mut received| received.content.parts.pop()) {
-                store.blobs().delete(&[part.key]).await;
+                blobs.delete(&[part.key]).await;
             }
             Err(failed)
         }

@@ -1,6 +1,8 @@
 //! The blob that receives the rows of an upload. It is created with the first batch. A separate thread
 //! encodes the rows and computes their digest, in parallel with the thread that checks them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
@@ -21,6 +23,8 @@ pub struct UploadPart {
     open: Option<EncodingThread>,
     blob: Option<BlobRef>,
     arrived: Arrived,
+    /// Set when nobody waits for the upload anymore.
+    given_up: Arc<AtomicBool>,
     /// Why the sink failed.
     error: Option<UploadError>,
 }
@@ -37,9 +41,9 @@ pub struct Arrived {
 impl UploadPart {
     /// A sink that writes under this key. Call this on an async thread, and everything else on a blocking
     /// one.
-    pub fn new(blobs: Blobs, key: String) -> Self {
-        let runtime = Handle::current();
-        UploadPart { blobs, key, runtime, open: None, blob: None, arrived: Arrived::default(), error: None }
+    pub fn new(blobs: Blobs, key: String, given_up: Arc<AtomicBool>) -> Self {
+        let (runtime, arrived) = (Handle::current(), Arrived::default());
+        UploadPart { blobs, key, runtime, open: None, blob: None, arrived, given_up, error: None }
     }
 
     /// What is known about the rows so far.
@@ -92,8 +96,15 @@ impl UploadPart {
 
 impl Sink for UploadPart {
     fn write(&mut self, layout: &LogLayout, before: &LogDigest, rows: LogRows) -> Result<(), SinkFailed> {
+        if !self.is_awaited() {
+            return Err(SinkFailed);
+        }
         let sent = self.send(layout, before, rows);
         self.or_fail(sent)
+    }
+
+    fn is_awaited(&self) -> bool {
+        !self.given_up.load(Ordering::Relaxed)
     }
 
     /// Removes the blob before it returns. Dropping the part does the same.
