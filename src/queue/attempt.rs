@@ -15,10 +15,13 @@ use super::runner::{RunError, Runner};
 use super::timeline::Timeline;
 use super::worker::Phase;
 use crate::store::{ClaimedJob, FailureCode, JobFailure, JobProgress, StoreError};
+use guarantor_engine::EngineError;
 use guarantor_engine::control::Progress;
 
 /// Progress is written when it has changed, and at least this often.
 const REPORT_AT_LEAST: Duration = Duration::from_millis(600);
+/// How often a preparation looks whether it must stop.
+const FLAG: Duration = Duration::from_millis(100);
 /// How long a shutdown waits for a computation that was told to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -190,9 +193,13 @@ async fn work(
     reports: watch::Sender<Option<Progress>>,
     timeline: Arc<Timeline>,
 ) -> End {
-    let prepared = match runner.prepare(&claim.job).await {
-        Ok(prepared) => prepared,
-        Err(error) => return End::NotRun(error),
+    let prepared = tokio::select! {
+        prepared = runner.prepare(&claim.job) => match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return End::NotRun(error),
+        },
+        // To read the objects of a pinned dataset may take long.
+        () = raised(&stop) => return End::Computed(Computed::Returned(Err(EngineError::Cancelled))),
     };
     let started = match compute::start(pool, prepared, stop, reports, timeline) {
         Ok(started) => started,
@@ -210,8 +217,15 @@ async fn work(
     }
 }
 
+/// Returns when the flag is raised.
+async fn raised(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        tokio::time::sleep(FLAG).await;
+    }
+}
+
 /// Returns when running jobs must stop, also if the workers were dropped.
-async fn stopping(phase: &mut watch::Receiver<Phase>) {
+pub(super) async fn stopping(phase: &mut watch::Receiver<Phase>) {
     let _ = phase.wait_for(|phase| *phase == Phase::Stopping).await;
 }
 

@@ -13,6 +13,7 @@ mod compute;
 mod ending;
 mod fit;
 mod follow;
+mod imports;
 mod resolve;
 mod runner;
 mod signals;
@@ -96,6 +97,7 @@ struct Shared {
     unwritten: tokio::sync::Mutex<HashMap<JobId, LeaseToken>>,
     /// Announces jobs that have ended.
     ended: broadcast::Sender<Job>,
+    imports: imports::ImportQueue,
 }
 
 impl Queue {
@@ -110,6 +112,7 @@ impl Queue {
             unwritable: AtomicBool::new(false),
             unwritten: tokio::sync::Mutex::default(),
             ended: broadcast::channel(256).0,
+            imports: imports::ImportQueue::default(),
         };
         Queue { shared: Arc::new(shared) }
     }

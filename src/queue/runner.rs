@@ -209,5 +209,9 @@ fn unreadable(code: FailureCode, error: StoreError) -> RunError {
         tracing::warn!(%error, "could not read the inputs of a job");
         return RunError::Retry(JobFailure::new(code, "the store is unavailable"));
     }
+    let code = match error {
+        StoreError::SourceChanged(_) => FailureCode::SourceChanged,
+        _ => code,
+    };
     RunError::Failed(JobFailure::new(code, error.to_string()))
 }

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use super::attempt::Attempt;
 use super::ending::record_end;
 use super::runner::Runner;
-use super::{Queue, compute};
+use super::{Queue, compute, imports};
 use crate::store::{ClaimedJob, Result};
 
 /// What the workers should do.
@@ -42,6 +42,9 @@ impl Workers {
                 Worker { queue: queue.clone(), runner: runner.clone(), pool, phase: phase.subscribe() };
             tasks.push(tokio::spawn(worker.work()));
         }
+        // A workspace runs as many imports as there are workers, so that one more is left for the others.
+        let imports_at_once = if settings.workers > 0 { settings.workers + 1 } else { 0 };
+        tasks.extend((0..imports_at_once).map(|_| imports::start(queue.clone(), phase.subscribe())));
         Ok(Workers { phase, tasks })
     }
 
