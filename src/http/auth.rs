@@ -3,17 +3,17 @@
 //!
 //! A key also has a role. [`decided`] is the only place that says which role a request needs.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderValue, Method, header};
-use parking_lot::Mutex;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
 
 use super::App;
 use super::codes::Code;
 use super::extract::header_text;
+use super::layers::admit::Admitted;
 use super::problem::Problem;
 use crate::store::{ApiKey, KeyId, Result, Role, Store, Workspace};
 
@@ -24,18 +24,31 @@ const RECHECK: Duration = Duration::from_secs(2);
 /// key locks everyone out instead of opening the service.
 pub struct Auth {
     needed: AtomicBool,
-    asked: Mutex<Instant>,
+    started: Instant,
+    /// When the store was asked, in milliseconds since the start.
+    asked: AtomicU64,
 }
 
 impl Auth {
     /// The state at startup.
     pub fn new(keys_exist: bool) -> Self {
-        Auth { needed: AtomicBool::new(keys_exist), asked: Mutex::new(Instant::now()) }
+        Auth { needed: AtomicBool::new(keys_exist), started: Instant::now(), asked: AtomicU64::new(0) }
     }
 
     /// Whether keys were required the last time that the store was asked. `false` may be outdated.
     pub fn is_known_to_be_needed(&self) -> bool {
         self.needed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the store was asked a moment ago, and there were no keys.
+    fn is_known_to_be_open(&self) -> bool {
+        !self.is_known_to_be_needed() && self.outdated().is_none()
+    }
+
+    /// When the store was asked and what time it is now, if it must be asked again.
+    fn outdated(&self) -> Option<(u64, u64)> {
+        let (asked, now) = (self.asked.load(Ordering::Relaxed), self.started.elapsed().as_millis() as u64);
+        (now.saturating_sub(asked) > RECHECK.as_millis() as u64).then_some((asked, now))
     }
 
     /// Whether keys are required.
@@ -46,15 +59,11 @@ impl Auth {
         if self.is_known_to_be_needed() {
             return Ok(true);
         }
-        let stale = {
-            let mut asked = self.asked.lock();
-            let stale = asked.elapsed() > RECHECK;
-            if stale {
-                *asked = Instant::now();
-            }
-            stale
-        };
-        if stale && !store.repository().keys().await?.is_empty() {
+        // One of those that find it outdated asks.
+        let asks = self.outdated().is_some_and(|(asked, now)| {
+            self.asked.compare_exchange(asked, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        });
+        if asks && !store.repository().keys().await?.is_empty() {
             self.needed.store(true, Ordering::Relaxed);
         }
         Ok(self.needed.load(Ordering::Relaxed))
@@ -69,17 +78,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Caller::of(&parts.extensions).cloned()
-    }
-}
-
-impl Caller {
-    /// The caller of the request with these extensions.
-    ///
-    /// # Errors
-    /// 500 on a route without the layer `caller`, which must not run.
-    pub fn of(extensions: &Extensions) -> Result<&Caller, Problem> {
-        extensions.get().ok_or_else(not_behind)
+        Admitted::of(&parts.extensions).map(|admitted| admitted.identity.caller.clone())
     }
 }
 
@@ -93,19 +92,15 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// The key of the request with these extensions.
-    ///
-    /// # Errors
-    /// 500 on a route without the layer `caller`, which must not run.
-    pub fn of(extensions: &Extensions) -> Result<Credential, Problem> {
-        extensions.get().copied().ok_or_else(not_behind)
-    }
-
     /// Checks that the role allows a request.
     ///
     /// # Errors
     /// 403 if it does not.
     pub fn check(self, method: &Method, route: &str) -> Result<(), Problem> {
+        // The highest role may send everything.
+        if self.role == Role::Admin {
+            return Ok(());
+        }
         let needed = decided(method, route).unwrap_or(Role::Admin);
         if self.role >= needed {
             return Ok(());
@@ -141,6 +136,10 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
         | "/v1/datasets/{id}/ledger"
         | "/v1/datasets/{id}/rows"
         | "/v1/datasets/{id}/versions"
+        | "/v1/imports"
+        | "/v1/imports/{id}"
+        | "/v1/imports/{id}/cancel"
+        | "/v1/imports/{id}/objects"
         | "/v1/jobs"
         | "/v1/jobs/{id}"
         | "/v1/jobs/{id}/cancel"
@@ -158,20 +157,11 @@ fn decided(method: &Method, route: &str) -> Option<Role> {
     Some(if reads { reading } else { writing })
 }
 
-fn not_behind() -> Problem {
-    Problem::internal("a route that needs a caller is not behind the authentication layer")
-}
-
 /// Who sent a request, as certificates name them: the name and the id of the API key, never the key itself.
 #[derive(Debug, Clone)]
 pub struct CallerName(pub String);
 
 impl CallerName {
-    /// The caller of a service without keys.
-    fn anonymous() -> Self {
-        CallerName("anonymous".into())
-    }
-
     fn of(key: &ApiKey) -> Self {
         CallerName(match key.name.as_str() {
             "" => format!("key {}", key.id),
@@ -184,18 +174,40 @@ impl<S: Sync> FromRequestParts<S> for CallerName {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        parts.extensions.get::<CallerName>().cloned().ok_or_else(not_behind)
+        let named = Admitted::of(&parts.extensions)?.identity.name.clone();
+        Ok(named.unwrap_or_else(|| CallerName("anonymous".into())))
     }
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    pub caller: Caller,
+    pub credential: Credential,
+    /// `None` on a server without keys.
+    name: Option<CallerName>,
+}
+
+impl Identity {
+    /// The caller of a server without keys.
+    fn everyone() -> Identity {
+        let credential = Credential { key: None, role: Role::Admin };
+        Identity { caller: Caller(Workspace::default()), credential, name: None }
+    }
+}
+
+/// The caller, if it is known without asking the store that there are no keys.
+pub fn everyone(app: &App) -> Option<Identity> {
+    app.auth.is_known_to_be_open().then(Identity::everyone)
 }
 
 /// Finds the caller of a request by its API key.
 ///
 /// # Errors
 /// 401 if a key is required and the request has no valid one.
-pub async fn identify(app: &App, headers: &HeaderMap) -> Result<(Caller, CallerName, Credential), Problem> {
+pub async fn identify(app: &App, headers: &HeaderMap) -> Result<Identity, Problem> {
     if !app.auth.needed(&app.store).await? {
-        let everyone = Credential { key: None, role: Role::Admin };
-        return Ok((Caller(Workspace::default()), CallerName::anonymous(), everyone));
+        return Ok(Identity::everyone());
     }
     let Some(text) = header_text(headers, header::AUTHORIZATION.as_str()).map_err(|_| unauthorized())? else {
         return Err(unauthorized());
@@ -206,9 +218,8 @@ pub async fn identify(app: &App, headers: &HeaderMap) -> Result<(Caller, CallerN
     }
     let key = app.store.authenticate(secret.trim()).await?.ok_or_else(unauthorized)?;
     tracing::debug!(workspace = %key.workspace, key = %key.id, "authenticated");
-    let name = CallerName::of(&key);
     let credential = Credential { key: Some(key.id), role: key.role };
-    Ok((Caller(key.workspace), name, credential))
+    Ok(Identity { name: Some(CallerName::of(&key)), caller: Caller(key.workspace), credential })
 }
 
 fn unauthorized() -> Problem {

@@ -54,6 +54,7 @@ codes! {
     DatasetGone 403 "dataset_gone" "The dataset of the certificate was deleted";
     PolicyGone 403 "policy_gone" "The policy of the certificate was deleted";
     WebhooksOff 403 "webhooks_off" "This server allows no webhooks";
+    SourcesOff 403 "sources_off" "This server reads no logs by reference";
     NotFound 404 "not_found" "The resource does not exist";
     NoSuchRoute 404 "no_such_route" "The path does not exist";
     MethodNotAllowed 405 "method_not_allowed" "The method is not allowed for this path";
@@ -66,6 +67,7 @@ codes! {
     NoMatchingJob 409 "no_matching_job" "No job that the gate selects has ended";
     JobUnfinished 409 "job_unfinished" "The job has not finished";
     JobFinished 409 "job_finished" "The job has already finished";
+    ImportFinished 409 "import_finished" "The import has already finished";
     BodyTooLarge 413 "body_too_large" "The body is too large";
     UnsupportedMediaType 415 "unsupported_media_type" "The content type is not supported";
     UnsupportedEncoding 415 "unsupported_encoding" "The content encoding is not supported";

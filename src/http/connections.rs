@@ -19,7 +19,7 @@ use futures_util::future::{Either, Ready, ready};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use pin_project_lite::pin_project;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,8 +27,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 
+use super::App;
 use super::layers::reserve::OfTheReserve;
+use super::polls;
 use super::seats::{Seat, Seats, Standing};
+use super::silence::SilenceTimer;
 
 /// The most bytes of the head of a request: request line and headers. hyper accepts at most 100 headers.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -37,6 +40,8 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 #[derive(Clone)]
 pub struct Connections {
     pub router: Router,
+    /// The server whose jobs are polled here, without the router if possible.
+    pub polled: Option<App>,
     pub tls: Option<TlsAcceptor>,
     /// How long the head of a request may take, and how long a connection may be idle.
     pub silence: Duration,
@@ -95,10 +100,13 @@ impl Connections {
         standing: Standing,
     ) {
         let mut protocol = http1::Builder::new();
-        protocol.timer(TokioTimer::new()).header_read_timeout(self.silence).max_header_size(MAX_HEAD_BYTES);
+        protocol
+            .timer(SilenceTimer::default())
+            .header_read_timeout(self.silence)
+            .max_header_size(MAX_HEAD_BYTES);
         // One request is enough for a health check, and the next client needs the place.
         protocol.keep_alive(standing == Standing::Regular);
-        let service = Seated { router: TowerToHyperService::new(self.router), seat };
+        let service = Seated { router: TowerToHyperService::new(self.router), polled: self.polled, seat };
         let mut connection = pin!(protocol.serve_connection(TokioIo::new(stream), service));
         let mut closing = self.closing;
         let ended = tokio::select! {
@@ -118,6 +126,7 @@ impl Connections {
 /// The router, as a connection calls it: its seat knows when a request is in progress.
 struct Seated {
     router: TowerToHyperService<Router>,
+    polled: Option<App>,
     seat: Arc<Seat>,
 }
 
@@ -135,10 +144,12 @@ impl Service<Request<Incoming>> for Seated {
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let Some(standing) = self.seat.begin() else { return Either::Right(ready(Err(Displaced))) };
+        let seat = Some(Busy(self.seat.clone()));
         if standing == Standing::Reserve {
             request.extensions_mut().insert(OfTheReserve);
+        } else if let Some(response) = self.polled.as_ref().and_then(|app| polls::answer(app, &request)) {
+            return Either::Right(ready(Ok(response.map(|body| AnswerBody { body, _seat: seat }))));
         }
-        let seat = Some(Busy(self.seat.clone()));
         Either::Left(Answering { inner: self.router.call(request), seat })
     }
 }

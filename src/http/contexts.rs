@@ -151,7 +151,7 @@ pub async fn decide<T: Send + 'static>(
         return Ok((computed.0.map_err(unfit)?, computed.1));
     }
     let params = app.policies.params(&app.store, &policy).await?;
-    let limits = ContextLimits { row: limits(app), actions: MOST_PAIRS, non_zeros: MOST_NON_ZEROS };
+    let limits = ContextLimits { row: limits(&app.config), actions: MOST_PAIRS, non_zeros: MOST_NON_ZEROS };
     let compute = move || {
         let asked = contexts_of(&body, params.set_features(), &limits).map_err(faulty)?;
         check_set_work(&params, &asked.sets)?;

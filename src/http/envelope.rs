@@ -1,24 +1,16 @@
 //! The layers that every request and its response pass through.
 
 use axum::Router;
-use axum::http::{HeaderValue, header};
 use tower::ServiceBuilder;
-use tower_http::sensitive_headers::SetSensitiveRequestHeadersLayer;
-use tower_http::set_header::SetResponseHeaderLayer;
 
 use super::App;
-use super::layers::caller::CallerLayer;
+use super::layers::admit::AdmitLayer;
 use super::layers::compression::GzipLayer;
 use super::layers::linger::LingerLayer;
 use super::layers::observe::ObserveLayer;
-use super::layers::origin::OriginLayer;
 use super::layers::panics::PanicsLayer;
-use super::layers::problems::ProblemsLayer;
-use super::layers::request_id::RequestIdLayer;
 use super::layers::reserve::ReserveLayer;
-use super::layers::share::ShareLayer;
 use super::layers::time_limit::TimeLimitLayer;
-use super::layers::uploads::UploadsLayer;
 
 /// Whether routes require an API key, once a key exists.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,29 +26,15 @@ pub enum Access {
 /// Puts the layers around `routes`, the outermost first. A layer sees what the layers after it
 /// return: problems are written after everything that can return one, and logged as written.
 pub fn enclose(routes: Router<App>, app: &App, access: Access) -> Router<App> {
-    let origin = (access != Access::Health).then(|| OriginLayer(app.clone()));
-    let guarded = access == Access::Guarded;
-    let (guard, share) =
-        (guarded.then(|| CallerLayer(app.clone())), guarded.then(|| ShareLayer(app.clone())));
     routes.layer(
         ServiceBuilder::new()
-            .layer(SetSensitiveRequestHeadersLayer::new([header::AUTHORIZATION]))
-            .layer(RequestIdLayer)
-            .layer(SetResponseHeaderLayer::overriding(
-                header::X_CONTENT_TYPE_OPTIONS,
-                HeaderValue::from_static("nosniff"),
-            ))
             .layer(GzipLayer)
             .layer(ObserveLayer)
-            .layer(ProblemsLayer)
             .layer(LingerLayer::new(&app.config))
             .layer(TimeLimitLayer::new(&app.config))
             .layer(PanicsLayer)
             .layer(ReserveLayer)
-            .option_layer(origin)
-            .option_layer(guard)
-            .option_layer(share)
-            .layer(UploadsLayer(app.clone())),
+            .layer(AdmitLayer { app: app.clone(), access }),
     )
 }
 
@@ -64,7 +42,7 @@ pub fn enclose(routes: Router<App>, app: &App, access: Access) -> Router<App> {
 mod tests {
     use axum::body::{Body, to_bytes};
     use axum::extract::Request;
-    use axum::http::StatusCode;
+    use axum::http::{HeaderValue, StatusCode, header};
     use axum::response::Response;
     use axum::routing::get;
     use tower::ServiceExt;

@@ -3,9 +3,9 @@
 
 use std::fmt::Display;
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -17,11 +17,16 @@ pub fn tagged(
     body: impl FnOnce() -> Result<Bytes, Problem>,
 ) -> Result<Response, Problem> {
     let tag = format!("\"{tag}\"");
-    let mut response = match matches(headers, &tag) {
-        true => StatusCode::NOT_MODIFIED.into_response(),
-        false => ([(header::CONTENT_TYPE, "application/json")], body()?).into_response(),
-    };
-    if let Ok(value) = HeaderValue::try_from(tag) {
+    // Polling is answered here, so no header is written twice.
+    let mut response = Response::default();
+    if matches(headers, &tag) {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        *response.body_mut() = Body::from(body()?);
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+    }
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(tag)) {
         response.headers_mut().insert(header::ETAG, value);
     }
     // A cache between the client and the server must ask every time; asking is cheap.

@@ -2,21 +2,17 @@
 //! contains no SQL and no mathematics.
 //!
 //! `connections.rs` accepts connections, within limits on their number (`seats.rs`) and idle time, and
-//! handles TLS. Each request then passes the layers that `envelope.rs` lists in order, and reaches its handler. The
-//! layers come from tower and tower-http if those fit; the others are in `layers/`, one per file:
+//! handles TLS. Polls of jobs are answered by `polls.rs` if nothing has to be waited for. Every other request
+//! passes the layers that `envelope.rs` lists in order, which are in `layers/`, and reaches its handler:
 //!
-//! 1. request id (tower-http): the client's, if it is safe to log, otherwise a new one
-//! 2. response headers (tower-http), and compression of large JSON (tower-http)
-//! 3. `observe`: span, log line, metrics
-//! 4. `problems`: writes the body of every error
-//! 5. `linger`: 408 if a body stops arriving; reads the rest of a rejected one
-//! 6. `time_limit`: 408 if there is no response in time
-//! 7. panics (tower-http): a 500 that reveals nothing
-//! 8. `reserve`: 503 for everything but health checks if every connection has a request in progress
-//! 9. `origin`: without keys, 403 and 421 for requests of web pages of other sites
-//! 10. `caller`: the workspace of the API key, or 401, or 403 if its role is too low
-//! 11. `share`: 429 if the workspace has its share of requests in progress
-//! 12. `uploads`: a permit for each upload, or 429
+//! 1. `compression` (with tower-http): gzip of large JSON
+//! 2. `observe`: the request id (`request_id`), the span, the log line, the metrics, the body of every error
+//!    (`problems`), and the headers of every response
+//! 3. `linger`: 408 if a body stops arriving; reads the rest of a rejected one
+//! 4. `time_limit`: 408 if there is no response in time
+//! 5. `panics`: a 500 that reveals nothing
+//! 6. `reserve`: 503 for everything but health checks if every connection has a request in progress
+//! 7. `admit`: whether the request may reach its handler, by `origin`, API key, `share` and `uploads`
 
 mod auth;
 mod certificates;
@@ -31,6 +27,7 @@ mod extract;
 mod gates;
 mod health;
 mod idempotency;
+mod imports;
 mod jobs;
 mod layers;
 mod metrics;
@@ -40,9 +37,11 @@ mod partials;
 mod plans;
 mod policies;
 mod policy_cache;
+mod polls;
 mod problem;
 mod seats;
 mod server;
+mod silence;
 mod tally;
 mod tls;
 mod turns;

@@ -17,7 +17,8 @@ use utoipa_swagger_ui::SwaggerUi;
 use super::codes::Code;
 use super::problem::{FieldError, ProblemBody};
 use super::{
-    App, certificates, datasets, decisions, gates, health, jobs, metrics, partials, plans, policies, webhooks,
+    App, certificates, datasets, decisions, gates, health, imports, jobs, metrics, partials, plans, policies,
+    webhooks,
 };
 
 #[derive(utoipa::OpenApi)]
@@ -44,6 +45,7 @@ pub fn assemble(metrics_need_key: bool) -> (Router<App>, Router<App>, OpenApi) {
     let open = open.merge(gates::open_routes());
     let guarded = guarded
         .merge(datasets::routes())
+        .merge(imports::routes())
         .merge(policies::routes())
         .merge(decisions::routes())
         .merge(jobs::routes())

@@ -205,6 +205,11 @@ impl From<StoreError> for Problem {
                     format!("{limit} deliveries of the webhook wait already, the maximum; try again later.");
                 Problem::new(Code::LimitReached, detail)
             }
+            StoreError::LimitReached { resource: Resource::Import, limit } => {
+                let detail =
+                    format!("{limit} imports are not finished, the maximum; try again when one has ended.");
+                Problem::new(Code::LimitReached, detail)
+            }
             StoreError::LimitReached { resource, limit } => {
                 let detail = format!("There are {limit} {resource}s already, the maximum; delete one first.");
                 Problem::new(Code::LimitReached, detail)
@@ -226,6 +231,9 @@ impl From<StoreError> for Problem {
             ),
             StoreError::Finished(how) => {
                 Problem::new(Code::JobFinished, format!("The job has already {how}."))
+            }
+            StoreError::ImportFinished(how) => {
+                Problem::new(Code::ImportFinished, format!("The import has already {how}."))
             }
             StoreError::BadCursor => {
                 let message = "is not a cursor of this list; use the `next` of an earlier page";

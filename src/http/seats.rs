@@ -5,10 +5,13 @@
 //! So heads that never arrive keep nobody out. If every regular connection has a request in progress, the
 //! next one is one of the reserve, which serves health checks only. The reserve displaces its oldest
 //! connection, whatever that does.
+//!
+//! A connection changes its own state without the lock of the book, so that requests do not wait for each other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::counter;
 use parking_lot::Mutex;
@@ -20,13 +23,13 @@ const RESERVE: usize = 64;
 /// The connections of a listener.
 pub struct Seats {
     most: usize,
+    /// Counts connections and their waits, so that a smaller number is an earlier one.
+    clock: AtomicU64,
     book: Mutex<Book>,
 }
 
 #[derive(Default)]
 struct Book {
-    /// Counts connections and their waits, so that a smaller number is an earlier one.
-    clock: u64,
     regular: HashMap<u64, Regular>,
     /// By the order in which they were opened.
     reserve: BTreeMap<u64, Close>,
@@ -37,9 +40,30 @@ type Close = oneshot::Sender<()>;
 
 struct Regular {
     network: IpAddr,
-    /// Since when it has been waiting for the head of a request; `None` while a request is in progress.
-    waiting: Option<u64>,
+    state: Arc<State>,
     _close: Close,
+}
+
+/// What a connection does. Whoever changes it first decides: the connection, when a head has arrived, or the one that
+/// displaces it.
+struct State(AtomicU64);
+
+/// A request is in progress.
+const BUSY: u64 = 0;
+/// It is of the reserve, or was displaced; the book knows. Every other number says since when the connection has been
+/// waiting for the head of a request.
+const NOT_REGULAR: u64 = u64::MAX;
+
+impl State {
+    /// Whether it was changed from one state to another.
+    fn change(&self, from: u64, to: u64) -> bool {
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Since when the connection has been waiting, if it has.
+    fn waiting(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|state| ![BUSY, NOT_REGULAR].contains(state))
+    }
 }
 
 /// What a connection may be used for.
@@ -56,22 +80,30 @@ pub struct Seat {
     seats: Arc<Seats>,
     id: u64,
     network: IpAddr,
+    state: Arc<State>,
 }
 
 impl Seats {
     /// No connection is open yet.
     pub fn new(most: usize) -> Arc<Seats> {
-        Arc::new(Seats { most, book: Mutex::default() })
+        Arc::new(Seats { most, clock: AtomicU64::default(), book: Mutex::default() })
+    }
+
+    /// The next number, which is at least 1.
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Enters a new connection. It must close when the receiver returns.
     pub fn open(self: &Arc<Seats>, peer: IpAddr) -> (Arc<Seat>, Standing, oneshot::Receiver<()>) {
         let (close, closed) = oneshot::channel();
         let mut book = self.book.lock();
-        let (id, network) = (book.tick(), network_of(peer));
+        let (id, network) = (self.tick(), network_of(peer));
+        let state = Arc::new(State(AtomicU64::new(NOT_REGULAR)));
         let standing = match book.make_room(self.most) {
             true => {
-                book.regular.insert(id, Regular { network, waiting: Some(id), _close: close });
+                state.change(NOT_REGULAR, id);
+                book.regular.insert(id, Regular { network, state: state.clone(), _close: close });
                 Standing::Regular
             }
             false => {
@@ -82,32 +114,32 @@ impl Seats {
                 Standing::Reserve
             }
         };
-        (Arc::new(Seat { seats: self.clone(), id, network }), standing, closed)
+        (Arc::new(Seat { seats: self.clone(), id, network, state }), standing, closed)
     }
 }
 
 impl Book {
-    fn tick(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
-    }
-
     /// Whether there is room for a regular connection, after displacing one if there has to be.
     fn make_room(&mut self, most: usize) -> bool {
         if self.regular.len() < most {
             return true;
         }
-        let Some(id) = self.longest_waiting() else { return false };
-        self.regular.remove(&id);
-        displaced("waiting");
-        true
+        // If the head of a request arrives meanwhile, another connection has to give way.
+        while let Some((id, since)) = self.longest_waiting() {
+            if self.regular.get(&id).is_some_and(|gone| gone.state.change(since, NOT_REGULAR)) {
+                self.regular.remove(&id);
+                displaced("waiting");
+                return true;
+            }
+        }
+        false
     }
 
-    /// The connection that has waited longest for a head, of the network with most such connections.
-    fn longest_waiting(&self) -> Option<u64> {
+    /// The connection that has waited longest for a head, of the network with most such connections, and since when.
+    fn longest_waiting(&self) -> Option<(u64, u64)> {
         let mut networks: HashMap<IpAddr, (usize, u64, u64)> = HashMap::new();
         for (id, connection) in &self.regular {
-            let Some(since) = connection.waiting else { continue };
+            let Some(since) = connection.state.waiting() else { continue };
             let (count, first, first_id) = networks.entry(connection.network).or_insert((0, u64::MAX, *id));
             *count += 1;
             if since < *first {
@@ -115,7 +147,7 @@ impl Book {
             }
         }
         let by_count = |(count, first, _): &(usize, u64, u64)| (*count, std::cmp::Reverse(*first));
-        networks.into_values().max_by_key(by_count).map(|(_, _, id)| id)
+        networks.into_values().max_by_key(by_count).map(|(_, since, id)| (id, since))
     }
 }
 
@@ -123,9 +155,11 @@ impl Seat {
     /// Notes that the head of a request has arrived. A connection of the reserve becomes a regular one if
     /// there is room by now. Returns `None` if the connection was displaced and must close.
     pub fn begin(&self) -> Option<Standing> {
+        if self.state.waiting().is_some_and(|since| self.state.change(since, BUSY)) {
+            return Some(Standing::Regular);
+        }
         let mut book = self.seats.book.lock();
-        if let Some(connection) = book.regular.get_mut(&self.id) {
-            connection.waiting = None;
+        if book.regular.contains_key(&self.id) {
             return Some(Standing::Regular);
         }
         if !book.reserve.contains_key(&self.id) {
@@ -135,17 +169,15 @@ impl Seat {
             return Some(Standing::Reserve);
         }
         let close = book.reserve.remove(&self.id)?;
-        book.regular.insert(self.id, Regular { network: self.network, waiting: None, _close: close });
+        self.state.change(NOT_REGULAR, BUSY);
+        let (network, state) = (self.network, self.state.clone());
+        book.regular.insert(self.id, Regular { network, state, _close: close });
         Some(Standing::Regular)
     }
 
     /// Notes that the connection waits for the next request.
     pub fn wait(&self) {
-        let mut book = self.seats.book.lock();
-        let now = book.tick();
-        if let Some(connection) = book.regular.get_mut(&self.id) {
-            connection.waiting = Some(now);
-        }
+        self.state.change(BUSY, self.seats.tick());
     }
 }
 
@@ -226,6 +258,26 @@ mod tests {
         assert!(busy[0].is_displaced());
         assert_eq!(reserve[4].seat.begin(), Some(Standing::Reserve));
         drop((busy, reserve));
+        let book = seats.book.lock();
+        assert!(book.regular.is_empty() && book.reserve.is_empty());
+    }
+
+    #[test]
+    fn whoever_is_faster_a_connection_is_displaced_or_has_a_request() {
+        let seats = Seats::new(2);
+        let serve = || {
+            for _ in 0..2000 {
+                let mut open = Open::from(&seats, A);
+                match open.seat.begin() {
+                    Some(Standing::Regular) => assert!(!open.is_displaced(), "it has a request"),
+                    Some(Standing::Reserve) => {}
+                    None => assert!(open.is_displaced(), "nobody told it to close"),
+                }
+                open.seat.wait();
+                assert!(seats.book.lock().regular.len() <= 2);
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(serve))));
         let book = seats.book.lock();
         assert!(book.regular.is_empty() && book.reserve.is_empty());
     }

@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::codes::Code;
 use super::connections::Connections;
+use super::datasets::limits;
 use super::envelope::{Access, enclose};
 use super::layers::public_path;
 use super::problem::Problem;
@@ -23,7 +24,11 @@ use super::{App, Shared, auth, jobs, metrics, openapi, tls, ui};
 use crate::config::{Config, ConfigError, ServerRole};
 use crate::notify::{DatabaseClock, Delivering, Notifier};
 use crate::queue::{EngineRunner, JobMemory, Queue, QueueSettings, Workers};
-use crate::store::{DirectoryLock, JobChange, LogMemory, QueueLimits, Store, StoreError};
+use crate::store::{
+    AllowedSources, DirectoryLock, JobChange, LogMemory, QueueLimits, SourceReader, Sources, Store,
+    StoreError,
+};
+use guarantor_ingest::IngestLimits;
 
 /// How often old data is removed. Files that no row names are removed once they are older than the
 /// longest upload.
@@ -90,6 +95,10 @@ impl Server {
         let store = Store::open_at(&config.places()?).await?;
         let memory = LogMemory { max_bytes: config.max_log_memory_bytes, ..store.log_memory().clone() };
         let store = store.with_log_memory(memory);
+        let store = match config.allowed_sources()? {
+            Some(allowed) => store.with_sources(source_reader(&config, allowed)),
+            None => store,
+        };
         let keys_exist = !store.repository().keys().await?.is_empty();
         if config.role != ServerRole::Worker {
             config.check_exposure(keys_exist)?;
@@ -172,12 +181,14 @@ impl Server {
         let grace = Duration::from_secs(self.app.config.shutdown_seconds);
         let role = self.app.config.role;
         let sweeper = (role != ServerRole::Worker).then(|| tokio::spawn(sweep(self.app.clone())));
+        let counting = tokio::spawn(metrics::sum_up(self.app.metrics.clone()));
         let (close, closing) = watch::channel(false);
         let connections = Connections {
             router: match role {
                 ServerRole::Worker => health_router(self.app.clone()),
                 ServerRole::All | ServerRole::Api => router(self.app.clone()),
             },
+            polled: (role != ServerRole::Worker).then(|| self.app.clone()),
             tls: self.tls,
             silence: Duration::from_secs(self.app.config.header_seconds),
             most: self.app.config.max_connections,
@@ -185,8 +196,13 @@ impl Server {
         };
         if let Some(health) = self.health {
             let router = health_router(self.app.clone());
-            let connections =
-                Connections { router, tls: None, most: HEALTH_CONNECTIONS, ..connections.clone() };
+            let connections = Connections {
+                router,
+                polled: None,
+                tls: None,
+                most: HEALTH_CONNECTIONS,
+                ..connections.clone()
+            };
             tokio::spawn(connections.serve(health));
         }
         let mut serving = tokio::spawn(connections.serve(self.listener));
@@ -207,12 +223,24 @@ impl Server {
         if tokio::time::timeout(grace, serving).await.is_err() {
             tracing::warn!("shutdown timed out; closing connections with open requests");
         }
+        counting.abort();
         Ok(())
     }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, ServerError> {
     TcpListener::bind(address).await.map_err(|error| ServerError::Listen(address, error))
+}
+
+/// Logs by reference have limits of their own: they do not pass through requests.
+fn source_reader(config: &Config, allowed: AllowedSources) -> SourceReader {
+    let decoded_bytes = config.max_decoded_bytes.max(config.sources_max_bytes);
+    SourceReader {
+        sources: Sources::new(config.s3()),
+        allowed,
+        limits: IngestLimits { decoded_bytes, ..limits(config) },
+        max_bytes: config.sources_max_bytes,
+    }
 }
 
 /// Jobs that end on other servers have deliveries too.
@@ -261,7 +289,7 @@ async fn sweep(app: App) {
     }
 }
 
-fn router(app: App) -> Router {
+pub(super) fn router(app: App) -> Router {
     let (open, guarded, api) = openapi::assemble(app.config.metrics_need_key);
     let open = match app.config.dashboard {
         true => open.merge(ui::routes()),

@@ -46,16 +46,22 @@ impl<K: Clone + Eq + Hash> Tally<K> {
     /// The number that `holder` has.
     pub fn take(self: &Arc<Self>, holder: &K) -> Result<Taken<K>, usize> {
         let mut held = self.held.lock();
-        let own = held.by.get(holder).copied().unwrap_or(0);
+        let Held { by, all } = &mut *held;
+        let known = by.get_mut(holder);
+        let own = known.as_deref().copied().unwrap_or(0);
         let allowed = match self.rule {
             Rule::Each(most) => own < most,
-            Rule::Shared(total) => own < total.saturating_sub(held.all),
+            Rule::Shared(total) => own < total.saturating_sub(*all),
         };
         if !allowed {
             return Err(own);
         }
-        held.all += 1;
-        held.by.insert(holder.clone(), own + 1);
+        match known {
+            Some(count) => *count += 1,
+            None => drop(by.insert(holder.clone(), 1)),
+        }
+        *all += 1;
+        drop(held);
         Ok(Taken { tally: self.clone(), holder: holder.clone() })
     }
 

@@ -7,16 +7,18 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::body::{Chunks, Passed, chunks, drain, limited, metered, read_ahead};
+use super::by_reference::{ReferenceRequest, Sent, create as by_reference, tell_apart};
 use super::content::encoding_of;
 use super::digest::{Expected, verified};
 use super::form::{Form, FormPart};
 use super::options::{AppendOptions, UploadOptions, fingerprint_of, limits};
-use super::{DatasetView, require_rows};
+use super::{DatasetView, require_own_rows, require_rows};
 use crate::http::App;
-use crate::http::auth::Caller;
+use crate::http::auth::{Caller, CallerName};
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Nothing, Params, parse_json, too_large};
 use crate::http::idempotency::{Created, Creation, Start, mismatch, replay};
+use crate::http::imports::ImportView;
 use crate::http::layers::uploads::UploadPermit;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::turns::{LineFull, Turn};
@@ -60,7 +62,8 @@ struct UploadForm {
 #[allow(dead_code)]
 struct FileBytes(Vec<u8>);
 
-/// Upload a log: either as the body, with options in the query, or as a form.
+/// Create a dataset from a log: the body, with options in the query; a form; or a reference to objects, which a worker
+/// reads as an import.
 #[utoipa::path(post, path = "/v1/datasets", tag = "Datasets", operation_id = "create_dataset",
     params(UploadOptions, ("idempotency-key" = Option<String>, Header, description = "Repeated requests with this key get the first response"),
            ("content-encoding" = Option<String>, Header, pattern = "^(gzip|zstd|identity)$", description = "The compression of the body: `gzip` or `zstd`"),
@@ -72,18 +75,28 @@ struct FileBytes(Vec<u8>);
         (String = "text/csv", example = json!("x0,x1,action,propensity,cost\n0.1,0.7,1,0.3,-1\n0.9,0.2,0,0.7,0\n")),
         (inline(FileBytes) = "application/vnd.apache.parquet"),
         (inline(FileBytes) = "application/vnd.apache.arrow.stream"),
-        (UploadForm = "multipart/form-data"))),
+        (UploadForm = "multipart/form-data"),
+        (ReferenceRequest = "application/json", example = json!(
+            {"source": {"uris": ["s3://logs/2026-11-*.parquet"]}, "outcome": "reward"})))),
     responses((status = 201, description = "Created", body = DatasetView,
                headers(("location" = String, description = "The path of the dataset"))),
-              (status = 409, description = "`idempotency_in_progress`"),
+              (status = 202, description = "A log by reference: the import is queued", body = ImportView,
+               headers(("location" = String, description = "The path of the import"))),
+              (status = 403, description = "`sources_off`: the operator allows no logs by reference"),
+              (status = 409, description = "`idempotency_in_progress`; `limit_reached`: too many imports are not finished"),
               (status = 400, description = "`digest_mismatch`, `malformed_body`, `invalid_header`, `invalid_query`"),
               (status = 413, description = "`body_too_large`, as sent or after decompression"),
               (status = 422, description = "`invalid_rows` lists the first 20 invalid rows; `invalid_file` says what is wrong with the file. Nothing is stored")))]
 pub async fn create(
     State(app): State<App>,
     Caller(workspace): Caller,
+    CallerName(caller): CallerName,
     request: Request,
 ) -> Result<Response, Problem> {
+    let request = match tell_apart(&app, request).await? {
+        Sent::Rows(request) => request,
+        Sent::Reference(headers, body) => return by_reference(app, workspace, caller, headers, body).await,
+    };
     let headers = request.headers().clone();
     let permit = request.extensions().get::<UploadPermit>().cloned();
     let incoming = receive(&app, request).await?;
@@ -112,7 +125,7 @@ pub async fn create(
             outcomes: options.outcomes()?,
             options: options.log_options(),
             logging_policy: options.logging_policy(&worker, &workspace).await?,
-            limits: limits(&worker),
+            limits: limits(&worker.config),
             workspace,
         };
         let dataset = store::upload(&worker.store, upload, data).await.map_err(upload_problem)?;
@@ -209,6 +222,7 @@ async fn add(
     let permit = request.extensions().get::<UploadPermit>().cloned();
     let dataset = app.store.repository().dataset(&workspace, id).await?;
     require_rows(&dataset, "id")?;
+    require_own_rows(&dataset)?;
     let format = options.format(content_type(&headers), &dataset)?;
     check_length(&headers, app.config.max_upload_bytes)?;
     let format = format.with_encoding(encoding_of(&headers)?);
@@ -237,7 +251,7 @@ async fn add(
         let (_permit, _turn) = (permit, turn);
         let rows_before = dataset.content.rows;
         let logging_policy = logging_policy(&worker, &workspace, &dataset).await?;
-        let append = Append { dataset, request, format, logging_policy, limits: limits(&worker) };
+        let append = Append { dataset, request, format, logging_policy, limits: limits(&worker.config) };
         let stored = match addition {
             Addition::Rows => store::append(&worker.store, append, data).await,
             Addition::Candidates => store::add_candidates(&worker.store, append, data).await,
@@ -349,12 +363,15 @@ fn check_length(headers: &HeaderMap, most: u64) -> Result<(), Problem> {
     }
 }
 
-fn body_problem(error: BodyError) -> Problem {
+/// Why a body could not be read.
+pub fn body_problem(error: BodyError) -> Problem {
     match error {
         BodyError::TooLarge { limit } => too_large(limit),
         BodyError::Broken(_) => Problem::new(Code::MalformedBody, "The body ended early."),
         BodyError::Form(why) => Problem::new(Code::MalformedBody, format!("The form cannot be read: {why}.")),
         BodyError::Digest(detail) => Problem::new(Code::DigestMismatch, detail),
+        // Objects are read by imports, and not by requests.
+        error @ (BodyError::Changed(_) | BodyError::Denied(_)) => Problem::internal(error),
     }
 }
 
@@ -374,7 +391,8 @@ fn upload_problem(error: UploadError) -> Problem {
     }
 }
 
-fn log_problem(error: IngestError) -> Problem {
+/// Why a log was rejected.
+pub fn log_problem(error: IngestError) -> Problem {
     match error {
         IngestError::Rows(rows) => {
             let (total, shown) = (rows.total, rows.first.len());

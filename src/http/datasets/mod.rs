@@ -1,6 +1,7 @@
 //! `/v1/datasets`: logs of the deployed policy.
 
 mod body;
+mod by_reference;
 mod content;
 mod create;
 mod digest;
@@ -79,6 +80,9 @@ pub struct DatasetView {
     repetitions: Repetitions,
     /// Whether the caller states that propensities with few digits are exact.
     exact_propensities: bool,
+    /// Whether the rows stay in the objects that the dataset was created from, which are pinned: every job reads them
+    /// again. `GET /v1/imports/{id}/objects` lists them.
+    pinned: bool,
     ledger: LedgerShare,
     capabilities: Capabilities,
     #[schema(value_type = Health)]
@@ -121,6 +125,7 @@ impl From<Dataset> for DatasetView {
             created_at: dataset.created_at,
             version: dataset.version,
             bytes: dataset.bytes(),
+            pinned: dataset.is_pinned(),
             name: dataset.name,
             logging_policy_id: dataset.logging_policy_id,
             logging: dataset.logging,
@@ -195,6 +200,19 @@ pub fn require_rows(dataset: &Dataset, field: &str) -> Result<(), Problem> {
     let message = "was merged from partials, so its rows are not here; merge other partials with POST /v1/partials, or \
                    upload the rows as a dataset";
     Err(Problem::field(Code::NotForThisKind, field, message))
+}
+
+/// Checks that rows and candidates can be added to a dataset.
+///
+/// # Errors
+/// If its rows stay in the objects that it was created from.
+fn require_own_rows(dataset: &Dataset) -> Result<(), Problem> {
+    if !dataset.is_pinned() {
+        return Ok(());
+    }
+    let message = "has its rows in pinned objects, so nothing can be added to it; create another dataset from all of the \
+                   objects, or one with `materialize: true`, which can be added to";
+    Err(Problem::field(Code::NotForThisKind, "id", message))
 }
 
 /// The dataset that a body names.

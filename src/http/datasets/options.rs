@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::content::essence;
+use crate::config::Config;
 use crate::http::App;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
@@ -208,14 +209,14 @@ fn unsupported(essence: &str, expected: &str) -> Problem {
 }
 
 /// The limits of uploads to this server.
-pub fn limits(app: &App) -> IngestLimits {
+pub fn limits(config: &Config) -> IngestLimits {
     IngestLimits {
-        actions: app.config.max_actions,
-        dim: app.config.max_features,
-        row_non_zeros: app.config.max_row_non_zeros,
-        dataset_non_zeros: app.config.max_dataset_non_zeros,
-        decoded_bytes: app.config.max_decoded_bytes,
-        spool: Some(app.config.data_dir.clone()),
+        actions: config.max_actions,
+        dim: config.max_features,
+        row_non_zeros: config.max_row_non_zeros,
+        dataset_non_zeros: config.max_dataset_non_zeros,
+        decoded_bytes: config.max_decoded_bytes,
+        spool: Some(config.data_dir.clone()),
         ..IngestLimits::default()
     }
 }

@@ -25,10 +25,8 @@ impl Answers {
     /// The JSON of a job. Every change of a job increases its revision, so equal revisions have equal
     /// JSON.
     pub fn of(&self, job: &Job) -> Result<Bytes, Problem> {
-        if let Some((revision, bytes)) = self.written.lock().get(&job.id)
-            && *revision == job.revision
-        {
-            return Ok(bytes.clone());
+        if let Some(bytes) = self.at_hand(job) {
+            return Ok(bytes);
         }
         let bytes = serde_json::to_vec(&JobView::from(job.clone())).map_err(Problem::internal)?;
         let bytes = Bytes::from(bytes);
@@ -40,5 +38,12 @@ impl Answers {
             written.insert(job.id, (job.revision, bytes.clone()));
         }
         Ok(bytes)
+    }
+
+    /// The JSON of a job, if it was written before and is not large.
+    pub fn at_hand(&self, job: &Job) -> Option<Bytes> {
+        let written = self.written.lock();
+        let (_, bytes) = written.get(&job.id).filter(|(revision, _)| *revision == job.revision)?;
+        Some(bytes.clone())
     }
 }

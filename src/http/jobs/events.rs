@@ -16,9 +16,10 @@ use tokio::time::{Instant, sleep_until};
 use super::read::current;
 use super::tails::Written;
 use crate::http::App;
-use crate::http::auth::{Caller, Credential};
+use crate::http::auth::Caller;
 use crate::http::codes::Code;
 use crate::http::extract::{Id, Params, header_text};
+use crate::http::layers::admit::Admitted;
 use crate::http::layers::share::InProgress;
 use crate::http::page::{ListView, page_request};
 use crate::http::problem::Problem;
@@ -120,20 +121,20 @@ fn last_seen(params: &EventParams, headers: &HeaderMap) -> Result<u64, Problem> 
 /// What a stream takes for as long as it is open.
 struct Held {
     _stream: Taken<Option<KeyId>>,
-    _request: Option<InProgress>,
+    _request: InProgress,
 }
 
 impl Held {
     fn take(app: &App, request: &Request) -> Result<Held, Problem> {
-        let key = Credential::of(request.extensions())?.key;
-        let stream = app.streams.take(&key).map_err(|own| {
+        let Admitted { identity, in_progress } = Admitted::of(request.extensions())?;
+        let stream = app.streams.take(&identity.credential.key).map_err(|own| {
             let detail = format!(
                 "This key has {own} open event streams, and a key may have {own}; close one, or poll the job with \
                  GET /v1/jobs/{{id}}?wait=."
             );
             Problem::new(Code::TooManyStreams, detail).retry_after(RETRY_AFTER)
         })?;
-        Ok(Held { _stream: stream, _request: request.extensions().get().cloned() })
+        Ok(Held { _stream: stream, _request: in_progress.clone() })
     }
 }
 

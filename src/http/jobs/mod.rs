@@ -21,6 +21,7 @@ use crate::store::{Job, JobStatus};
 
 pub use answers::Answers;
 pub use create::submit;
+pub use read::{answered, wait_of};
 pub use request::check_metadata;
 pub use tails::Tails;
 pub use view::{JobView, certificate_url};

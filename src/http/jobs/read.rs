@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use serde::Deserialize;
 
@@ -87,20 +87,37 @@ pub async fn read(
     Params(params): Params<JobReadParams>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let wait = params.wait.unwrap_or(0);
-    if wait > app.config.max_wait_seconds {
-        let message = format!("{wait} exceeds the maximum of {} seconds", app.config.max_wait_seconds);
-        return Err(Problem::field(Code::InvalidQuery, "wait", message));
-    }
+    let wait = wait_of(&app, params.wait)?;
     let job = match wait {
         0 => current(&app, &workspace, id).await?,
         _ => Arc::new(wait_for_end(&app, &workspace, id, Duration::from_secs(wait)).await?),
     };
-    let mut response = tagged(request.headers(), job.revision, || app.answers.of(&job))?;
+    answered(&app, request.headers(), &job)
+}
+
+/// The response to a request for a job.
+///
+/// # Errors
+/// If the job cannot be written as JSON.
+pub fn answered(app: &App, headers: &HeaderMap, job: &Job) -> Result<Response, Problem> {
+    let mut response = tagged(headers, job.revision, || app.answers.of(job))?;
     if !job.status.is_finished() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(POLL_AGAIN.as_secs()));
     }
     Ok(response)
+}
+
+/// How many seconds a request may wait.
+///
+/// # Errors
+/// If it asks for more than the server allows.
+pub fn wait_of(app: &App, asked: Option<u64>) -> Result<u64, Problem> {
+    let (wait, most) = (asked.unwrap_or(0), app.config.max_wait_seconds);
+    if wait > most {
+        let message = format!("{wait} exceeds the maximum of {most} seconds");
+        return Err(Problem::field(Code::InvalidQuery, "wait", message));
+    }
+    Ok(wait)
 }
 
 /// The job as it is, from the cache if it was read a moment ago.

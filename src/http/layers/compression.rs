@@ -19,7 +19,7 @@ use tower_http::compression::{Compression, CompressionBody, ResponseFuture};
 use super::Inner;
 
 /// Bodies of fewer bytes are sent as they are.
-const SMALLEST: u64 = 8 << 10;
+pub const SMALLEST: u64 = 8 << 10;
 
 /// Compresses large JSON responses for clients that accept gzip.
 ///
@@ -97,9 +97,7 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let (mut gzip, mut any) = (None, None);
     for member in values.flat_map(|value| value.split(',')) {
         let (coding, quality) = member.split_once(';').unwrap_or((member, "q=1"));
-        let quality = quality.trim().to_ascii_lowercase();
-        let wanted = quality.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok());
-        let wanted = wanted.is_some_and(|q| q > 0.0 && q <= 1.0);
+        let wanted = is_wanted(&quality.trim().to_ascii_lowercase());
         match coding.trim().to_ascii_lowercase().as_str() {
             "gzip" | "x-gzip" => gzip = Some(wanted),
             "*" => any = Some(wanted),
@@ -107,6 +105,14 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
         }
     }
     gzip.or(any).unwrap_or(false)
+}
+
+/// Whether this is a weight above 0. One that is none by RFC 9110, such as one with four decimals, says nothing: tower-http
+/// would not understand it.
+fn is_wanted(weight: &str) -> bool {
+    let number = weight.strip_prefix("q=").filter(|q| q.len() <= 5);
+    let digits = number.filter(|q| q.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
+    digits.and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q > 0.0 && q <= 1.0)
 }
 
 /// A strong `ETag` identifies the exact bytes, so a compressed response gets a weak one, which still
@@ -136,7 +142,18 @@ mod tests {
         for yes in ["gzip", "br, GZip;q=0.5", "*", "x-gzip", "identity;q=0, gzip", "gzip, *;q=0"] {
             assert!(accepts(yes), "{yes}");
         }
-        for no in ["", "br", "identity", "gzip;q=0", "*;q=0", "gzip;q=0, *", "gzip;q=x", "identity;q=0"] {
+        for no in [
+            "",
+            "br",
+            "identity",
+            "gzip;q=0",
+            "*;q=0",
+            "gzip;q=0, *",
+            "gzip;q=x",
+            "identity;q=0",
+            "gzip;q=0.5555",
+            "gzip;q=1e0",
+        ] {
             assert!(!accepts(no), "{no}");
         }
         assert!(!accepts_gzip(&HeaderMap::new()));

@@ -1,11 +1,11 @@
 //! The layers written for this service. `envelope.rs` lists all layers in the order in which requests
 //! pass them.
 //!
-//! Every poll of a job passes all of them, so they must be cheap. Only `caller`, and `origin` for requests
-//! that it may reject, have to wait before they can call the inner service, and only `linger` waits after a
-//! request with a body; these box their futures. The others have futures of their own.
+//! Every poll of a job passes all of them, so they must be cheap, and few: axum clones them for each request. Only
+//! `admit` may have to wait before it can call the inner service, and only `linger` waits after a request with a
+//! body; these box their futures then. The others have futures of their own.
 
-pub mod caller;
+pub mod admit;
 pub mod compression;
 pub mod linger;
 pub mod observe;
@@ -37,23 +37,36 @@ pub trait Inner: Service<Request, Response = Response, Error = Infallible> {}
 
 impl<S: Service<Request, Response = Response, Error = Infallible>> Inner for S {}
 
-/// The matched route of a request, such as `/v1/jobs/{id}`.
+/// The route of a request, such as `/v1/jobs/{id}`.
 #[derive(Clone)]
-pub struct Route(Option<MatchedPath>);
+pub enum Route {
+    /// The router matched it, or nothing.
+    Matched(Option<MatchedPath>),
+    /// It was found without the router.
+    Named(&'static str),
+}
 
 impl Route {
     /// The route that the router matched for `request`.
     pub fn of(request: &Request) -> Route {
-        Route(request.extensions().get::<MatchedPath>().cloned())
+        Route::Matched(request.extensions().get::<MatchedPath>().cloned())
     }
 
     /// The route as it is declared, or `unmatched`.
     pub fn as_str(&self) -> &str {
-        self.0.as_ref().map_or(UNMATCHED, MatchedPath::as_str)
+        match self {
+            Route::Matched(matched) => matched.as_ref().map_or(UNMATCHED, MatchedPath::as_str),
+            Route::Named(name) => name,
+        }
     }
 }
 
 const UNMATCHED: &str = "unmatched";
+
+/// The same of a request that is at hand, without a copy.
+pub fn route_of(request: &Request) -> &str {
+    request.extensions().get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str)
+}
 
 /// A path as it may be logged and shown. The token of a gate is a secret and is left out, also if the path has no
 /// route because of a typing error around the token.
@@ -72,8 +85,7 @@ pub fn public_path(path: &str) -> Cow<'_, str> {
 
 /// Whether a request uploads a log. Polls are told apart by their method, before their route is looked up.
 pub fn is_upload(request: &Request) -> bool {
-    let route = || request.extensions().get::<MatchedPath>().map_or(UNMATCHED, MatchedPath::as_str);
-    request.method() == Method::POST && takes_uploads(route())
+    request.method() == Method::POST && takes_uploads(route_of(request))
 }
 
 /// What a layer does with the response of the inner service.

@@ -6,15 +6,9 @@
 //! page has no key to send, so nothing is checked: proxies may change these headers.
 
 use std::net::IpAddr;
-use std::task::{Context, Poll};
 
-use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
-use axum::response::{IntoResponse, Response};
-use futures_util::future::{BoxFuture, Either};
-use tower::{Layer, Service};
 
-use super::{Inner, Route};
 use crate::config::Config;
 use crate::http::App;
 use crate::http::codes::Code;
@@ -23,71 +17,36 @@ use crate::http::problem::Problem;
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// Rejects requests from pages of other sites while there are no API keys.
-#[derive(Clone)]
-pub struct OriginLayer(pub App);
-
-impl<S> Layer<S> for OriginLayer {
-    type Service = SameOrigin<S>;
-
-    fn layer(&self, inner: S) -> SameOrigin<S> {
-        SameOrigin { inner, app: self.0.clone() }
+/// What [`check`] has found, unless there are keys by now: the first one may have been created since the store was asked.
+///
+/// # Errors
+/// 403 and 421, or if the store does not answer.
+pub async fn unless_keys_exist(app: &App, checked: Result<(), Problem>) -> Result<(), Problem> {
+    match checked {
+        Err(problem) if !app.auth.needed(&app.store).await? => Err(problem),
+        _ => Ok(()),
     }
 }
 
-/// The service of [`OriginLayer`].
-#[derive(Clone)]
-pub struct SameOrigin<S> {
-    inner: S,
-    app: App,
-}
-
-impl<S> Service<Request> for SameOrigin<S>
-where
-    S: Inner + Clone + Send + 'static,
-    S::Future: Send,
-{
-    type Response = Response;
-    type Error = S::Error;
-    type Future = Either<S::Future, BoxFuture<'static, Result<Response, S::Error>>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request) -> Self::Future {
-        if self.app.auth.is_known_to_be_needed() {
-            return Either::Left(self.inner.call(request));
-        }
-        let Err(problem) = check(&self.app.config, &request) else {
-            return Either::Left(self.inner.call(request));
-        };
-        let app = self.app.clone();
-        // The service that was polled ready is the one to call; its clone takes its place.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
-        Either::Right(Box::pin(async move {
-            // The first key may have been created since.
-            match app.auth.needed(&app.store).await {
-                Ok(true) => inner.call(request).await,
-                Ok(false) => Ok(problem.into_response()),
-                Err(error) => Ok(Problem::from(error).into_response()),
-            }
-        }))
-    }
-}
-
-fn check(config: &Config, request: &Request) -> Result<(), Problem> {
-    let route = Route::of(request);
+/// Checks that a request is neither from a page of another site nor sent under a foreign name.
+///
+/// # Errors
+/// 403 and 421.
+pub fn check(
+    config: &Config,
+    (method, route): (&Method, &str),
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Problem> {
     // Probes name the server as they like, and these reveal nothing.
-    if matches!(route.as_str(), "/livez" | "/readyz") {
+    if matches!(route, "/livez" | "/readyz") {
         return Ok(());
     }
-    check_host(config, request.uri(), request.headers())?;
-    if is_link(request.method(), route.as_str(), request.headers()) {
-        return Ok(());
+    check_host(config, uri, headers)?;
+    match check_origin(headers) {
+        Err(_) if is_link(method, route, headers) => Ok(()),
+        checked => checked,
     }
-    check_origin(request.headers())
 }
 
 /// Whether the browser follows a link to a page of this server. The page that has the link cannot read the
@@ -117,6 +76,9 @@ fn check_host(config: &Config, uri: &Uri, headers: &HeaderMap) -> Result<(), Pro
 
 fn is_allowed(config: &Config, authority: &str) -> bool {
     let host = host_of(authority);
+    if host.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
     if let Ok(address) = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
         // Rebinding needs a name. If others can connect anyway, they may use the address.
         return address.to_canonical().is_loopback() || !config.listen.ip().is_loopback();
@@ -141,12 +103,11 @@ fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     {
         return Err(cross_origin(&format!("Sec-Fetch-Site is {site:?}")));
     }
-    let (origin, host) = (text(&header::ORIGIN), text(&header::HOST));
-    match origin {
-        Some(origin) if !is_same(&origin, host.as_deref().unwrap_or("")) => {
-            Err(cross_origin(&format!("Origin is {origin:?}")))
-        }
-        _ => Ok(()),
+    let Some(origin) = text(&header::ORIGIN) else { return Ok(()) };
+    let host = text(&header::HOST);
+    match is_same(&origin, host.as_deref().unwrap_or("")) {
+        true => Ok(()),
+        false => Err(cross_origin(&format!("Origin is {origin:?}"))),
     }
 }
 

@@ -1,65 +1,17 @@
 //! Request ids: the client's, if it is safe to log, otherwise a new one.
-//!
-//! tower-http's layers also put the id into the headers of the request and the extensions of the response,
-//! where nobody reads it. Polling would pay for that, so this layer is ours.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use axum::response::Response;
-use tower::{Layer, Service};
 
-use super::{Inner, OnResponse, Responding};
+/// The header with the id, of requests and of responses.
+pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-/// Gives each request an id, and its response the same.
-#[derive(Clone, Copy)]
-pub struct RequestIdLayer;
-
-impl<S> Layer<S> for RequestIdLayer {
-    type Service = Identified<S>;
-
-    fn layer(&self, inner: S) -> Identified<S> {
-        Identified { inner }
-    }
-}
-
-/// The service of [`RequestIdLayer`].
-#[derive(Clone)]
-pub struct Identified<S> {
-    inner: S,
-}
-
-impl<S: Inner> Service<Request> for Identified<S> {
-    type Response = Response;
-    type Error = S::Error;
-    type Future = Responding<S::Future, RequestId>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, mut request: Request) -> Self::Future {
-        let id = RequestId(safe_id(request.headers()).cloned().unwrap_or_else(new_value));
-        request.extensions_mut().insert(id.clone());
-        Responding::new(self.inner.call(request), id)
-    }
-}
-
-/// The id of a request, in its extensions.
-#[derive(Clone)]
-pub struct RequestId(HeaderValue);
-
-impl OnResponse for RequestId {
-    fn on_response(self, mut response: Response) -> Response {
-        response.headers_mut().insert(REQUEST_ID, self.0);
-        response
-    }
+/// The id for a request with these headers.
+pub fn of(headers: &HeaderMap) -> HeaderValue {
+    safe_id(headers).cloned().unwrap_or_else(new_value)
 }
 
 /// The id that the client sent, if it is safe to write to a log.
@@ -87,11 +39,6 @@ fn new_id() -> uuid::Uuid {
     random[2..].copy_from_slice(&NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     uuid::Builder::from_unix_timestamp_millis(since.as_millis() as u64, &random).into_uuid()
-}
-
-/// The id of a request, for its log lines.
-pub fn of(request: &Request) -> &str {
-    request.extensions().get::<RequestId>().and_then(|id| id.0.to_str().ok()).unwrap_or("")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::future::{Either, Ready, ready};
 use tower::{Layer, Service};
 
-use super::{Inner, Route};
+use super::{Inner, route_of};
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 
@@ -49,7 +49,7 @@ impl<S: Inner> Service<Request> for Reserve<S> {
 
     fn call(&mut self, request: Request) -> Self::Future {
         let reserve = request.extensions().get::<OfTheReserve>().is_some();
-        if reserve && !is_health(Route::of(&request).as_str()) {
+        if reserve && !is_health(route_of(&request)) {
             let detail = "Every connection of the server has a request in progress; try again.";
             let problem = Problem::new(Code::Unavailable, detail).retry_after(RETRY_AFTER);
             return Either::Right(ready(Ok(problem.into_response())));

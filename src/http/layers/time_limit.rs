@@ -9,7 +9,8 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use pin_project_lite::pin_project;
-use tokio::time::Timeout;
+use tokio::task::coop::{Unconstrained, unconstrained};
+use tokio::time::Sleep;
 use tower::{Layer, Service};
 
 use super::{Inner, is_upload};
@@ -63,16 +64,18 @@ impl<S: Inner> Service<Request> for TimeLimit<S> {
             true => self.limits.uploads,
             false => self.limits.others,
         };
-        Limited { inner: tokio::time::timeout(limit, self.inner.call(request)), limit }
+        Limited { inner: self.inner.call(request), limit, clock: None }
     }
 }
 
 pin_project! {
-    /// The future of [`TimeLimit`].
+    /// The future of [`TimeLimit`]. The clock runs from when the response has to wait for something: most are ready at
+    /// once, and need no timer.
     pub struct Limited<F> {
         #[pin]
-        inner: Timeout<F>,
+        inner: F,
         limit: Duration,
+        clock: Option<Pin<Box<Unconstrained<Sleep>>>>,
     }
 }
 
@@ -81,9 +84,14 @@ impl<F: Future<Output = Result<Response, Infallible>>> Future for Limited<F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        Poll::Ready(ready!(this.inner.poll(context)).unwrap_or_else(|_| {
-            let detail = format!("No response within {} seconds; try again.", this.limit.as_secs());
-            Ok(Problem::new(Code::RequestTimeout, detail).into_response())
-        }))
+        if let Poll::Ready(response) = this.inner.poll(context) {
+            return Poll::Ready(response);
+        }
+        let limit = *this.limit;
+        // Unconstrained: a response that is always busy must not keep its clock from running.
+        let clock = this.clock.get_or_insert_with(|| Box::pin(unconstrained(tokio::time::sleep(limit))));
+        ready!(clock.as_mut().poll(context));
+        let detail = format!("No response within {} seconds; try again.", limit.as_secs());
+        Poll::Ready(Ok(Problem::new(Code::RequestTimeout, detail).into_response()))
     }
 }
