@@ -143,6 +143,10 @@ pub struct Config {
     pub header_seconds: u64,
     /// The longest `?wait=`.
     pub max_wait_seconds: u64,
+    /// The places, separated by commas, that logs by reference may be in.
+    pub sources_allow: String,
+    /// The most bytes of all objects of a log by reference.
+    pub sources_max_bytes: u64,
     /// The addresses, separated by commas, that webhooks may have.
     pub webhook_allow: String,
     /// The host names of such addresses, separated by commas, that may resolve to private addresses.
@@ -219,6 +223,7 @@ impl Config {
             ("max_dataset_non_zeros", self.max_dataset_non_zeros),
             ("request_seconds", self.request_seconds),
             ("upload_seconds", self.upload_seconds),
+            ("sources_max_bytes", self.sources_max_bytes),
         ];
         if let Some((name, _)) = positive.iter().find(|(_, value)| *value == 0) {
             return reject(format!("{name} is 0; it must be at least 1"));
@@ -265,6 +270,7 @@ impl Config {
         }
         self.notify_settings()?;
         self.places()?;
+        self.allowed_sources()?;
         if self.data_dir.as_os_str().is_empty() {
             return reject("data_dir is empty; set it to the directory for the data of the service".into());
         }

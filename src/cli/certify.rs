@@ -56,12 +56,12 @@ pub struct CertifyArgs {
 }
 
 /// Runs the job and prints its certificate. The verdict is the decision.
-pub fn certify(args: CertifyArgs) -> Result<Verdict, Failure> {
+pub fn certify(mut args: CertifyArgs) -> Result<Verdict, Failure> {
     if let Some(recipe) = &args.recipe {
         return certify_by_recipe(recipe, &args.log.partition(), args.json, args.signing_key.as_deref());
     }
     let directory = tempfile::tempdir()?;
-    let Finished { certificate, evidence } = runtime()?.block_on(run(&args, directory.path()))?;
+    let Finished { certificate, evidence } = runtime()?.block_on(run(&mut args, directory.path()))?;
     if let Some(path) = &args.policy_out {
         let policy = evidence.policy().ok_or("--policy-out: the job did not learn a policy")?;
         let text = serde_json::to_vec(policy)?;
@@ -95,7 +95,8 @@ pub fn signing_key(path: &Path) -> Result<SigningKey, Failure> {
     Ok(key)
 }
 
-async fn run(args: &CertifyArgs, directory: &Path) -> Result<Finished, Failure> {
+async fn run(args: &mut CertifyArgs, directory: &Path) -> Result<Finished, Failure> {
+    args.log.find_objects().await?;
     let (store, workspace) = (Store::open(directory).await?, Workspace::default());
     let mut spec = match &args.spec {
         Some(path) => read_json(path)?,

@@ -34,9 +34,11 @@ const LEAST: usize = 3;
 const BAR: usize = 40;
 
 /// Reports on a log: `Yes` if there are no warnings, `No` if there are, an error if it cannot be used.
-pub fn inspect(args: InspectArgs) -> Result<Verdict, Failure> {
-    let (log, directory) = (args.log.log()?, tempfile::tempdir()?);
-    let read = runtime()?.block_on(async {
+pub fn inspect(mut args: InspectArgs) -> Result<Verdict, Failure> {
+    let (directory, runtime) = (tempfile::tempdir()?, runtime()?);
+    runtime.block_on(args.log.find_objects())?;
+    let log = args.log.log()?;
+    let read = runtime.block_on(async {
         let store = Store::open(directory.path()).await?;
         log.read(&store, &Workspace::default()).await
     })?;

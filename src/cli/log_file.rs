@@ -1,5 +1,6 @@
 //! Log files, read in the same way as the service reads an upload: into a temporary store.
 
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -7,8 +8,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use futures_util::StreamExt;
 use guarantor::store::{
-    self, BodyError, Dataset, DatasetId, FileFailed, PolicyId, Store, StoreError, Upload, UploadError,
-    Workspace,
+    self, BodyError, Dataset, DatasetId, FileFailed, PolicyId, SourceObject, SourceUri, Sources, Store,
+    StoreError, Upload, UploadError, Workspace,
 };
 use guarantor_engine::certificate::StrictJson;
 use guarantor_engine::log::{Logging, NamedOutcome, Outcome, OutcomeKind, Repetitions};
@@ -27,9 +28,13 @@ use super::partial::PartitionArgs;
 pub struct LogArgs {
     /// The log. Several files are one log, in the order given; rows with a timestamp are put in the order of their
     /// timestamps. The name of a file implies its format: .ndjson, .jsonl, .dsjson, .csv, .parquet, .arrow or
-    /// .arrows, followed by .gz or .zst if it is compressed. - is standard input, which needs --format.
+    /// .arrows, followed by .gz or .zst if it is compressed. - is standard input, which needs --format. s3://bucket/key
+    /// and file:///path are read where they lie; * and ? stand for characters of one segment.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+    /// The objects that addresses among `files` stand for.
+    #[arg(skip)]
+    found: FoundObjects,
     /// The format, if the names do not imply it.
     #[arg(long, value_parser = format_parser())]
     format: Option<Format>,
@@ -132,12 +137,37 @@ enum OutcomeArg {
 pub struct InputLog<'a> {
     /// The files with their formats, in order. The path `-` is standard input.
     pub files: Vec<(&'a Path, FileFormat)>,
+    /// Those of them that are read by their address.
+    pub found: &'a FoundObjects,
     pub outcome: Outcome,
     /// All outcomes, if they have names.
     pub outcomes: Vec<NamedOutcome>,
     pub n_actions: Option<usize>,
     pub logging_policy: Option<&'a Path>,
     pub options: LogOptions,
+}
+
+/// Objects that are read where they lie, by their addresses.
+pub type FoundObjects = HashMap<PathBuf, SourceObject>;
+
+/// The files, with each address replaced by those of the objects that it stands for, and these objects.
+///
+/// # Errors
+/// If an address is invalid or stands for nothing.
+pub async fn find_objects(named: &[PathBuf]) -> Result<(Vec<PathBuf>, FoundObjects), Failure> {
+    let (sources, mut files, mut found) = (Sources::default(), Vec::new(), FoundObjects::new());
+    for file in named {
+        let Some(text) = file.to_str().filter(|text| SourceUri::is_meant_by(text)) else {
+            files.push(file.clone());
+            continue;
+        };
+        for object in sources.objects(&text.parse()?, None).await? {
+            let path = PathBuf::from(&object.uri);
+            files.push(path.clone());
+            found.insert(path, object);
+        }
+    }
+    Ok((files, found))
 }
 
 /// The path of standard input.
@@ -165,6 +195,15 @@ impl LogArgs {
         PartitionArgs::new(self.files.clone(), self.format, self.hash_dims)
     }
 
+    /// Finds the objects of addresses, before `log` can be asked for.
+    ///
+    /// # Errors
+    /// If an address is invalid or stands for nothing.
+    pub async fn find_objects(&mut self) -> Result<(), Failure> {
+        (self.files, self.found) = find_objects(&self.files).await?;
+        Ok(())
+    }
+
     /// The log that the options describe.
     ///
     /// # Errors
@@ -185,6 +224,7 @@ impl LogArgs {
         }
         Ok(InputLog {
             files,
+            found: &self.found,
             outcome,
             outcomes: match &self.outcomes {
                 Some(declared) => declared.outcomes().map_err(|why| format!("--outcomes: {why}"))?,
@@ -243,7 +283,11 @@ impl InputLog<'_> {
         };
         let mut files = Vec::new();
         for (path, format) in &self.files {
-            files.push((*format, chunks(open(path).await?)));
+            let body = match self.found.get(*path) {
+                Some(object) => object.clone().read().boxed(),
+                None => chunks(open(path).await?).boxed(),
+            };
+            files.push((*format, body));
         }
         Ok(store::upload_files(store, upload, files).await)
     }
@@ -278,7 +322,10 @@ impl InputLog<'_> {
 
     /// The size of all files; `None` if standard input is one of them.
     pub fn bytes(&self) -> Option<u64> {
-        let size = |(path, _): &(&Path, FileFormat)| std::fs::metadata(path).ok().map(|meta| meta.len());
+        let size = |(path, _): &(&Path, FileFormat)| match self.found.get(*path) {
+            Some(object) => Some(object.bytes()),
+            None => std::fs::metadata(path).ok().map(|meta| meta.len()),
+        };
         self.files.iter().map(size).sum()
     }
 }
@@ -301,7 +348,16 @@ pub fn open_files(files: &[(&Path, FileFormat)]) -> Result<Vec<(FileFormat, std:
     let open = |(path, format): &(&Path, FileFormat)| {
         let file = match path.as_os_str() == STDIN {
             true => std::io::stdin().as_fd().try_clone_to_owned()?.into(),
-            false => std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?,
+            false => match path.to_str().filter(|text| SourceUri::is_meant_by(text)) {
+                Some(uri) => {
+                    return Err(format!(
+                        "{uri}: this command reads files of this machine only; copy the object, or use `guarantor certify` \
+                         without a recipe"
+                    )
+                    .into());
+                }
+                None => std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?,
+            },
         };
         Ok((*format, file))
     };

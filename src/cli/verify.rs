@@ -16,7 +16,7 @@ use guarantor_ingest::{FileFormat, Format, partials};
 use serde_json::Value;
 
 use super::client::{Client, expect};
-use super::log_file::{InputLog, StatedArgs, format_parser, read_policy, with_formats};
+use super::log_file::{InputLog, StatedArgs, find_objects, format_parser, read_policy, with_formats};
 use super::merge::read_partials;
 use super::recipe::read_recipe;
 use super::{Failure, Verdict, runtime};
@@ -31,7 +31,7 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "KEY_OR_FILE")]
     public_key: Option<String>,
     /// Recompute the certificate from this log, and compare the numbers. Repeat it for a log of several files, in their
-    /// order. - is standard input, which needs --format.
+    /// order. - is standard input, which needs --format. s3://bucket/key and file:///path are read where they lie.
     #[arg(long, value_name = "FILE")]
     log: Vec<PathBuf>,
     /// The format of the log, if its file names do not imply it.
@@ -189,7 +189,8 @@ async fn recompute(
         let (id, params) = named_policy(named, &certificate)?;
         store.create_policy(&workspace, id, &params).await?;
     }
-    let files = with_formats(&args.log, args.format)?.into_iter();
+    let (paths, found) = find_objects(&args.log).await?;
+    let files = with_formats(&paths, args.format)?.into_iter();
     let hashed = |format: FileFormat| match certificate.dataset.action_sets {
         Some(features) => format.for_sets(features),
         None => format.for_dim(certificate.dataset.dim),
@@ -198,6 +199,7 @@ async fn recompute(
         certificate.dataset.action_sets.is_none() && certificate.dataset.actions_declared != Some(false);
     let log = InputLog {
         files: files.map(|(path, format)| (path, hashed(format))).collect(),
+        found: &found,
         outcome: certificate.user_units.outcome,
         outcomes: certificate.dataset.outcomes.clone(),
         // A number that was read off the rows is read off them again.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use super::{Config, ConfigError, reject};
-use crate::store::{Places, S3Place, SigningKeyAt};
+use crate::store::{AllowedSources, Places, S3Endpoint, S3Place, SigningKeyAt};
 
 /// A setting that must not be shown.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -77,14 +77,7 @@ impl Config {
                 let mut place: S3Place = text.parse().map_err(|why| ConfigError(format!("blobs: {why}")))?;
                 (place.endpoint, place.region) = (self.s3_endpoint.clone(), self.s3_region.clone());
                 place.allow_http = self.s3_allow_http;
-                let plain = !place.endpoint.is_empty() && !place.endpoint.starts_with("https://");
-                if plain && !place.allow_http {
-                    return reject(
-                        "s3_endpoint does not begin with https://; anybody in between could read and change the data. \
-                         If that is acceptable, set s3_allow_http"
-                            .into(),
-                    );
-                }
+                self.check_endpoint()?;
                 Some(place)
             }
         };
@@ -96,6 +89,71 @@ impl Config {
         }
         let connections = self.database_connections;
         Ok(Places { directory: self.data_dir.clone(), database, connections, bucket })
+    }
+
+    fn check_endpoint(&self) -> Result<(), ConfigError> {
+        let plain = !self.s3_endpoint.is_empty() && !self.s3_endpoint.starts_with("https://");
+        if plain && !self.s3_allow_http {
+            return reject(
+                "s3_endpoint does not begin with https://; anybody in between could read and change the data. If that is \
+                 acceptable, set s3_allow_http"
+                    .into(),
+            );
+        }
+        Ok(())
+    }
+
+    /// Where logs by reference may be; `None` if nowhere.
+    ///
+    /// # Errors
+    /// If the list cannot be used, or names data of this service.
+    pub fn allowed_sources(&self) -> Result<Option<AllowedSources>, ConfigError> {
+        let allowed = AllowedSources::parse(&self.sources_allow);
+        let allowed = allowed.map_err(|why| ConfigError(format!("sources_allow: {why}")))?;
+        if allowed.is_empty() {
+            return Ok(None);
+        }
+        if allowed.names_buckets() {
+            self.check_endpoint()?;
+        }
+        if let Some(folder) = allowed.touching(&self.data_dir) {
+            return reject(format!(
+                "sources_allow has {}, which contains data_dir or is in it; whoever can send requests could read the data \
+                 of the service",
+                folder.display()
+            ));
+        }
+        let secrets = [
+            ("signing_key_file", &self.signing_key_file),
+            ("bootstrap_key_file", &self.bootstrap_key_file),
+            ("tls_key", &self.tls_key),
+        ];
+        for (name, file) in secrets.into_iter().filter(|(_, file)| !file.as_os_str().is_empty()) {
+            if let Some(folder) = allowed.touching(file) {
+                return reject(format!(
+                    "sources_allow has {}, which contains {name}; whoever can send requests could read parts of that file",
+                    folder.display()
+                ));
+            }
+        }
+        let blobs = self.blobs.parse::<S3Place>().ok();
+        if blobs.is_some_and(|place| allowed.touches_bucket(place.bucket(), place.prefix())) {
+            return reject(
+                "sources_allow has a place that contains the setting blobs or is in it; whoever can send requests could \
+                 read the data of the service"
+                    .into(),
+            );
+        }
+        Ok(Some(allowed))
+    }
+
+    /// The service that has the buckets of logs by reference.
+    pub fn s3(&self) -> S3Endpoint {
+        S3Endpoint {
+            address: self.s3_endpoint.clone(),
+            region: self.s3_region.clone(),
+            allow_http: self.s3_allow_http,
+        }
     }
 
     /// Where the signing key is.
