@@ -1,7 +1,8 @@
 """Certifies a large log with Spark on this machine, beside DuckDB's plain IPS sums over the same Parquet files.
 
     make wheel
-    python3 -m venv /tmp/bench && /tmp/bench/bin/pip install target/wheels/guarantor-*.whl 'pyspark==4.3.*' pyarrow duckdb
+    python3 -m venv /tmp/bench
+    /tmp/bench/bin/pip install target/wheels/guarantor-*.whl 'pyspark==4.3.*' 'pandas>=2.2' pyarrow duckdb
     /tmp/bench/bin/python benches/spark.py --rows 50000000 --data /tmp/spark-log
 
 It prints rows per second of both, the largest memory that the JVM and a worker took, and whether a single process gives

@@ -82,6 +82,20 @@ def job_html(job: _Fields) -> str:
     return _card([*parts, _foot([("job", job.get("id"))])])
 
 
+def import_html(source: _Fields) -> str:
+    """Draw an import: how much it has read, or why it failed."""
+    status, error = str(source.get("status", "")), source.get("error")
+    if error:
+        rows = [(False, f"row {row.get('row')}", row.get("message")) for row in error.get("errors") or []]
+        parts = [_verdict("Failed", error.get("message", ""), False), _table(rows)]
+    else:
+        progress = source.get("progress") or {}
+        size, read = progress.get("bytes") or 0, progress.get("bytes_read") or 0
+        label = f"{_amount(read)} of {_amount(size)} bytes read"
+        parts = [_verdict(status.capitalize(), "", None), _bar(read / size if size else 0.0, label)]
+    return _card([*parts, _foot([("import", source.get("id")), ("object", (error or {}).get("uri"))])])
+
+
 def plan_html(plan: _Fields) -> str:
     """Draw a plan."""
     possible = bool(plan.get("possible"))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 from guarantor import _native, partials
 from guarantor._options import RunOptions
-from guarantor._parquet import Files, Task, files_of
+from guarantor._parquet import Files, Piece, files_of
 from guarantor.policy import Policy
 from guarantor.tables import Snapshot
 
@@ -145,13 +145,15 @@ def _sum_files(files: Files, options: SumOptions) -> Sums:
     learn, rename, spark = options.get("learn"), options.get("rename") or {}, _session()
     if learn is None:
         until, names = files.earliest(_learn_rows(options, files.rows))
-        earliest = spark.read.parquet(*names)
-        earliest = earliest.where(_ticks(earliest, files.time) <= until)
-        frame = _ordered(earliest, files.time).toArrow()
+        frame = files.rows_until(until)
+        if frame is None:
+            earliest = spark.read.parquet(*names)
+            earliest = earliest.where(_ticks(earliest, files.time) <= until)
+            frame = _ordered(earliest, files.time).toArrow()
         recipe = _freeze(frame, files.rows - frame.num_rows, options)
     else:
         recipe = _freeze(_ordered(learn, None).toArrow(), files.rows, options)
-    tasks = files.tasks()
+    tasks = files.tasks(_cores(spark))
     function = _file_partition(recipe.to_json(), tasks, dict(rename), list(options.get("features") or []))
     ids = spark.range(0, len(tasks), 1, len(tasks))
     summed = ids.mapInArrow(function, "partition string, partial string")
@@ -171,6 +173,14 @@ def _session() -> SparkSession:
     from pyspark.sql import SparkSession
 
     return SparkSession.builder.getOrCreate()
+
+
+def _cores(spark: SparkSession) -> int:
+    """Return how many tasks run at once, or a large number if it is not known."""
+    try:
+        return max(spark.sparkContext.defaultParallelism, 1)
+    except Exception:  # Spark Connect has no context, and says so with an error of its own.
+        return 1 << 20
 
 
 def _column(field: str, rename: Mapping[str, str]) -> str:
@@ -245,18 +255,17 @@ def _partition(
 
 
 def _file_partition(
-    recipe: str, tasks: Sequence[Task], rename: dict[str, str], features: list[str]
+    recipe: str, tasks: Sequence[Sequence[Piece]], rename: dict[str, str], features: list[str]
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function that runs on every partition of the numbers of tasks."""
 
     def sum_files(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                name, file, first, last = tasks[number]
-                # Spark runs one task per core.
-                text = _native.partial_file(file, (first, last), recipe, name, rename, features, 1)
-                yield pa.RecordBatch.from_pydict({"partition": [name], "partial": [text]})
+        numbers = itertools.chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+        for name, file, first, last in itertools.chain.from_iterable(tasks[number] for number in numbers):
+            # Spark runs one task per core.
+            text = _native.partial_file(file, (first, last), recipe, name, rename, features, 1)
+            yield pa.RecordBatch.from_pydict({"partition": [name], "partial": [text]})
 
     return sum_files

@@ -26,20 +26,23 @@ VERSION = "0.89.0"
 # Decisions and statuses stay closed: an answer that is neither deploy nor keep is an error.
 OPEN_ENUMS = {
     "Allowance", "BoundKind", "BoundedQuantity", "CheckCode", "CheckName", "CheckScope", "Code", "EventKind",
-    "FailureCode", "PolicyClass", "PolicyKind", "Preset", "PriorKind", "ReasonCode", "SharedWhy",
-    "TerminationReason", "WarningCode",
+    "FailureCode", "FormatName", "ImportCode", "PolicyClass", "PolicyKind", "Preset", "PriorKind", "ReasonCode",
+    "SharedWhy", "TerminationReason", "WarningCode",
 }  # fmt: skip
 
 BASES = {
     "Certificate": "guarantor.client._base.CertificateBase",
     "Dataset": "guarantor.client._base.ReportBase",
+    "Import": "guarantor.client._base.ImportBase",
     "Job": "guarantor.client._base.JobBase",
     "Plan": "guarantor.client._base.PlanBase",
     "Verification": "guarantor.client._base.VerificationBase",
 }
 
 # Requests whose arguments are written by hand.
-NOT_GENERATED = {"IssuedCertificate", "JobRequest", "UploadForm", "Contexts", "ActionsRequest"}
+NOT_GENERATED = {
+    "IssuedCertificate", "JobRequest", "UploadForm", "ReferenceRequest", "Contexts", "ActionsRequest",
+}  # fmt: skip
 
 COMMON = [
     "--input-file-type", "openapi", "--target-python-version", "3.11", "--formatters", "builtin",

@@ -251,6 +251,10 @@ impl Sink for Watching<'_> {
         self.sink.write(layout, before, rows)
     }
 
+    fn is_awaited(&self) -> bool {
+        self.control.check().is_ok()
+    }
+
     fn discard(&mut self) {
         self.sink.discard();
     }

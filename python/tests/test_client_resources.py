@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -150,6 +151,17 @@ def use_datasets(client: Client, dataset: str) -> None:
         client.datasets.get(spare)
 
 
+def use_imports(client: Client, file: Path) -> None:
+    file.write_bytes(ndjson(30, seed=54))
+    dataset = client.datasets.create_from(file.as_uri(), outcome="reward")
+    assert client.imports.get(dataset).status == "succeeded"
+    assert [found.id for found in client.imports.list()] == [dataset.id]
+    assert [found.uri for found in client.imports.objects(dataset)] == [file.as_uri()]
+    with pytest.raises(Conflict, match="import_finished"):
+        client.imports.cancel(dataset.id)
+    client.datasets.delete(dataset)
+
+
 def use_partials(client: Client) -> None:
     recipe = partials.freeze(guarantor.simulate(rows=600, seed=1), outcome="reward")
     sums = [partials.partial(guarantor.simulate(rows=400, seed=2), recipe, "all")]
@@ -160,8 +172,8 @@ def use_partials(client: Client) -> None:
     client.datasets.delete(merged.to_dict()["issued"]["dataset_id"])
 
 
-def test_every_operation_works(own_server: Callable[..., Server]) -> None:
-    server = own_server(WEBHOOK_ALLOW="http://127.0.0.1:9/")
+def test_every_operation_works(own_server: Callable[..., Server], tmp_path: Path) -> None:
+    server = own_server(WEBHOOK_ALLOW="http://127.0.0.1:9/", SOURCES_ALLOW=tmp_path.as_uri())
     key = server.create_key()
     server.kill()
     server.start()
@@ -174,6 +186,7 @@ def test_every_operation_works(own_server: Callable[..., Server]) -> None:
         use_policies(client, issued["job_id"])
         use_webhooks(client)
         use_datasets(client, issued["dataset_id"])
+        use_imports(client, tmp_path / "log.ndjson")
         use_partials(client)
         deploys = [job.id for job in client.jobs.list(decision="deploy", status="succeeded")]
         assert issued["job_id"] in deploys

@@ -75,9 +75,27 @@ def test_jobs_of_every_status_draw(deploy: guarantor.Certificate) -> None:
     assert "■ Keep" in text_of(_html.job_html(done))
 
 
+def test_imports_draw_how_far_they_are_and_why_they_failed() -> None:
+    source: dict[str, Any] = {"id": "i", "status": "running", "error": None}
+    assert "Running" in text_of(_html.import_html({**source, "progress": None}))
+    halfway = {"objects": 2, "bytes": 4000, "bytes_read": 2000}
+    assert "2 000 of 4 000 bytes read, 50%" in text_of(_html.import_html({**source, "progress": halfway}))
+    faults = [{"row": 7, "field": "propensity", "message": "exceeds 1"}]
+    error = {"message": "1 row is invalid", "uri": "s3://logs/a", "errors": faults}
+    failed = text_of(_html.import_html({**source, "status": "failed", "error": error}))
+    assert all(part in failed for part in ("Failed", "row 7", "exceeds 1", "s3://logs/a"))
+
+
 @pytest.mark.parametrize(
     "draw",
-    [_html.certificate_html, _html.health_html, _html.job_html, _html.plan_html, _html.verification_html],
+    [
+        _html.certificate_html,
+        _html.health_html,
+        _html.import_html,
+        _html.job_html,
+        _html.plan_html,
+        _html.verification_html,
+    ],
 )
 def test_texts_cannot_become_markup(draw: Callable[[dict[str, Any]], str]) -> None:
     evil = "<script>alert('1')</script>\"'&"

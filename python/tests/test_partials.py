@@ -12,7 +12,7 @@ import pytest
 
 import guarantor
 from guarantor import _native, partials
-from guarantor._parquet import files_of
+from guarantor._parquet import Files, Group, files_of
 
 OPTIONS: Any = {"outcome": "reward", "n_actions": 5}
 
@@ -99,18 +99,49 @@ def test_row_groups_of_files_are_the_rows(table: pa.Table, recipe: partials.Reci
         until, holders = files.earliest(n)
         assert until == times[n - 1]
         assert sum(pq.read_metadata(name).num_rows for name in holders) >= n
+        early = files.rows_until(until)
+        assert early.num_rows == n
+        assert pc.cast(early["timestamp"], pa.int64()).to_pylist() == times[:n]
     assert files.earliest(1)[1] == names[:1]
     sums = [
-        _native.partial_file(task.file, (task.first, task.last), recipe.to_json(), task.name, {}, [])
-        for task in files.tasks()
+        _native.partial_file(piece.file, (piece.first, piece.last), recipe.to_json(), piece.name, {}, [])
+        for piece in files.pieces()
     ]
     assert len(sums) == 3
+    # Small files are read by one task.
+    assert files.tasks(2) == [files.pieces()]
     whole = partials.merge(recipe, [partials.partial(table, recipe, "all")])
     assert partials.merge(recipe, sums, expected_rows=3000).digest == whole.digest
     with pytest.raises(FileNotFoundError, match=r"none\.parquet"):
         _native.partial_file(tmp_path / "none.parquet", (0, 1), recipe.to_json(), "0", {}, [])
     assert files_of([*names, str(tmp_path / "none.parquet")], "timestamp") is None
     assert files_of(names, "at") is None
+
+
+def test_rows_to_learn_from_are_in_the_order_of_their_times(tmp_path: Any) -> None:
+    at = pa.array([40, 10, 30, 20, 60, 50], pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"at": at, "n": [4, 1, 3, 2, 6, 5]}), tmp_path / "a.parquet", row_group_size=2)
+    files = files_of([str(tmp_path / "a.parquet")], "at")
+    assert files is not None
+    for n in range(1, 7):
+        assert files.rows_until(files.earliest(n)[0])["n"].to_pylist() == list(range(1, n + 1))
+    # Spark orders rows of the same time.
+    same = pa.table({"at": pa.array([10, 20, 20], pa.timestamp("us", "UTC")), "n": [1, 2, 3]})
+    pq.write_table(same, tmp_path / "b.parquet")
+    files = files_of([str(tmp_path / "b.parquet")], "at")
+    assert files is not None
+    assert files.rows_until(20) is None
+    assert files.rows_until(10)["n"].to_pylist() == [1]
+
+
+def test_tasks_are_few_and_have_every_piece_once() -> None:
+    groups = [Group(i // 4, i % 4, 1_000_000, 0, 0) for i in range(64)]
+    files = Files([str(i) for i in range(16)], groups, "at")
+    assert len(files.pieces()) == 16
+    for cores, count in [(2, 8), (4, 16), (1000, 16), (1, 4)]:
+        tasks = files.tasks(cores)
+        assert len(tasks) == count
+        assert [piece for task in tasks for piece in task] == files.pieces()
 
 
 def test_a_logging_policy_is_refused(table: pa.Table) -> None:

@@ -152,6 +152,13 @@ class JobBase(Model):
         return _html.job_html(self._members())
 
 
+class ImportBase(Model):
+    """In a notebook, an import draws how much it has read, or why it failed."""
+
+    def _repr_html_(self) -> str:
+        return _html.import_html(self._members())
+
+
 class PlanBase(Model):
     """How many rows would certify an improvement. In a notebook, a plan draws itself.
 

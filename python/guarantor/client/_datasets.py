@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Unpack, cast
 
 from guarantor.client._candidates import Probabilities, candidate_rows
-from guarantor.client._effects import Op, Stream
+from guarantor.client._effects import Call, Op, Stream
+from guarantor.client._imports import ImportCallback, ImportVerbs
 from guarantor.client._operations import Operations, identifier
 from guarantor.client._transport import items, verb
 from guarantor.client._uploads import Log
+from guarantor.client.errors import ClientError
 from guarantor.client.models import Dataset, DatasetVersion, Ledger, Look
 from guarantor.client.requests import FormatName, UploadOptions
 
@@ -36,6 +39,58 @@ class DatasetVerbs(Operations):
 
         """
         return (yield from self._upload(Dataset, "/v1/datasets", log, options, idempotency_key))
+
+    @verb
+    def create_from(
+        self,
+        uris: str | Sequence[str],
+        *,
+        materialize: bool = True,
+        progress: ImportCallback | None = None,
+        timeout: float | None = None,
+        idempotency_key: str | None = None,
+        **options: Unpack[UploadOptions],
+    ) -> Op[Dataset]:
+        r"""Have the server read a log where it lies, and wait for the dataset. Ctrl-C cancels the import.
+
+        Args:
+            uris: Addresses that the operator allows, `s3://bucket/key` or `file:///path`, in the order of the log. `*`
+                and `?` stand for characters of one segment.
+            materialize: Whether the rows are copied into the service. Otherwise the objects are pinned: every job
+                reads them again, and fails with `source_changed` if one is not the same anymore.
+            progress: Is called about once a second with how much was read.
+            timeout: How many seconds to wait.
+            idempotency_key: What makes a repeated call the same call.
+            options: Those of an upload.
+
+        Raises:
+            ImportFailed: The log was rejected, or cannot be read; with `code`, `uri` and the `errors` of rows.
+            ImportTimeout: The import takes longer than `timeout`. It goes on.
+
+        Example:
+            >>> from guarantor.client import Client, Forbidden
+            >>> with Client() as client:
+            ...     try:
+            ...         client.datasets.create_from("s3://logs/2026-11-*.parquet", outcome="reward")
+            ...     except Forbidden as error:
+            ...         print(error.code)
+            sources_off
+
+        """
+        group, create = self._group(ImportVerbs), ImportVerbs.create.op
+        import_ = yield from create(
+            group, uris, materialize=materialize, idempotency_key=idempotency_key, **options
+        )
+        try:
+            result = ImportVerbs.result.op
+            return (yield from result(group, import_, timeout=timeout, progress=progress))
+        except (Exception, GeneratorExit):
+            raise
+        except BaseException:  # Ctrl-C, or a canceled task: nobody waits for the import
+            # It may have ended just now, and the interruption is what the caller must see.
+            with suppress(ClientError):
+                yield from self._sent(Call("POST", f"/v1/imports/{import_.id}/cancel"))
+            raise
 
     @verb
     def append(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
-import time
 from typing import Literal, Unpack
 
 import httpx2
 
 from guarantor.client._effects import Call, Emit, Op, Sleep, Stream, follow, next_event
 from guarantor.client._gates import GateOperations
-from guarantor.client._operations import identifier, item_of
+from guarantor.client._operations import FINISHED, identifier, item_of
 from guarantor.client._retry import broken, retry_after
 from guarantor.client._transport import items, verb
 from guarantor.client.errors import (
     Conflict,
-    InvalidRequest,
     JobCanceled,
     JobFailed,
     Unavailable,
@@ -33,11 +30,6 @@ from guarantor.client.models import (
     Policy,
 )
 from guarantor.client.requests import GateRequirements, Spec
-
-FINISHED = frozenset({"succeeded", "failed", "cancelled"})
-
-# The longest wait that a server allows unless its operator chose another one.
-_WAIT = 60
 
 
 class JobVerbs(GateOperations):
@@ -83,31 +75,10 @@ class JobVerbs(GateOperations):
         return (yield from self._ended(identifier(job), timeout))
 
     def _ended(self, job_id: str, timeout: float | None) -> Op[Job]:
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        longest = _WAIT
-        while True:
-            asked = time.monotonic()
-            seconds = max(0, min(longest, math.ceil(deadline - asked))) if timeout is not None else longest
-            call = Call(
-                "GET", f"/v1/jobs/{job_id}", {"wait": str(seconds)}, repeatable=True, patience=seconds
-            )
-            try:
-                found = yield from self._call(Job, call)
-            except InvalidRequest as error:
-                if error.field != "wait" or longest <= 1:
-                    raise
-                longest //= 2  # the operator allows less
-                continue
-            if found.status in FINISHED:
-                return found
-            now = time.monotonic()
-            if now >= deadline:
-                raise WaitTimeout(
-                    f"job {found.id} is {found.status} after {timeout} seconds; it goes on", found
-                )
-            if now - asked < seconds / 2:
-                # It answered early because it shuts down. Another process will take over.
-                yield Sleep(self._settings.retry.first)
+        def late(job: Job) -> WaitTimeout:
+            return WaitTimeout(f"job {job.id} is {job.status} after {timeout} seconds; it goes on", job)
+
+        return (yield from self._until_ended(Job, f"/v1/jobs/{job_id}", timeout, late))
 
     @verb
     def result(self, job: str | Job, *, timeout: float | None = None) -> Op[IssuedCertificate]:

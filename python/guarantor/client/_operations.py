@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -12,16 +14,22 @@ import httpx2
 from pydantic import ValidationError
 
 from guarantor.client._base import Model
-from guarantor.client._effects import Call, Emit, Op, Stream
+from guarantor.client._effects import Call, Emit, Op, Sleep, Stream
 from guarantor.client._retry import attempted, retry_after
 from guarantor.client._transport import Settings
 from guarantor.client._uploads import Body, Log, upload_of
-from guarantor.client.errors import NotFound, UnexpectedResponse, error_of
+from guarantor.client.errors import InvalidRequest, NotFound, UnexpectedResponse, error_of
 
 M = TypeVar("M", bound=Model)
 Group = TypeVar("Group", bound="Operations")
 
 _PAGE = "100"
+
+FINISHED = frozenset({"succeeded", "failed", "cancelled"})
+"""The statuses of a job or an import that has ended."""
+
+# The longest wait that a server allows unless its operator chose another one.
+_WAIT = 60
 
 
 def identifier(resource: str | Model) -> str:
@@ -115,6 +123,40 @@ class Operations:
     def _act(self, model: type[M], path: str, body: Mapping[str, Any] | None = None) -> Op[M]:
         """Return a POST that acts each time that it is sent. It is never repeated."""
         return (yield from self._call(model, Call("POST", path, json=None if body is None else stated(body))))
+
+    def _until_ended(
+        self,
+        model: type[M],
+        path: str,
+        timeout: float | None,
+        late: Callable[[M], Exception],
+        *,
+        see: Callable[[M], object] | None = None,
+    ) -> Op[M]:
+        """Wait until a job or an import has ended. The server answers when it has, or, for `see`, every second."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        longest = _WAIT if see is None else 1
+        while True:
+            asked = time.monotonic()
+            seconds = longest if timeout is None else max(0, min(longest, math.ceil(deadline - asked)))
+            call = Call("GET", path, {"wait": str(seconds)}, repeatable=True, patience=seconds)
+            try:
+                found = yield from self._call(model, call)
+            except InvalidRequest as error:
+                if error.field != "wait" or longest <= 1:
+                    raise
+                longest //= 2  # the operator allows less
+                continue
+            if see is not None:
+                see(found)
+            if found["status"] in FINISHED:
+                return found
+            now = time.monotonic()
+            if now >= deadline:
+                raise late(found)
+            if now - asked < seconds / 2:
+                # It answered early because it shuts down. Another process will take over.
+                yield Sleep(self._settings.retry.first)
 
     def _upload(
         self,

@@ -105,6 +105,8 @@ def _stated(body: Body, format: str | None, encoding: str | None = None) -> Uplo
 
 def _file(path: Path, format: str | None) -> Upload:  # noqa: A002
     """Return a file, whose name implies what is not stated."""
+    if path.parts[:1] in (("s3:",), ("file:",)):
+        raise ValueError(f"{path} is an address; the server reads it with client.datasets.create_from")
     suffixes = [suffix.lower() for suffix in path.suffixes]
     encoding = _ENCODINGS.get(suffixes[-1]) if suffixes else None
     rest = suffixes[:-1] if encoding else suffixes

@@ -7,6 +7,7 @@ from typing import Self, Unpack
 
 from guarantor.client._datasets import DatasetVerbs
 from guarantor.client._gates import GateVerbs
+from guarantor.client._imports import ImportVerbs
 from guarantor.client._jobs import JobVerbs
 from guarantor.client._policies import PolicyVerbs
 from guarantor.client._settings import ClientOptions, described, settings_of
@@ -17,6 +18,10 @@ from guarantor.client._webhooks import WebhookVerbs
 
 class AsyncDatasets(DatasetVerbs, Awaiting):
     """Logs that the server stores."""
+
+
+class AsyncImports(ImportVerbs, Awaiting):
+    """Logs that the server reads where they lie."""
 
 
 class AsyncJobs(JobVerbs, Awaiting):
@@ -56,6 +61,7 @@ class AsyncClient(ClientVerbs, Awaiting):
     ) -> None:
         super().__init__(AsyncRunner(settings_of(url, key, **options)))
         self.datasets: AsyncDatasets = AsyncDatasets(self._runner)
+        self.imports: AsyncImports = AsyncImports(self._runner)
         self.jobs: AsyncJobs = AsyncJobs(self._runner)
         self.policies: AsyncPolicies = AsyncPolicies(self._runner)
         self.gates: AsyncGates = AsyncGates(self._runner)

@@ -7,6 +7,7 @@ from typing import Self, Unpack
 
 from guarantor.client._datasets import DatasetVerbs
 from guarantor.client._gates import GateVerbs
+from guarantor.client._imports import ImportVerbs
 from guarantor.client._jobs import JobVerbs
 from guarantor.client._policies import PolicyVerbs
 from guarantor.client._settings import ClientOptions, described, settings_of
@@ -17,6 +18,10 @@ from guarantor.client._webhooks import WebhookVerbs
 
 class Datasets(DatasetVerbs, Blocking):
     """Logs that the server stores."""
+
+
+class Imports(ImportVerbs, Blocking):
+    """Logs that the server reads where they lie."""
 
 
 class Jobs(JobVerbs, Blocking):
@@ -57,6 +62,7 @@ class Client(ClientVerbs, Blocking):
     ) -> None:
         super().__init__(Runner(settings_of(url, key, **options)))
         self.datasets: Datasets = Datasets(self._runner)
+        self.imports: Imports = Imports(self._runner)
         self.jobs: Jobs = Jobs(self._runner)
         self.policies: Policies = Policies(self._runner)
         self.gates: Gates = Gates(self._runner)

@@ -12,7 +12,7 @@ from guarantor.client.models import Fault
 if TYPE_CHECKING:
     import httpx2
 
-    from guarantor.client.models import Job
+    from guarantor.client.models import Import, Job, RowFault
 
 
 class ClientError(GuarantorError):
@@ -150,6 +150,42 @@ class JobCanceled(JobError):
 
 class WaitTimeout(JobError, TimeoutError):
     """The job has not ended in the time given. It goes on; wait for it again."""
+
+
+class ImportNotDone(ClientError):
+    """A log by reference did not become a dataset. `import_` is the import."""
+
+    def __init__(self, message: str, import_: Import) -> None:
+        super().__init__(message)
+        self.import_ = import_
+
+
+class ImportFailed(ImportNotDone):
+    """The import failed; nothing was stored."""
+
+    def __init__(self, import_: Import) -> None:
+        error = import_.error
+        self.code: str = error.code if error else "unknown"
+        """The stable code to branch on."""
+        self.detail: str = error.message if error else "it did not say why"
+        """What went wrong."""
+        self.uri: str | None = error.uri if error else None
+        """The object that is at fault, if it is one."""
+        self.errors: list[RowFault] = (error.errors if error else None) or []
+        """The first rows that are wrong, by their numbers in that object."""
+        at = f"{self.uri}: " if self.uri and self.uri not in self.detail else ""
+        lines = [f"import {import_.id} failed: {self.code}: {at}{self.detail}"]
+        told = [_line(Fault(message=each.message, row=each.row, field=each.field)) for each in self.errors]
+        lines += [f"  {line}" for line in told if line not in self.detail]
+        super().__init__("\n".join(lines), import_)
+
+
+class ImportCanceled(ImportNotDone):
+    """The import was canceled; nothing was stored."""
+
+
+class ImportTimeout(ImportNotDone, TimeoutError):
+    """The import has not ended in the time given. It goes on; wait for it again."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from guarantor.client._base import (
     CertificateBase,
+    ImportBase,
     JobBase,
     Model,
     PlanBase,
@@ -205,7 +206,7 @@ Code = TypeAliasType("Code", str)
 """
 A code.
 
-Known values: `malformed_json`, `malformed_body`, `invalid_query`, `invalid_cursor`, `invalid_header`, `digest_mismatch`, `unauthorized`, `decision_keep`, `role_not_sufficient`, `cross_origin`, `certificate_outdated`, `requirement_failed`, `signature_invalid`, `dataset_gone`, `policy_gone`, `webhooks_off`, `not_found`, `no_such_route`, `method_not_allowed`, `request_timeout`, `idempotency_in_progress`, `in_use`, `name_taken`, `limit_reached`, `webhook_disabled`, `no_matching_job`, `job_unfinished`, `job_finished`, `body_too_large`, `unsupported_media_type`, `unsupported_encoding`, `wrong_host`, `unknown_field`, `invalid_value`, `address_not_allowed`, `invalid_rows`, `repeated_rows`, `invalid_file`, `invalid_policy`, `invalid_contexts`, `too_large`, `job_too_large`, `unknown_dataset`, `unknown_policy`, `unknown_job`, `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`, `policy_required`, `policy_learned_here`, `policy_shape_mismatch`, `prior_needs_logging_policy`, `learning_needs_features`, `bound_needs_full_propensities`, `bound_needs_single_interactions`, `bound_needs_fixed_logging`, `bound_needs_fixed_actions`, `actions_not_stated`, `looks_need_anytime_bound`, `no_fresh_rows`, `bound_cannot_learn_here`, `family_delta_conflict`, `unknown_outcome`, `outcomes_not_named`, `guardrail_is_objective`, `guardrail_repeated`, `too_many_guardrails`, `family_exhausted`, `partials_rejected`, `idempotency_mismatch`, `job_failed`, `job_cancelled`, `too_many_uploads`, `too_many_streams`, `too_many_requests`, `too_many_verifications`, `queue_full`, `internal`, `damaged`, `unavailable`, `insufficient_storage`
+Known values: `malformed_json`, `malformed_body`, `invalid_query`, `invalid_cursor`, `invalid_header`, `digest_mismatch`, `unauthorized`, `decision_keep`, `role_not_sufficient`, `cross_origin`, `certificate_outdated`, `requirement_failed`, `signature_invalid`, `dataset_gone`, `policy_gone`, `webhooks_off`, `sources_off`, `not_found`, `no_such_route`, `method_not_allowed`, `request_timeout`, `idempotency_in_progress`, `in_use`, `name_taken`, `limit_reached`, `webhook_disabled`, `no_matching_job`, `job_unfinished`, `job_finished`, `import_finished`, `body_too_large`, `unsupported_media_type`, `unsupported_encoding`, `wrong_host`, `unknown_field`, `invalid_value`, `address_not_allowed`, `invalid_rows`, `repeated_rows`, `invalid_file`, `invalid_policy`, `invalid_contexts`, `too_large`, `job_too_large`, `unknown_dataset`, `unknown_policy`, `unknown_job`, `unknown_candidate`, `candidates_required`, `attestation_required`, `not_for_this_kind`, `policy_required`, `policy_learned_here`, `policy_shape_mismatch`, `prior_needs_logging_policy`, `learning_needs_features`, `bound_needs_full_propensities`, `bound_needs_single_interactions`, `bound_needs_fixed_logging`, `bound_needs_fixed_actions`, `actions_not_stated`, `looks_need_anytime_bound`, `no_fresh_rows`, `bound_cannot_learn_here`, `family_delta_conflict`, `unknown_outcome`, `outcomes_not_named`, `guardrail_is_objective`, `guardrail_repeated`, `too_many_guardrails`, `family_exhausted`, `partials_rejected`, `idempotency_mismatch`, `job_failed`, `job_cancelled`, `too_many_uploads`, `too_many_streams`, `too_many_requests`, `too_many_verifications`, `queue_full`, `internal`, `damaged`, `unavailable`, `insufficient_storage`
 """
 
 
@@ -347,7 +348,7 @@ FailureCode = TypeAliasType("FailureCode", str)
 """
 The reason why a job failed, as a stable code for clients, metrics and alerts.
 
-Known values: `engine_error`, `dataset_unreadable`, `policy_unreadable`, `job_unreadable`, `job_too_large`, `spec_outdated`, `panicked`, `attempts_exhausted`
+Known values: `engine_error`, `dataset_unreadable`, `source_changed`, `policy_unreadable`, `job_unreadable`, `job_too_large`, `spec_outdated`, `panicked`, `attempts_exhausted`
 """
 
 
@@ -519,6 +520,15 @@ class Fit(Model):
     """
 
 
+FormatName = TypeAliasType("FormatName", str)
+"""
+A log's format. `dsjson` and `obd` must be named in an upload, because other formats have the same
+content types; the content type implies each of the others.
+
+Known values: `ndjson`, `csv`, `parquet`, `arrow_stream`, `dsjson`, `obd`
+"""
+
+
 class GateToken(Model):
     """
     A token of a gate, without its secret.
@@ -579,6 +589,33 @@ class HiddenUnits(Model):
     x: list[list[float]]
     """
     For each known request feature, its weight in each unit.
+    """
+
+
+ImportCode = TypeAliasType("ImportCode", str)
+"""
+Why an import failed, as a stable code for clients and metrics.
+
+Known values: `invalid_rows`, `invalid_file`, `repeated_rows`, `too_large`, `invalid_value`, `unknown_policy`, `source_not_allowed`, `source_not_found`, `source_unreadable`, `source_changed`, `attempts_exhausted`
+"""
+
+
+class ImportProgress(Model):
+    """
+    How far an import has come.
+    """
+
+    bytes: Annotated[int, Field(ge=0)]
+    """
+    Their size.
+    """
+    bytes_read: Annotated[int, Field(ge=0)]
+    """
+    How many bytes were read.
+    """
+    objects: Annotated[int, Field(ge=0)]
+    """
+    The number of objects; 0 until they are found.
     """
 
 
@@ -1150,6 +1187,33 @@ class Propensities(Model):
     """
 
 
+class ReadObject(Model):
+    """
+    An object as it was read.
+    """
+
+    bytes: Annotated[int, Field(ge=0)]
+    """
+    Its size.
+    """
+    etag: str | None
+    """
+    Its ETag, if the store has ETags.
+    """
+    sha256: str
+    """
+    The SHA-256 of its bytes.
+    """
+    uri: Annotated[str, Field(examples=['s3://logs/2026-11-01.parquet'])]
+    """
+    Its address.
+    """
+    version: str | None
+    """
+    Its version, if the bucket has versions.
+    """
+
+
 ReasonCode = TypeAliasType("ReasonCode", str)
 """
 The stable code of a reason.
@@ -1195,6 +1259,25 @@ Route = TypeAliasType("Route", Literal['fresh', 'pooled'])
 """
 How old and new rows are used in the next look.
 """
+
+
+class RowFault(Model):
+    """
+    An invalid row of an object.
+    """
+
+    field: str
+    """
+    The field.
+    """
+    message: str
+    """
+    What is wrong with it.
+    """
+    row: Annotated[int | None, Field(ge=0)] = None
+    """
+    The number of the row in its object, from 1; absent if the fault is not of a row.
+    """
 
 
 class ServiceHealth(Model):
@@ -1827,6 +1910,40 @@ class GateRequirements(Model):
     version: RequiredVersion | None = None
 
 
+class ImportFailure(Model):
+    """
+    Why an import failed.
+    """
+
+    code: ImportCode
+    """
+    A stable code.
+    """
+    errors: list[RowFault] | None = None
+    """
+    The first invalid rows.
+    """
+    message: str
+    """
+    What went wrong.
+    """
+    uri: str | None = None
+    """
+    The object that is at fault, if it is one.
+    """
+
+
+class ImportObjects(Model):
+    """
+    The objects that an import has read.
+    """
+
+    data: list[ReadObject]
+    """
+    In the order of the log. None if the import has not succeeded.
+    """
+
+
 class JobProgress(Progress):
     """
     The engine's progress, and how long the attempt had been running when it was reported.
@@ -2369,6 +2486,44 @@ class Health(Model):
     worst_action_count: ActionFit | None = None
 
 
+class Import(ImportBase):
+    """
+    A log by reference that is read by a worker. Its dataset exists once it has succeeded.
+    """
+
+    attempt: Annotated[int, Field(ge=0)]
+    """
+    How many times it was started: 1, unless an attempt was interrupted.
+    """
+    created_at: AwareDatetime
+    error: ImportFailure | None
+    finished_at: AwareDatetime | None
+    format: FormatName
+    id: str
+    """
+    The id of the import, and of its dataset.
+    """
+    materialize: bool
+    """
+    Whether the rows are copied, or the objects pinned.
+    """
+    name: str | None
+    """
+    The name of the dataset.
+    """
+    progress: ImportProgress | None
+    started_at: AwareDatetime | None
+    status: JobStatus
+    submitted_by: str
+    """
+    Who submitted it: the name and the id of the API key, or `anonymous`.
+    """
+    uris: list[str]
+    """
+    The addresses.
+    """
+
+
 class JobResult(Model):
     """
     A summary of the certificate, stored in the job's row.
@@ -2740,6 +2895,11 @@ class Dataset(ReportBase):
     outcomes: list[NamedOutcome] | None = None
     """
     All outcomes, if they have names; first the primary one.
+    """
+    pinned: bool
+    """
+    Whether the rows stay in the objects that the dataset was created from, which are pinned: every job reads them
+    again. `GET /v1/imports/{id}/objects` lists them.
     """
     repetitions: Repetitions
     """
