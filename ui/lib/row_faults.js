@@ -1,4 +1,4 @@
-// Wrong rows of an upload: line numbers, what is wrong, what to do, and the line itself if the browser can read it.
+// Wrong rows of a log: line numbers, what is wrong, what to do, and the line itself if the browser can read it.
 
 import { html, useEffect, useState } from './html.js';
 import { Section, Table } from './components.js';
@@ -25,14 +25,15 @@ const ADVICE = {
   timestamp: 'Use RFC 3339 or microseconds, and the same in every row.',
 };
 
-/** The problem `invalid_rows` with its rows. */
-export function RowFaults({ problem, file, encoding }) {
+/** The problem `invalid_rows` with its rows: of a file of this browser, or of an object whose rows are `lines` or not. */
+export function RowFaults({ problem, file, encoding, lines: given = false, actions, children }) {
   const [lines, setLines] = useState(new Map());
   const faults = problem.errors.filter((error) => error.row != null);
   // In text formats the number of a row is that of its line, also in CSV, whose header is line 1.
-  const text = !encoding && !/\.(parquet|arrows?)$/i.test(file.name);
+  const readable = Boolean(file) && !encoding && !/\.(parquet|arrows?)$/i.test(file.name);
+  const text = readable || given;
   useEffect(() => {
-    if (text) linesOf(file, faults.map((fault) => fault.row)).then(setLines, () => {});
+    if (readable) linesOf(file, faults.map((fault) => fault.row)).then(setLines, () => {});
   }, [problem]);
   const columns = [
     { id: 'row', label: text ? 'Line' : 'Row', render: (fault) => format.count(fault.row) },
@@ -40,7 +41,8 @@ export function RowFaults({ problem, file, encoding }) {
     { id: 'message', label: 'What is wrong', wide: true, render: (fault) => html`<div><p>${fault.message}</p>${lines.get(fault.row) && html`<p class="small"><code>${lines.get(fault.row).slice(0, LONGEST)}${lines.get(fault.row).length > LONGEST ? '…' : ''}</code></p>`}</div>` },
     { id: 'fix', label: 'What to do', wide: true, render: (fault) => ADVICE[fault.field] || 'Correct the row, or leave it out if it was not logged properly, for a reason that does not depend on its outcome.' },
   ];
-  return html`<${Section} id="faults" tone="bad" title="Some rows are wrong. Nothing was stored." note=${problem.detail}>
+  return html`<${Section} id="faults" tone="bad" title="Some rows are wrong. Nothing was stored." note=${problem.detail} actions=${actions}>
+    ${children}
     <div role="alert" class="offscreen">Some rows are wrong. ${problem.detail}</div>
     <${Table} caption="Wrong rows" columns=${columns} rows=${faults} rowKey=${(fault) => `${fault.row}-${fault.field}-${fault.message}`} param="none" />
   </${Section}>`;

@@ -36,13 +36,14 @@ function Shown({ dataset, query }) {
     { id: 'about', label: 'About', render: () => html`<${About} dataset=${dataset} />` },
   ];
   return html`
-    ${query.uploaded && html`<${Alert} tone=${tone === 'bad' ? 'warn' : 'good'} live title=${`${format.plural(dataset.rows, 'row')} stored.`}
+    ${query.uploaded && html`<${Alert} tone=${tone === 'bad' ? 'warn' : 'good'} live title=${`${format.plural(dataset.rows, 'row')} ${dataset.pinned ? 'read and pinned' : 'stored'}.`}
       actions=${html`<${Button} kind="primary" icon="plus" href=${href('/jobs/new', { dataset_id: dataset.id })}>Start a job</${Button}>`}>
       ${tone === 'bad' ? 'Some checks failed. Read why below before you certify anything from this log.' : tone === 'warn' ? 'Read the warnings below first.' : 'Nothing in this log looks wrong.'}</${Alert}>`}
     ${isMerged(dataset) && html`<${Alert} title="The rows are elsewhere.">The dataset was merged from partials: the server has the sums over its rows, and did not recompute them. Nothing else can be certified from it, and no rows can be added.</${Alert}>`}
+    ${dataset.pinned && html`<${Alert} title="The rows are in pinned objects.">The server has their addresses and digests, and every job reads them again. It fails if an object was changed. No rows can be added. <a href=${href(`/datasets/${dataset.id}`, { tab: 'about' })}>Which objects</a></${Alert}>`}
     <${Stats}>
       <${Stat} label="Health" value=${html`<${Badge} tone=${tone} icon=${icon}>${text}</${Badge}>`} help=${tone === 'good' ? 'every check passed that could be made' : 'see below'} />
-      <${Stat} label="Rows" value=${format.count(dataset.rows)} help=${`version ${dataset.version}, ${format.bytes(dataset.bytes)}`} />
+      <${Stat} label="Rows" value=${format.count(dataset.rows)} help=${`version ${dataset.version}, ${dataset.pinned ? 'in pinned objects' : format.bytes(dataset.bytes)}`} />
       <${Stat} label="Effective sample size" value=${format.count(dataset.health.effective_sample_size)} help=${`as good as so many rows of a uniform log (${format.percent(share, 0)})`} tone=${share < 0.1 ? 'warn' : undefined} />
       <${Stat} label="Actions" value=${format.count(dataset.n_actions)} help=${dataset.health.actions_never_logged.length ? `${format.count(dataset.health.actions_never_logged.length)} never logged` : 'every one was logged'} />
       <${Stat} label="Smallest propensity" value=${format.number(dataset.health.min_propensity, 3)} help=${`largest weight ${format.number(dataset.health.max_weight, 3)}`} />
@@ -63,8 +64,8 @@ function Actions({ dataset }) {
     }
   };
   return html`<${Button} kind="danger" icon="trash" onClick=${() => setAsking(true)}>Delete</${Button}>
-    ${!isMerged(dataset) && html`<${Button} icon="upload" href=${href('/upload', { to: dataset.id })}>Append rows</${Button}>
-      <${Button} kind="primary" icon="plus" href=${href('/jobs/new', { dataset_id: dataset.id })}>New job</${Button}>`}
+    ${!isMerged(dataset) && !dataset.pinned && html`<${Button} icon="upload" href=${href('/upload', { to: dataset.id })}>Append rows</${Button}>`}
+    ${!isMerged(dataset) && html`<${Button} kind="primary" icon="plus" href=${href('/jobs/new', { dataset_id: dataset.id })}>New job</${Button}>`}
     ${asking && html`<${Confirm} title="Delete this dataset?" action="Delete" busy=${state.busy} onConfirm=${remove} onClose=${() => setAsking(false)}>
       <p>Its rows are removed for good. Certificates that were computed from it remain, but can no longer be recomputed. Its ledger remains, so that the same rows cannot be uploaded to start afresh.</p>
       <${ProblemAlert} problem=${state.problem} /></${Confirm}>`}`;

@@ -3,6 +3,7 @@
 import { html } from '../lib/html.js';
 import { Facts, Load, Pager, Section, Table, Time, usePages } from '../lib/components.js';
 import { CodeBlock, CopyButton } from '../lib/code.js';
+import { useResource } from '../lib/events.js';
 import * as format from '../lib/format.js';
 
 const VERSION_COLUMNS = [
@@ -19,6 +20,22 @@ export function Versions({ dataset }) {
   const withAdded = (list) => list.map((each, i) => ({ ...each, added: list[i + 1] ? each.rows - list[i + 1].rows : each.version === 1 ? each.rows : null }));
   return html`<${Section} title="Versions" note="Appending rows or candidates makes a new version. A certificate names the version that it was computed from.">
     <${Load} resource=${page}>${(data) => html`<${Table} caption="Versions, newest first" columns=${VERSION_COLUMNS} rows=${withAdded(data.data)} rowKey=${(each) => each.version} param="none" /><${Pager} page=${data} />`}</${Load}></${Section}>`;
+}
+
+const MOST_OBJECTS = 100;
+const OBJECT_COLUMNS = [
+  { id: 'uri', label: 'Object', wide: true, render: (each) => html`<code class="wrap-any">${each.uri}</code>` },
+  { id: 'bytes', label: 'Size', align: 'right', render: (each) => html`<span class="nowrap">${format.bytes(each.bytes)}</span>` },
+  { id: 'version', label: 'Version or ETag', render: (each) => html`<code class="wrap-any">${each.version || each.etag || '–'}</code>` },
+  { id: 'sha256', label: 'SHA-256', render: (each) => html`<span class="inline-copy"><code>${format.short(each.sha256)}</code><${CopyButton} compact text=${each.sha256} label="Copy the SHA-256" /></span>` },
+];
+
+/** The objects that are pinned. */
+function Objects({ dataset }) {
+  const resource = useResource(`/v1/imports/${dataset.id}/objects`);
+  return html`<${Section} title="Pinned objects" note="What the rows are read from. A job fails if one of them is not the same anymore.">
+    <${Load} resource=${resource}>${({ data }) => html`<${Table} caption="Pinned objects" columns=${OBJECT_COLUMNS} rows=${data.slice(0, MOST_OBJECTS)} rowKey=${(each) => each.uri} param="none" />
+      ${data.length > MOST_OBJECTS && html`<p class="muted">These are the first ${MOST_OBJECTS} of ${format.count(data.length)}. <code>/v1/imports/${dataset.id}/objects</code> has all of them.</p>`}`}</${Load}></${Section}>`;
 }
 
 const yes = (value) => (value ? 'yes' : 'no');
@@ -42,8 +59,9 @@ export function About({ dataset }) {
       ['Logged by', dataset.logging === 'fixed' ? 'one fixed policy, as its uploader states' : 'any policy, which may have changed'],
       ['Rows with the same context', dataset.repetitions === 'designed' ? 'repeated by design' : 'decisions of their own'],
       ['Logging policy', dataset.logging_policy_id && html`<a href=${`/policies/${dataset.logging_policy_id}`}>${format.short(dataset.logging_policy_id)}</a>`],
-      ['Size', format.bytes(dataset.bytes)],
+      ['Size', dataset.pinned ? 'the rows are in pinned objects' : format.bytes(dataset.bytes)],
     ]} /></${Section}>
+    ${dataset.pinned && html`<${Objects} dataset=${dataset} />`}
     <${Section} title="What it supports" note="Jobs are checked against this before they run."><${Facts} items=${[
       ['Learning a policy', can.features ? 'yes, rows have features' : 'no, rows have no features'],
       ['Propensities of all actions', yes(can.full_propensities || can.uniform)],

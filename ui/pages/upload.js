@@ -5,14 +5,20 @@ import { Alert, Button, Field, Page, ProblemAlert, ProgressBar, Section } from '
 import { Dropzone } from '../lib/dropzone.js';
 import { RowFaults } from '../lib/row_faults.js';
 import { OutcomeFields, outcomeQuery } from '../lib/outcome_fields.js';
+import { Attestations, optionsOf, start } from '../lib/upload_options.js';
 import { ENCODINGS, FORMATS, guess } from '../lib/guess.js';
 import { onceKey, upload } from '../lib/api.js';
 import { href, navigate } from '../lib/router.js';
 import { take } from '../lib/pending.js';
 import * as format from '../lib/format.js';
+import { ByAddress } from './upload_by_address.js';
 
-/** The page that uploads a log, or with `?to=ID` appends to a dataset. */
+/** The page that creates a dataset: from a file, or with `?from=addresses` from objects that the server reads. With `?to=ID` it appends. */
 export function Upload({ query }) {
+  return query.from === 'addresses' ? html`<${ByAddress} query=${query} />` : html`<${FromFile} query=${query} />`;
+}
+
+function FromFile({ query }) {
   const [chosen, setChosen] = useState(null);
   const [failed, setFailed] = useState(null);
   const choose = async (file) => {
@@ -38,6 +44,8 @@ export function Upload({ query }) {
     ${chosen
       ? html`<${Form} key=${`${chosen.file.name}-${chosen.file.lastModified}-${chosen.file.size}`} file=${chosen.file} found=${chosen.found} append=${append} onOther=${() => setChosen(null)} />`
       : html`<${Dropzone} title="Drop a log here" onFile=${choose}><p>NDJSON, CSV, Parquet, Arrow stream, DSJSON or the Open Bandit Dataset; also compressed with gzip or Zstandard.</p></${Dropzone}>`}
+    ${!chosen && !append && html`<${Section} title="The log is in a bucket?" actions=${html`<${Button} icon="link" href=${href('/upload', { from: 'addresses' })}>Name its addresses</${Button}>`}>
+      <p>The server can read it where it lies, if its operator allows the place. Nothing passes through this browser, so the log may be of any size.</p></${Section}>`}
     ${!chosen && html`<${Section} title="What a row has"><${RowHelp} /></${Section}>`}
   </${Page}>`;
 }
@@ -50,24 +58,13 @@ const RowHelp = () => html`<div class="columns"><dl class="facts facts-wide">
   </dl>
   <figure class="code"><figcaption><span>One row of NDJSON</span></figcaption><pre tabindex="0" aria-label="One row of NDJSON"><code>${'{"x": [0.4, -1.2], "action": 2,\n "propensities": [0.1, 0.2, 0.7],\n "reward": 1}'}</code></pre></figure></div>`;
 
-const start = (found) => ({
-  name: found.name, format: found.format, encoding: found.encoding, logging: 'adaptive', repetitions: 'decisions', exact: false, actions: '', dims: '', policy: '',
-  outcome: found.outcome, min: '', max: '',
-  outcomes: found.outcomes.map(({ name, seen }) => ({ name, kind: 'reward', min: '0', max: seen && seen.most > 1 ? String(seen.most) : '1', cap: '' })),
-});
-
 /** The query of the upload that the form describes. */
 function request(form, append) {
   const kind = FORMATS.find((each) => each.id === form.format);
   const headers = { 'content-type': kind.type, ...(form.encoding ? { 'content-encoding': form.encoding } : {}) };
   const named = kind.named ? form.format : '';
   if (append) return { path: href(`/v1/datasets/${append}/rows`, { format: named }), headers };
-  const options = {
-    name: form.name, format: named, n_actions: form.actions, hash_dims: form.dims, logging_policy_id: form.policy,
-    logging: form.logging === 'adaptive' ? '' : form.logging, repetitions: form.repetitions === 'decisions' ? '' : form.repetitions,
-    exact_propensities: form.exact ? 'true' : '', ...outcomeQuery(form),
-  };
-  return { path: href('/v1/datasets', options), headers };
+  return { path: href('/v1/datasets', { format: named, ...optionsOf(form), ...outcomeQuery(form) }), headers };
 }
 
 function Form({ file, found, append, onOther }) {
@@ -116,21 +113,6 @@ function Form({ file, found, append, onOther }) {
     ${!busy && html`<div class="actions"><button type="submit" class="button button-primary">${append ? 'Append the rows' : 'Upload'}</button></div>`}
   </form>`;
 }
-
-const Attestations = ({ form, set, problem }) => html`
-  <fieldset class="stack"><legend>What you know about the log</legend>
-    <label class="check"><input type="checkbox" checked=${form.logging === 'fixed'} onChange=${(e) => set({ logging: e.target.checked ? 'fixed' : 'adaptive' })} />
-      <span><strong>One policy logged every row,</strong> and traffic came from one distribution. <span class="muted">You attest it on every certificate; sharper bounds can then be used. If the policy changed or was retrained, leave it open.</span></span></label>
-    <label class="check"><input type="checkbox" checked=${form.repetitions === 'designed'} onChange=${(e) => set({ repetitions: e.target.checked ? 'designed' : 'decisions' })} />
-      <span><strong>Contexts were logged several times by design.</strong> <span class="muted">Their number was chosen without looking at actions and outcomes. Contexts then count equally.</span></span></label>
-    <label class="check"><input type="checkbox" checked=${form.exact} onChange=${(e) => set({ exact: e.target.checked })} />
-      <span><strong>Propensities with few digits are exact.</strong> <span class="muted">Otherwise 0.333 is taken for a rounded number, and bounds allow for the rounding.</span></span></label>
-    <div class="form-grid">
-      <${Field} label="Number of actions" optional hint="If it is not in the rows: some actions may never have been logged." error=${problem?.field?.('n_actions')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.actions} onInput=${(e) => set({ actions: e.target.value })} />`}</${Field}>
-      <${Field} label="Hashed dimensions" optional hint="For features with names. 0 ignores them." error=${problem?.field?.('hash_dims')}>${(a) => html`<input ...${a} inputmode="numeric" value=${form.dims} onInput=${(e) => set({ dims: e.target.value })} />`}</${Field}>
-      <${Field} label="Logging policy" optional hint="The id of the stored policy that logged the rows." error=${problem?.field?.('logging_policy_id')}>${(a) => html`<input ...${a} value=${form.policy} onInput=${(e) => set({ policy: e.target.value })} />`}</${Field}>
-    </div>
-  </fieldset>`;
 
 function Sending({ state, onCancel }) {
   const done = state.total > 0 && state.sent >= state.total;
