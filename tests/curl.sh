@@ -503,6 +503,68 @@ call 204 DELETE "/v1/webhooks/$WEBHOOK"
 call 404/not_found GET "/v1/webhooks/$WEBHOOK"
 stop TERM
 
+echo "== logs by reference"
+start
+call 403/sources_off POST /v1/datasets "${JSON[@]}" -d '{"source":{"uris":["s3://logs/day-1.ndjson"]}}'
+stop TERM
+PLACE=$WORK/place
+mkdir "$PLACE"
+log_of 11 300 >"$PLACE/day-1.ndjson"
+log_of 12 300 >"$PLACE/day-2.ndjson"
+log_of 13 300 | sed '3s/"action":[0-9]/"action":-1/' >"$PLACE/wrong.ndjson"
+start GUARANTOR_SOURCES_ALLOW="file://$PLACE"
+# reference URI [more members]: queues an import.
+reference() { call "$1" POST /v1/datasets "${JSON[@]}" -d "{\"source\":{\"uris\":[\"file://$2\"]$3},\"outcome\":\"reward\"}"; }
+reference 422/address_not_allowed "$DATA/*.ndjson" ''
+reference 422/invalid_value "$PLACE/../data/x.ndjson" ''
+reference 202 "$PLACE/day-*.ndjson" ''
+IMPORT=$(field .id)
+[ "$(header location)" = "/v1/imports/$IMPORT" ] || fail "location"
+call 200 GET "/v1/imports/$IMPORT?wait=60"
+is .status succeeded
+is .materialize true
+call 304 GET "/v1/imports/$IMPORT" -H "If-None-Match: $(header etag)"
+call 200 GET "/v1/imports/$IMPORT/objects"
+is '.data | length' 2
+is '.data[0].uri' "file://$PLACE/day-1.ndjson"
+is '.data[1].sha256' "$(sha256sum "$PLACE/day-2.ndjson" | cut -d ' ' -f 1)"
+call 200 GET "/v1/datasets/$IMPORT"
+is .rows 600
+call 409/import_finished POST "/v1/imports/$IMPORT/cancel"
+reference 202 "$PLACE/wrong.ndjson" ''
+call 200 GET "/v1/imports/$(field .id)?wait=60"
+is .status failed
+is .error.code invalid_rows
+is .error.uri "file://$PLACE/wrong.ndjson"
+is '.error.errors[0].row' 3
+# The first outcome that is declared is the primary one.
+head -n 200 "$WORK/shop" >"$PLACE/shop.ndjson"
+call 202 POST /v1/datasets "${JSON[@]}" -d "{\"source\":{\"uris\":[\"file://$PLACE/shop.ndjson\"]},\"outcomes\":{\"revenue\":{\"kind\":\"reward\",\"min\":0,\"max\":10},\"complaint\":{\"kind\":\"cost\"}}}"
+SHOPPED=$(field .id)
+call 200 GET "/v1/imports/$SHOPPED?wait=60"
+is .status succeeded
+call 200 GET "/v1/datasets/$SHOPPED"
+is '.outcomes | map(.name) | join(" ")' 'revenue complaint'
+reference 202 "$PLACE/day-1.ndjson" ',"materialize":false'
+PINNED=$(field .id)
+call 200 GET "/v1/imports/$PINNED?wait=60"
+is .status succeeded
+call 200 GET "/v1/datasets/$PINNED"
+is .pinned true
+call 422/not_for_this_kind POST "/v1/datasets/$PINNED/rows" "${ROWS[@]}" --data-binary "@$WORK/more"
+# What is pinned cannot change unseen.
+log_of 14 300 >"$PLACE/day-1.ndjson"
+call 202 POST /v1/jobs "${JSON[@]}" -d "{\"dataset_id\":\"$PINNED\"}"
+call 200 GET "/v1/jobs/$(field .id)?wait=60"
+is .status failed
+is .error.code source_changed
+call 200 GET "/v1/imports?limit=1"
+is '.data[0].id' "$PINNED"
+call 404/not_found GET "/v1/imports/$NOBODY"
+call 204 DELETE "/v1/datasets/$PINNED"
+call 404/not_found GET "/v1/imports/$PINNED"
+stop TERM
+
 echo "== time limits"
 start GUARANTOR_REQUEST_SECONDS=1 GUARANTOR_MAX_WAIT_SECONDS=0
 # Ten bytes are announced, two are sent.

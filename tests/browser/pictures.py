@@ -12,8 +12,8 @@ from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[2]
 # The pages of the dashboard, and the states of a job.
-NAMES = ["welcome", "home", "upload", "upload-errors", "dataset", "new-job", "jobs", "job", "job-keep", "job-running", "job-candidates", "job-certificate",
-         "job-rollout", "job-merged", "policy", "gates", "gate", "webhooks", "sign-in"]
+NAMES = ["welcome", "home", "upload", "upload-errors", "by-address", "dataset", "new-job", "jobs", "job", "job-keep", "job-running", "job-candidates",
+         "job-certificate", "job-rollout", "job-merged", "policy", "gates", "gate", "webhooks", "sign-in"]
 MOST_BYTES = 150_000
 
 

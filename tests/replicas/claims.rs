@@ -1,6 +1,7 @@
 //! Two repositories on one database claim the same jobs, and hear of each other's changes.
 
 use std::collections::BTreeSet;
+use std::task::Poll;
 use std::time::Duration;
 
 use guarantor::store::*;
@@ -35,6 +36,7 @@ async fn dataset(repository: &dyn Repository) -> Dataset {
         options: LogOptions { logging: Logging::Fixed, ..LogOptions::default() },
         content,
         sketch: RowSketch::default(),
+        import: None,
     };
     repository.create_dataset(new).await.unwrap()
 }
@@ -187,4 +189,43 @@ async fn heartbeats_do_not_wait_for_other_transactions() {
     assert!(early.is_err(), "it did not wait");
     sqlx::raw_sql("COMMIT").execute(&mut other).await.unwrap();
     assert_eq!(end.await.unwrap().status, JobStatus::Queued);
+}
+
+/// Requests are dropped wherever they wait when their clients go away. Their transactions must not go on in the
+/// connections of the pool.
+#[tokio::test]
+async fn reads_that_are_cut_short_do_not_make_later_ones_stale() {
+    if postgres::is_left_out() {
+        return;
+    }
+    let url = postgres::shared().database().await;
+    let (one, two) = (Postgres::open(&url, 4).await.unwrap(), Postgres::open(&url, 4).await.unwrap());
+    let first = dataset(&two).await;
+    let page = PageRequest { limit: 1, after: None };
+    let known = |id| {
+        let (one, workspace) = (&one, &first.workspace);
+        async move { one.dataset(workspace, id).await.is_ok() }
+    };
+    // The runtime looks for answers of the database after some of these polls.
+    for polls in (0..400u32).step_by(10) {
+        let mut read = Box::pin(one.ledger(&first.workspace, first.id, &page));
+        for _ in 0..polls {
+            let polled = std::future::poll_fn(|context| Poll::Ready(read.as_mut().poll(context))).await;
+            if polled.is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(read);
+        // A transaction sees the database as it was at its first query.
+        for _ in 0..4 {
+            assert!(known(first.id).await);
+        }
+        let second = dataset(&two).await;
+        for _ in 0..4 {
+            assert!(known(second.id).await, "after {polls} polls a connection is in an earlier transaction");
+        }
+    }
+    one.close().await;
+    two.close().await;
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::common::{Answer, Client};
+use crate::common::{Answer, Client, id_of};
 
 /// A SplitMix64 generator, so that the moments and choices of a run depend on its seed alone.
 pub struct Random(pub u64);
@@ -47,6 +47,8 @@ pub struct Worker {
     pub jobs: BTreeMap<String, bool>,
     pub repeated: u64,
     pub answered: u64,
+    /// Server errors and requests without an answer.
+    pub failed: u64,
 }
 
 /// The number of datasets above which some are deleted.
@@ -58,7 +60,7 @@ impl Worker {
     pub fn new(seed: u64, number: u64) -> Worker {
         let random = Random(seed.wrapping_mul(1000) + number);
         let (datasets, jobs) = Default::default();
-        Worker { random, number, keys: 0, datasets, jobs, repeated: 0, answered: 0 }
+        Worker { random, number, keys: 0, datasets, jobs, repeated: 0, answered: 0, failed: 0 }
     }
 
     /// Works until `stop`, and then ends its last request.
@@ -66,6 +68,34 @@ impl Worker {
         while !stop.load(Ordering::SeqCst) {
             self.step(fleet);
         }
+    }
+
+    /// Uploads a dataset and submits a job on it.
+    pub fn first_job(&mut self, fleet: &Fleet) -> (String, String) {
+        self.keys += 1;
+        let dataset = self.upload(fleet);
+        self.keys += 1;
+        (dataset.clone(), self.submit(fleet, &dataset))
+    }
+
+    fn upload(&mut self, fleet: &Fleet) -> String {
+        let n = 2 + self.random.below(6);
+        let rows = self.rows(n);
+        let answer = self.send(fleet, "POST", "/v1/datasets", "application/x-ndjson", &rows);
+        assert_eq!(answer.status, 201, "{}", answer.text);
+        let id = id_of(&answer.json);
+        assert_eq!(self.datasets.insert(id.clone(), n), None, "a dataset was acknowledged twice");
+        id
+    }
+
+    fn submit(&mut self, fleet: &Fleet, dataset: &str) -> String {
+        let spec = json!({"dataset_id": dataset, "independent_of_log": true,
+            "candidates": [{"kind": "logged", "name": "new"}]});
+        let answer = self.send(fleet, "POST", "/v1/jobs", "application/json", &spec.to_string());
+        assert_eq!(answer.status, 202, "{}", answer.text);
+        let id = id_of(&answer.json);
+        assert_eq!(self.jobs.insert(id.clone(), false), None, "a job was acknowledged twice");
+        id
     }
 
     fn rows(&mut self, n: u64) -> String {
@@ -100,12 +130,7 @@ impl Worker {
                 }
             }
             (2..=6, Some(dataset), _) => {
-                let spec = json!({"dataset_id": dataset, "independent_of_log": true,
-                    "candidates": [{"kind": "logged", "name": "new"}]});
-                let answer = self.send(fleet, "POST", "/v1/jobs", "application/json", &spec.to_string());
-                assert_eq!(answer.status, 202, "{}", answer.text);
-                let new = self.jobs.insert(answer.json["id"].as_str().unwrap().into(), false);
-                assert_eq!(new, None, "a job was acknowledged twice");
+                self.submit(fleet, &dataset);
             }
             (7, _, Some(job)) => {
                 let answer =
@@ -125,12 +150,7 @@ impl Worker {
                 }
             }
             _ => {
-                let n = 2 + self.random.below(6);
-                let rows = self.rows(n);
-                let answer = self.send(fleet, "POST", "/v1/datasets", "application/x-ndjson", &rows);
-                assert_eq!(answer.status, 201, "{}", answer.text);
-                let new = self.datasets.insert(answer.json["id"].as_str().unwrap().into(), n);
-                assert_eq!(new, None, "a dataset was acknowledged twice");
+                self.upload(fleet);
             }
         }
     }
@@ -152,8 +172,14 @@ impl Worker {
                         self.repeated += u64::from(tries > 1);
                         return answer;
                     }
-                    Ok(answer) => format!("{} {}", answer.status, answer.text),
-                    Err(error) => error.to_string(),
+                    Ok(answer) => {
+                        self.failed += u64::from(answer.status >= 500);
+                        format!("{} {}", answer.status, answer.text)
+                    }
+                    Err(error) => {
+                        self.failed += 1;
+                        error.to_string()
+                    }
                 };
             assert!(began.elapsed() < PATIENCE, "{method} {path} is not answered: {last}");
             std::thread::sleep(Duration::from_millis(20));

@@ -19,6 +19,7 @@ mod fresh;
 mod gates;
 mod honest;
 mod honest_worlds;
+mod imports;
 mod jobs;
 mod ledger;
 mod limits;

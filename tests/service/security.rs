@@ -26,14 +26,18 @@ fn operations(client: &Client) -> Vec<(String, String, Vec<String>)> {
     all
 }
 
-/// A server that may deliver to this receiver.
-fn server_for(receiver: &Receiver) -> Server {
-    Server::start_with(&[("GUARANTOR_WEBHOOK_ALLOW", &format!("http://{}/", receiver.address))])
+/// A server that may deliver to this receiver, and read logs in this folder.
+fn server_for(receiver: &Receiver, logs: &std::path::Path) -> Server {
+    Server::start_with(&[
+        ("GUARANTOR_WEBHOOK_ALLOW", &format!("http://{}/", receiver.address)),
+        ("GUARANTOR_SOURCES_ALLOW", &format!("file://{}", logs.display())),
+    ])
 }
 
-/// A dataset, a policy, a finished job, a gate with a token, and a webhook with a delivery of one workspace.
+/// A dataset, an import, a policy, a finished job, a gate with a token, and a webhook with a delivery of one workspace.
 struct Owned {
     dataset: String,
+    import: String,
     policy: String,
     job: String,
     token_id: String,
@@ -42,8 +46,13 @@ struct Owned {
 }
 
 impl Owned {
-    fn create(client: &Client, receiver: &Receiver) -> Owned {
+    fn create(client: &Client, receiver: &Receiver, logs: &std::path::Path) -> Owned {
         let dataset = client.dataset(500);
+        std::fs::write(logs.join("log.ndjson"), two_rows()).unwrap();
+        let source = json!({"uris": [format!("file://{}/log.ndjson", logs.display())]});
+        let import = id_of(&client.post("/v1/datasets", &json!({"source": source})).expect(202));
+        let ended = client.get(&format!("/v1/imports/{import}?wait=60")).expect(200);
+        assert_eq!(ended["status"], "succeeded", "{ended}");
         let policy =
             client.post("/v1/policies", &json!({"kind": "uniform", "n_actions": 3, "dim": 2})).expect(201);
         let job = client.submit(json!({"dataset_id": dataset}));
@@ -52,13 +61,14 @@ impl Owned {
         let token_id = id_of(&client.post("/v1/gates/gate/tokens", &json!({})).expect(201));
         let webhook = id_of(&client.post("/v1/webhooks", &json!({"url": receiver.url()})).expect(201));
         let sent = client.send("POST", &format!("/v1/webhooks/{webhook}/test"), &[], None).expect(202);
-        Owned { dataset, policy: id_of(&policy), job, token_id, webhook, delivery: id_of(&sent) }
+        Owned { dataset, import, policy: id_of(&policy), job, token_id, webhook, delivery: id_of(&sent) }
     }
 
     /// The path with the id of its resource.
     fn fill(&self, path: &str) -> String {
         let id = match path.split('/').nth(2).unwrap() {
             "datasets" => &self.dataset,
+            "imports" => &self.import,
             "policies" => &self.policy,
             "jobs" => &self.job,
             "gates" => &self.token_id,
@@ -91,12 +101,13 @@ fn send(client: &Client, method: &str, path: &str, kinds: &[String], json_body: 
 #[test]
 fn no_route_shows_another_workspace() {
     let receiver = Receiver::start();
-    let mut server = server_for(&receiver);
+    let logs = tempfile::tempdir().unwrap();
+    let mut server = server_for(&receiver, logs.path());
     let (a, b) = (server.create_key("team-a"), server.create_key("team-b"));
     server.kill();
     server.restart();
     let (a, b) = (server.client().with_key(&a), server.client().with_key(&b));
-    let owned = Owned::create(&a, &receiver);
+    let owned = Owned::create(&a, &receiver, logs.path());
     let certificate = a.get(&format!("/v1/jobs/{}/certificate", owned.job)).expect(200);
     let contexts = json!({"contexts": [[0.0, 1.0]]});
     let mut deletes = Vec::new();
@@ -120,8 +131,8 @@ fn no_route_shows_another_workspace() {
             continue;
         }
         let (status, code) = match line.as_str() {
-            "GET /v1/datasets" | "GET /v1/jobs" | "GET /v1/policies" | "GET /v1/gates"
-            | "GET /v1/webhooks" => {
+            "GET /v1/datasets" | "GET /v1/imports" | "GET /v1/jobs" | "GET /v1/policies"
+            | "GET /v1/gates" | "GET /v1/webhooks" => {
                 assert_eq!(b.get(&path).expect(200)["data"], json!([]), "{line}");
                 assert_ne!(a.get(&path).expect(200)["data"], json!([]), "{line}");
                 let filter = format!("{path}?dataset_id={}", owned.dataset);
@@ -213,9 +224,10 @@ fn ids_cannot_traverse_paths() {
 #[test]
 fn deeply_nested_json_is_rejected_everywhere() {
     let receiver = Receiver::start();
-    let server = server_for(&receiver);
+    let logs = tempfile::tempdir().unwrap();
+    let server = server_for(&receiver, logs.path());
     let client = server.client();
-    let owned = Owned::create(&client, &receiver);
+    let owned = Owned::create(&client, &receiver, logs.path());
     let (lists, objects) = ("[".repeat(100_000), "{\"metadata\":".repeat(100_000));
     let mut asked = 0;
     for (method, path, kinds) in operations(&client) {

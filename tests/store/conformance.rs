@@ -5,6 +5,8 @@
 mod datasets;
 #[path = "gates.rs"]
 mod gates;
+#[path = "imports.rs"]
+mod imports;
 #[path = "jobs.rs"]
 mod jobs;
 #[path = "leases.rs"]
@@ -59,6 +61,15 @@ macro_rules! every_test {
                 rows_of_another_dataset_were_seen_there,
                 a_version_is_found_by_its_part,
                 additions_of_candidates_are_counted,
+            },
+            imports::{
+                an_import_is_read_back,
+                a_workspace_has_few_unfinished_imports,
+                workspaces_take_turns_with_imports,
+                an_import_ends_with_its_dataset,
+                a_lost_lease_stores_no_dataset,
+                a_canceled_import_stores_no_dataset,
+                an_import_is_given_up_after_its_last_attempt,
             },
             policies::{
                 a_policy_is_read_back,

@@ -60,6 +60,7 @@ pub fn new_dataset(workspace: &Workspace) -> NewDataset {
         options: LogOptions { logging: Logging::Fixed, ..LogOptions::default() },
         content: content(&format!("datasets/{id}/1.parquet")),
         sketch: RowSketch::default(),
+        import: None,
     }
 }
 
