@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Server, log};
+use common::{Server, log_of};
 use serde_json::json;
 
 fn main() {
@@ -91,7 +91,7 @@ impl Connection {
     fn new(base: &str, path: &str) -> Connection {
         let stream = TcpStream::connect(base.strip_prefix("http://").unwrap()).unwrap();
         stream.set_nodelay(true).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").into_bytes();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").into_bytes();
         Connection { stream: BufReader::new(stream), request }
     }
 
@@ -121,7 +121,7 @@ fn polling_while_computing(server: &Server, path: &str) {
     const CONNECTIONS: usize = 10;
     const SECONDS: usize = 10;
     let client = server.client();
-    let dataset = client.upload("?outcome=reward", &log(50_000)).expect(201);
+    let dataset = client.upload("?outcome=reward&logging=fixed", &log_of(2, 50_000)).expect(201);
     let running = client.submit_endless(dataset["id"].as_str().unwrap());
     let start = Instant::now() + Duration::from_millis(100);
     let poll = |lane: usize| {
