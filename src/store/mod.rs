@@ -50,7 +50,7 @@ pub use ids::{
     WebhookId, Workspace,
 };
 pub use keys::{Bootstrap, TOKEN_PREFIX, new_api_key, new_gate_token, new_webhook_secret};
-pub use logs::{LogEncoder, LogMemory, Piece, SpooledLog, StoredLog};
+pub use logs::{Encoded, LogEncoder, LogMemory, Piece, SpooledLog, StoredLog, seal};
 pub use merged::NewMerged;
 pub use open::{DirectoryLock, Places};
 pub use page::{Cursor, Page, PageRequest};

@@ -59,6 +59,8 @@ pub(crate) struct Weights {
     classes: Vec<u64>,
     /// By the bits of the propensity: those of positive numbers have their order.
     smallest: BTreeMap<u64, u64>,
+    /// The largest of them, if there are as many as are kept.
+    largest_kept: Option<u64>,
 }
 
 impl Weights {
@@ -70,13 +72,15 @@ impl Weights {
         }
         self.classes[class] += 1;
         let bits = propensity.to_bits();
-        let full = self.smallest.len() >= SMALLEST;
-        if full && self.smallest.last_key_value().is_some_and(|(largest, _)| bits > *largest) {
+        if self.largest_kept.is_some_and(|largest| bits > largest) {
             return;
         }
         *self.smallest.entry(bits).or_default() += 1;
         if self.smallest.len() > SMALLEST {
             self.smallest.pop_last();
+        }
+        if self.smallest.len() >= SMALLEST {
+            self.largest_kept = self.smallest.last_key_value().map(|(largest, _)| *largest);
         }
     }
 

@@ -26,9 +26,9 @@ struct Finder {
 }
 
 impl Finder {
-    fn see(&mut self, value: f64) {
-        self.finder.see(value);
-        self.seen = true;
+    fn see_all(&mut self, values: &[f64]) {
+        self.finder.see_all(values);
+        self.seen |= !values.is_empty();
     }
 
     fn finish(&self) -> Precision {
@@ -41,14 +41,23 @@ impl Precisions {
     /// have all their digits, in place of the logged ones.
     pub fn add(&mut self, layout: &LogLayout, rows: &LogRows, filled: bool) {
         match layout.full {
-            Some(_) => rows.full.iter().for_each(|&p| self.propensities.see(p)),
-            None if !filled => rows.propensities.iter().for_each(|&p| self.propensities.see(p)),
+            Some(_) => self.propensities.see_all(&rows.full),
+            None if !filled => self.propensities.see_all(&rows.propensities),
             None => {}
         }
-        for (i, &p) in rows.propensities.iter().enumerate() {
-            let size = if layout.sets.is_some() { rows.sets.size(i) } else { 0 };
-            let (least, most) = self.ranges.entry(size).or_insert((p, p));
-            (*least, *most) = (least.min(p), most.max(p));
+        let mut widen = |size: usize, (low, high): (f64, f64)| {
+            let (least, most) = self.ranges.entry(size).or_insert((low, high));
+            (*least, *most) = (least.min(low), most.max(high));
+        };
+        match layout.sets {
+            Some(_) => {
+                rows.propensities.iter().enumerate().for_each(|(i, &p)| widen(rows.sets.size(i), (p, p)));
+            }
+            None if rows.propensities.is_empty() => {}
+            None => {
+                let range = |(low, high): (f64, f64), &p: &f64| (low.min(p), high.max(p));
+                widen(0, rows.propensities.iter().fold((f64::INFINITY, f64::NEG_INFINITY), range));
+            }
         }
         self.candidates.resize_with(layout.candidates.len(), Finder::default);
         for ((name, column), finder) in
@@ -56,7 +65,7 @@ impl Precisions {
         {
             let column =
                 layout.full_position(name).and_then(|at| rows.candidate_full.get(at)).unwrap_or(column);
-            column.iter().for_each(|&p| finder.see(p));
+            finder.see_all(column);
         }
     }
 

@@ -13,7 +13,7 @@ use crate::arrival::Arrivals;
 use crate::batch::{LogLayout, LogRows};
 use crate::check::{BATCH_BYTES, MIN_ROWS};
 use crate::errors::{IngestError, RowErrors};
-use crate::fingerprint::{fingerprints, of_outcome};
+use crate::fingerprint::{add_fingerprints, of_outcome};
 use crate::health::{Health, HealthBuilder};
 use crate::identity::Interaction;
 use crate::log_checks::{CheckRows, Known, LogChecks};
@@ -25,6 +25,9 @@ use crate::row::RowFault;
 use crate::rules::{LogOptions, Rules};
 use crate::sketch::RowSketch;
 use crate::warning::LogTraits;
+
+/// How many fingerprints are computed at once.
+const MARKED: usize = 1024;
 
 /// What is counted.
 #[derive(Default)]
@@ -43,7 +46,8 @@ pub struct Tally {
     precisions: Precisions,
     /// Whether the logging policy gave the propensity of a row of this upload.
     filled_in: bool,
-    sketch: RowSketch,
+    /// The rows that are stored already.
+    stored_rows: RowSketch,
     /// The rows of this upload.
     new_rows: RowSketch,
     /// Whether rows have an `event_id`, which is then different in every row.
@@ -97,19 +101,44 @@ impl Tally {
             let rows = CheckRows { layout, rows, range, policy: None, interactions };
             self.checks.add(rows, &known(rules, layout));
         }
-        for (i, fingerprint) in fingerprints(layout, rows).into_iter().enumerate() {
-            let others = || rows.outcomes.iter().map(|costs| of_outcome(fingerprint.decision, costs[i]));
-            self.sketch.add(fingerprint, others(), rows.propensities[i]);
-            if numbers.file.is_some() {
-                self.new_rows.add(fingerprint, others(), rows.propensities[i]);
+        self.recognize(layout, rows, numbers.file);
+        Ok(())
+    }
+
+    /// Keeps what recognizes rows. `file` are their numbers in the file, unless they are stored already.
+    fn recognize(&mut self, layout: &LogLayout, rows: &LogRows, file: Option<&[u64]>) {
+        self.identified |= layout.event_ids;
+        let sketch = if file.is_some() { &mut self.new_rows } else { &mut self.stored_rows };
+        let mut marks = Vec::with_capacity(MARKED.min(rows.len()));
+        for from in (0..rows.len()).step_by(MARKED) {
+            let range = from..(from + MARKED).min(rows.len());
+            marks.clear();
+            add_fingerprints(layout, rows, range.clone(), &mut marks);
+            let propensities = &rows.propensities[range.clone()];
+            match rows.outcomes.is_empty() {
+                true => sketch.add_all(&marks, propensities),
+                false => {
+                    for (mark, i) in marks.iter().zip(range.clone()) {
+                        let others = rows.outcomes.iter().map(|costs| of_outcome(mark.decision, costs[i]));
+                        sketch.add(*mark, others, rows.propensities[i]);
+                    }
+                }
             }
-            self.identified |= layout.event_ids;
-            if !layout.event_ids {
-                let number = numbers.file.and_then(|file| file.get(i)).copied().unwrap_or(0);
-                self.repeats.add(fingerprint.row, rows.propensities[i], number);
+            if layout.event_ids {
+                continue;
+            }
+            let numbers = file.and_then(|file| file.get(range));
+            match numbers.map(|numbers| (numbers, numbers.is_sorted_by(|a, b| a + 1 == *b))) {
+                Some((&[first, ..], true)) => self.repeats.add_all(&marks, propensities, first),
+                // What is found among stored rows is forgiven, so their numbers do not matter.
+                numbers => {
+                    for (i, (mark, &propensity)) in marks.iter().zip(propensities).enumerate() {
+                        let number = numbers.and_then(|(numbers, _)| numbers.get(i)).copied().unwrap_or(0);
+                        self.repeats.add(mark.row, propensity, number);
+                    }
+                }
             }
         }
-        Ok(())
     }
 
     /// If the logging policy is known: fills in missing propensities and compares those that are present.
@@ -216,7 +245,9 @@ impl Tally {
         let checked = self.checks.finish(&known(rules, counted.layout), traits.out_of_order);
         let mut health = self.health.finish(counted.n_actions, checked, traits);
         health.add_outcomes(self.outcomes.finish(&rules.outcome, &rules.outcomes, cut, earlier));
-        (health, self.sketch, self.new_rows)
+        let mut all_rows = self.stored_rows;
+        all_rows.merge(&self.new_rows);
+        (health, all_rows, self.new_rows)
     }
 }
 

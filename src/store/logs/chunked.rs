@@ -72,9 +72,12 @@ pub fn spool(
         false => Backing::File(temporary(&log.memory)?),
     };
     let file = ChunkFile::new(backing, RandomState::new().hash_one(0u8), chunks);
-    let spooler = Spooler { log, layout, order, control, file: &file, size };
+    // The features of a sealed log need not be read only to be left out.
+    let bare = !log.features && log.is_sealed();
+    let read = if bare { &LogLayout { dim: 0, ..layout.clone() } } else { layout };
+    let spooler = Spooler { log, layout: read, order, control, file: &file, size };
     let mut joined = Joined::new(&spooler, count);
-    log.each_group(layout, |group| spooler.decode(group), |piece| joined.take(piece))?;
+    log.each_group(read, bare, |group| spooler.decode(group), |piece| joined.take(piece))?;
     let places = joined.finish(rows)?;
     let count = places.len() as u64;
     Ok(ChunkedLog {

@@ -13,6 +13,7 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 
+use super::column_hashes::{ColumnHasher, hash_of_index};
 use super::set_columns::{self, ACTION_INDICES, ACTION_VALUES, X_INDICES, X_VALUES, lists, numbers_of_sets};
 use guarantor_engine::footprint::SetSizes;
 use guarantor_ingest::{LogLayout, LogRows};
@@ -23,6 +24,9 @@ pub const CANDIDATE_PREFIX: &str = "candidate.";
 pub const OUTCOME_PREFIX: &str = "outcome.";
 /// How the columns with all probabilities of logged candidates are named.
 pub const CANDIDATE_FULL_PREFIX: &str = "candidate_propensities.";
+
+/// The length of the end of a Parquet file: the length of its index, and four letters.
+pub const TAIL: usize = 8;
 
 /// About how many bytes a row group has before compression. A writer and a reader each have one group in
 /// memory.
@@ -43,12 +47,23 @@ pub struct LogEncoder {
     /// About how many bytes the current group has, if rows have sets of their own.
     filled: usize,
     sizes: SetSizes,
+    hashes: ColumnHasher,
+}
+
+/// The end of a part.
+#[derive(Debug, Default)]
+pub struct Encoded {
+    /// The last bytes; empty if there were no rows.
+    pub bytes: Vec<u8>,
+    /// SHA-256 of the index.
+    pub index: Option<String>,
 }
 
 impl LogEncoder {
     /// An encoder for rows of this layout.
     pub fn new(layout: LogLayout) -> Self {
-        LogEncoder { layout, open: None, filled: 0, sizes: SetSizes::default() }
+        let (sizes, hashes) = (SetSizes::default(), ColumnHasher::default());
+        LogEncoder { layout, open: None, filled: 0, sizes, hashes }
     }
 
     /// Encodes a batch.
@@ -106,20 +121,39 @@ impl LogEncoder {
 
     /// The bytes that are ready: a row group, or nothing yet.
     pub fn take_bytes(&mut self) -> Vec<u8> {
-        match self.open.as_mut().map(ArrowWriter::inner_mut) {
-            // The next group will be about as long.
-            Some(bytes) if !bytes.is_empty() => {
-                let next = Vec::with_capacity(bytes.len());
-                std::mem::replace(bytes, next)
-            }
-            _ => Vec::new(),
-        }
+        let Some(writer) = self.open.as_mut().filter(|writer| !writer.inner().is_empty()) else {
+            return Vec::new();
+        };
+        self.hashes.see(writer.flushed_row_groups(), writer.inner());
+        // The next group will be about as long.
+        let next = Vec::with_capacity(writer.inner().len());
+        std::mem::replace(writer.inner_mut(), next)
     }
 
-    /// The last bytes; empty if there were no rows.
-    pub fn finish(self) -> Result<Vec<u8>, ParquetError> {
-        self.open.map_or(Ok(Vec::new()), ArrowWriter::into_inner)
+    /// The last bytes, with the index.
+    pub fn finish(mut self) -> Result<Encoded, ParquetError> {
+        let Some(mut writer) = self.open.take() else { return Ok(Encoded::default()) };
+        writer.flush()?;
+        writer.sync()?;
+        self.hashes.see(writer.flushed_row_groups(), writer.inner());
+        writer.append_key_value_metadata(self.hashes.finish());
+        let bytes = writer.into_inner()?;
+        let index = index_of(&bytes).map(hash_of_index);
+        Ok(Encoded { bytes, index })
     }
+}
+
+/// The index at the end of a file: the texts and numbers, their length, and four letters.
+fn index_of(bytes: &[u8]) -> Option<&[u8]> {
+    let length = bytes.last_chunk::<TAIL>()?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))?;
+    bytes.get(bytes.len().checked_sub(length as usize + TAIL)?..)
+}
+
+/// The columns with a probability of each row, and those of some rows.
+fn probabilities<'a>(layout: &'a LogLayout, rows: &'a LogRows) -> impl Iterator<Item = (String, &'a [f64])> {
+    let candidates = layout.candidates.iter().map(|name| format!("{CANDIDATE_PREFIX}{name}"));
+    let columns = rows.candidates.iter().map(Vec::as_slice);
+    std::iter::once(("propensity".to_owned(), rows.propensities.as_slice())).chain(candidates.zip(columns))
 }
 
 /// A Parquet writer; `first` are some of the rows that it will write.
@@ -130,7 +164,7 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
         Some(_) => 1 << 20,
         None => (GROUP_BYTES / layout.row_bytes()).clamp(64, 1 << 20),
     };
-    let properties = WriterProperties::builder()
+    let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
         .set_column_compression(numbers_of("x"), worth(&sample(&first.x, f32::to_le_bytes))?)
         .set_column_compression(numbers_of("propensities"), worth(&sample(&first.full, f64::to_le_bytes))?)
@@ -147,9 +181,12 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
         .set_column_compression(
             numbers_of(ACTION_VALUES),
             worth(&sample(sets.actions.values(), f32::to_le_bytes))?,
-        )
-        .build();
-    ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)?), Some(properties))
+        );
+    for (column, values) in probabilities(layout, first) {
+        let compression = worth(&sample(values, f64::to_le_bytes))?;
+        properties = properties.set_column_compression(ColumnPath::new(vec![column]), compression);
+    }
+    ArrowWriter::try_new(Vec::new(), Arc::new(schema(layout)?), Some(properties.build()))
 }
 
 /// The compression for a column with numbers like these. If the features of a log do not repeat, zstd takes

@@ -22,8 +22,9 @@ pub struct Group<'a> {
     pub first_row: u64,
     rows: u64,
     layout: &'a LogLayout,
-    /// What the digest of the log is taken of.
-    digested: Vec<u8>,
+    /// What the digest of the log is taken of; `None` if the columns without features are read and compared with their
+    /// hashes instead.
+    digested: Option<Vec<u8>>,
 }
 
 impl Group<'_> {
@@ -34,18 +35,25 @@ impl Group<'_> {
     ) -> Result<(), E> {
         let Group { part, layout, digested, .. } = self;
         let mut at = self.first_row;
-        part.each_batch_of(self.index, self.number, &ProjectionMask::all(), &mut |batch| {
+        let checked = digested.is_none();
+        let mut read = |batch| {
             let Some((found, rows)) = decode::rows_of(&batch) else {
                 return Err(no_log(part).into());
             };
             if found != **layout {
                 return Err(other_columns(part).into());
             }
-            LogDigest::write(layout, &rows, digested);
+            if let Some(digested) = digested {
+                LogDigest::write(layout, &rows, digested);
+            }
             let before = at;
             at += rows.len() as u64;
             visit(before, rows)
-        })?;
+        };
+        match checked {
+            true => part.each_checked_batch_of(self.index, self.number, &mut read)?,
+            false => part.each_batch_of(self.index, self.number, &ProjectionMask::all(), &mut read)?,
+        }
         // The places of later rows follow from the index.
         match at == self.first_row + self.rows {
             true => Ok(()),
@@ -85,10 +93,12 @@ impl StoredLog {
     }
 
     /// Decodes all row groups with `decode` on the current rayon pool, and passes the results to `take` in the order of
-    /// the rows. They may be relied on only after this has returned, as in `each_batch`.
+    /// the rows. They may be relied on only after this has returned, as in `each_batch`. If `bare`, rows have no features
+    /// and `layout` has none either; the log must be sealed.
     pub fn each_group<T, E>(
         &self,
         layout: &LogLayout,
+        bare: bool,
         decode: impl Fn(&mut Group) -> Result<T, E> + Sync,
         mut take: impl FnMut(T) -> Result<(), E> + Send,
     ) -> Result<(), E>
@@ -104,13 +114,14 @@ impl StoredLog {
         let mut first_row = 0;
         for (part, index) in self.parts.iter().zip(&indices) {
             for (number, rows) in index.groups().enumerate() {
-                groups.push(Group { part, index, number, first_row, rows, layout, digested: Vec::new() });
+                groups.push(Group { part, index, number, first_row, rows, layout, digested: None });
                 first_row += rows;
             }
         }
         let mut digest = LogDigest::default();
-        let mut take_all = |decoded: Vec<(T, Vec<u8>, u64)>| {
-            let one = |(decoded, mut digested, rows): (T, Vec<u8>, u64)| {
+        let mut take_all = |decoded: Vec<(T, Option<Vec<u8>>, u64)>| {
+            let one = |(decoded, digested, rows): (T, Option<Vec<u8>>, u64)| {
+                let mut digested = digested.unwrap_or_default();
                 digest.add(&digested, rows);
                 digested.clear();
                 take(decoded).map(|()| digested)
@@ -123,7 +134,9 @@ impl StoredLog {
         loop {
             // While some groups are decoded, the digest of those before them is taken.
             let mut next: Vec<Group> = groups.by_ref().take(GROUPS * rayon::current_num_threads()).collect();
-            next.iter_mut().for_each(|group| group.digested = used.pop().unwrap_or_default());
+            next.iter_mut()
+                .filter(|_| !bare)
+                .for_each(|group| group.digested = Some(used.pop().unwrap_or_default()));
             let last = next.is_empty();
             let decode = |mut group: Group| {
                 let decoded = decode(&mut group)?;
@@ -139,7 +152,8 @@ impl StoredLog {
                 break;
             }
         }
-        Ok(self.check_digest(digest, layout)?)
+        // Bare rows were compared with hashes that the seal ties to the digest.
+        if bare { Ok(self.check_seal()?) } else { Ok(self.check_digest(digest, layout)?) }
     }
 }
 

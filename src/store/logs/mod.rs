@@ -3,6 +3,7 @@
 
 mod chunk_file;
 mod chunked;
+mod column_hashes;
 mod decode;
 mod encode;
 mod groups;
@@ -32,7 +33,8 @@ use part::LogPart;
 use spool::SpoolError;
 
 pub use chunked::ChunkedLog;
-pub use encode::LogEncoder;
+pub use column_hashes::seal;
+pub use encode::{Encoded, LogEncoder};
 pub use spooled::RecordLog;
 
 /// How much memory the log of a job may use, and where a larger one is written.
@@ -183,7 +185,7 @@ impl StoredLog {
             })?;
             Ok(batches)
         };
-        self.each_group(&layout, batches, |batches| {
+        self.each_group(&layout, false, batches, |batches| {
             batches.into_iter().for_each(|rows| columns.append(&layout, rows));
             Ok::<(), StoreError>(())
         })?;
@@ -249,6 +251,24 @@ impl StoredLog {
         }
         self.check_digest(digest.clone(), &first.unwrap_or_default())?;
         Ok(digest)
+    }
+
+    /// Whether the columns without features can be relied on without the digest of all rows.
+    fn is_sealed(&self) -> bool {
+        self.parts.last().is_some_and(|part| part.blob().seal.is_some())
+    }
+
+    /// Compares the seal of the parts with the one that they were stored with.
+    fn check_seal(&self) -> Result<()> {
+        let stored = self.parts.last().and_then(|part| part.blob().seal.as_ref());
+        let found = column_hashes::seal(&self.dataset.content, self.parts.iter().map(LogPart::blob));
+        match found.is_some() && found.as_ref() == stored {
+            true => Ok(()),
+            false => {
+                let why = "what is stored about them is not what they were stored with";
+                Err(StoreError::damaged("its rows", why).of(Owner::Dataset(self.dataset.id)))
+            }
+        }
     }
 
     /// Compares the digest of all rows with the one that they were stored with.

@@ -10,18 +10,21 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
-use parquet::file::metadata::RowGroupMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
 use tokio::runtime::Handle;
 
+use super::column_hashes::{ColumnHashes, hash_of_index, without_features};
 use crate::store::blobs::Blobs;
 use crate::store::error::{Result, StoreError};
 use crate::store::records::BlobRef;
 
 /// The most rows of a batch.
 const BATCH_ROWS: usize = 8192;
-/// The length of the end of a Parquet file: the length of its index, and four letters.
-const TAIL: u64 = 8;
+/// The end of a Parquet file.
+const TAIL: u64 = super::encode::TAIL as u64;
+/// Columns that are closer to each other are read at once.
+const GAP: u64 = 1 << 20;
 
 /// A part of a stored log.
 pub struct LogPart {
@@ -55,6 +58,11 @@ impl LogPart {
         }
     }
 
+    /// Its blob.
+    pub fn blob(&self) -> &BlobRef {
+        &self.blob
+    }
+
     /// The key of its blob.
     pub fn key(&self) -> &str {
         &self.blob.key
@@ -68,15 +76,16 @@ impl LogPart {
         mut visit: impl FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
         let index = self.index()?;
-        let schema = index.0.metadata().file_metadata().schema_descr();
+        let PartIndex { metadata, .. } = &index;
+        let schema = metadata.metadata().file_metadata().schema_descr();
         let columns = match only {
-            Some(names) if names.iter().any(|name| index.0.schema().field_with_name(name).is_err()) => {
+            Some(names) if names.iter().any(|name| metadata.schema().field_with_name(name).is_err()) => {
                 return Ok(());
             }
             Some(names) => ProjectionMask::columns(schema, names.iter().copied()),
             None => ProjectionMask::all(),
         };
-        (0..index.0.metadata().num_row_groups())
+        (0..metadata.metadata().num_row_groups())
             .try_for_each(|number| self.each_batch_of(&index, number, &columns, &mut visit))
     }
 
@@ -88,10 +97,47 @@ impl LogPart {
         columns: &ProjectionMask,
         visit: &mut dyn FnMut(RecordBatch) -> Result<(), E>,
     ) -> Result<(), E> {
-        let PartIndex(index) = index;
-        let range = self.range_of(index.metadata().row_group(number), columns)?;
-        let window = self.window(range)?;
-        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(window, index.clone())
+        let group = index.metadata.metadata().row_group(number);
+        let window = self.window(self.ranges_of(group, columns)?)?;
+        self.each_batch_in(window, index, number, columns, visit)
+    }
+
+    /// Visits the rows of one row group in order, without their features, after each of the other columns was compared with
+    /// its hash in the index. Only parts have hashes whose index was compared with its own when it was read.
+    pub fn each_checked_batch_of<E: From<StoreError>>(
+        &self,
+        index: &PartIndex,
+        number: usize,
+        visit: &mut dyn FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let no_hashes = || StoreError::damaged_blob(self.key(), "its index has no hashes of its columns");
+        let hashes = index.hashes.as_ref().ok_or_else(no_hashes)?;
+        let metadata = index.metadata.metadata();
+        let group = metadata.row_group(number);
+        let columns = without_features(metadata.file_metadata().schema_descr());
+        let window = self.window(self.ranges_of(group, &columns)?)?;
+        for (i, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
+            let Range { start, end } = self.range_of(column)?;
+            let bytes = window.get_bytes(start, (end - start) as usize);
+            if !bytes.is_ok_and(|bytes| hashes.fit(number, i, &bytes)) {
+                let why =
+                    format!("its column {} does not have the bytes that were written", column.column_path());
+                return Err(StoreError::damaged_blob(self.key(), why).into());
+            }
+        }
+        self.each_batch_in(window, index, number, &columns, visit)
+    }
+
+    fn each_batch_in<E: From<StoreError>>(
+        &self,
+        window: Window,
+        index: &PartIndex,
+        number: usize,
+        columns: &ProjectionMask,
+        visit: &mut dyn FnMut(RecordBatch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let index = index.metadata.clone();
+        let batches = ParquetRecordBatchReaderBuilder::new_with_metadata(window, index)
             .with_row_groups(vec![number])
             .with_projection(columns.clone())
             .with_batch_size(BATCH_ROWS)
@@ -106,8 +152,18 @@ impl LogPart {
     /// What the end of the file says about its row groups.
     pub fn index(&self) -> Result<PartIndex> {
         let unreadable = |error: ParquetError| StoreError::damaged_blob(self.key(), error);
-        let index = ArrowReaderMetadata::load(&self.end()?, ArrowReaderOptions::new());
-        index.map(PartIndex).map_err(unreadable)
+        let end = self.end()?;
+        if let Some(expected) = &self.blob.index
+            && end.pieces.iter().all(|(_, bytes)| hash_of_index(bytes) != *expected)
+        {
+            return Err(StoreError::damaged_blob(
+                self.key(),
+                "its index does not have the bytes that were written",
+            ));
+        }
+        let metadata = ArrowReaderMetadata::load(&end, ArrowReaderOptions::new()).map_err(unreadable)?;
+        let hashes = self.blob.index.as_ref().and_then(|_| ColumnHashes::of(metadata.metadata()));
+        Ok(PartIndex { metadata, hashes })
     }
 
     /// The file's index, which is at its end.
@@ -116,25 +172,43 @@ impl LogPart {
         let no_index = || StoreError::damaged_blob(self.key(), "its index is longer than the file");
         let tail = self.read(size.checked_sub(TAIL).ok_or_else(no_index)?..size)?;
         let length = u64::from(tail.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
-        self.window(size.checked_sub(TAIL + length).ok_or_else(no_index)?..size)
+        let start = size.checked_sub(TAIL + length).ok_or_else(no_index)?;
+        self.window(vec![start..size])
     }
 
-    /// Where the bytes of a group's columns are.
-    fn range_of(&self, group: &RowGroupMetaData, columns: &ProjectionMask) -> Result<Range<u64>> {
-        let outside = || StoreError::damaged_blob(self.key(), "its index points outside of the file");
-        let mut all: Option<Range<u64>> = None;
-        for (_, column) in group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i)) {
-            let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
-            let start = u64::try_from(start).map_err(|_| outside())?;
-            let length = u64::try_from(column.compressed_size()).map_err(|_| outside())?;
-            let end = start.checked_add(length).filter(|&end| end <= self.blob.bytes).ok_or_else(outside)?;
-            all = Some(all.map_or(start..end, |all| all.start.min(start)..all.end.max(end)));
+    /// Where the bytes of a group's columns are, in order.
+    fn ranges_of(&self, group: &RowGroupMetaData, columns: &ProjectionMask) -> Result<Vec<Range<u64>>> {
+        let included = group.columns().iter().enumerate().filter(|(i, _)| columns.leaf_included(*i));
+        let mut each = included.map(|(_, column)| self.range_of(column)).collect::<Result<Vec<_>>>()?;
+        each.sort_by_key(|range| range.start);
+        let mut ranges: Vec<Range<u64>> = Vec::new();
+        for range in each {
+            match ranges.last_mut() {
+                Some(last) if range.start <= last.end.saturating_add(GAP) => {
+                    last.end = last.end.max(range.end)
+                }
+                _ => ranges.push(range),
+            }
         }
-        all.ok_or_else(|| StoreError::damaged_blob(self.key(), "its columns are not those of a log"))
+        match ranges.is_empty() {
+            true => Err(StoreError::damaged_blob(self.key(), "its columns are not those of a log")),
+            false => Ok(ranges),
+        }
     }
 
-    fn window(&self, range: Range<u64>) -> Result<Window> {
-        Ok(Window { start: range.start, bytes: self.read(range)?, size: self.blob.bytes })
+    /// Where the bytes of a column are.
+    fn range_of(&self, column: &ColumnChunkMetaData) -> Result<Range<u64>> {
+        let outside = || StoreError::damaged_blob(self.key(), "its index points outside of the file");
+        let start = column.dictionary_page_offset().unwrap_or(column.data_page_offset());
+        let start = u64::try_from(start).map_err(|_| outside())?;
+        let length = u64::try_from(column.compressed_size()).map_err(|_| outside())?;
+        let end = start.checked_add(length).filter(|&end| end <= self.blob.bytes).ok_or_else(outside)?;
+        Ok(start..end)
+    }
+
+    fn window(&self, ranges: Vec<Range<u64>>) -> Result<Window> {
+        let read = |range: Range<u64>| Ok((range.start, self.read(range)?));
+        Ok(Window { pieces: ranges.into_iter().map(read).collect::<Result<_>>()?, size: self.blob.bytes })
     }
 
     fn read(&self, range: Range<u64>) -> Result<Bytes> {
@@ -146,26 +220,31 @@ impl LogPart {
 }
 
 /// The row groups of a part.
-pub struct PartIndex(ArrowReaderMetadata);
+pub struct PartIndex {
+    metadata: ArrowReaderMetadata,
+    /// Of its columns without features, if the index itself was compared with its hash.
+    hashes: Option<ColumnHashes>,
+}
 
 impl PartIndex {
     /// The number of rows of each group.
     pub fn groups(&self) -> impl Iterator<Item = u64> {
-        self.0.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0))
+        self.metadata.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0))
     }
 }
 
-/// Some of a file's bytes, and where in the file they are.
+/// Some of a file's bytes, and where in the file they start, in order.
 struct Window {
-    start: u64,
-    bytes: Bytes,
+    pieces: Vec<(u64, Bytes)>,
     size: u64,
 }
 
 impl Window {
     fn from(&self, start: u64) -> Result<Bytes, ParquetError> {
-        let at = start.checked_sub(self.start).filter(|&at| at <= self.bytes.len() as u64);
-        at.map(|at| self.bytes.slice(at as usize..)).ok_or_else(outside)
+        let piece = self.pieces.iter().rev().find(|(first, _)| *first <= start).ok_or_else(outside)?;
+        let at = start - piece.0;
+        let inside = at <= piece.1.len() as u64;
+        if inside { Ok(piece.1.slice(at as usize..)) } else { Err(outside()) }
     }
 }
 

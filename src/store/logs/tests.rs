@@ -65,7 +65,7 @@ fn encoded(batches: &[LogRows]) -> (Bytes, Option<SetSizes>) {
         bytes.extend(encoder.take_bytes());
     }
     let sizes = encoder.set_sizes();
-    bytes.extend(encoder.finish().unwrap());
+    bytes.extend(encoder.finish().unwrap().bytes);
     (bytes.into(), sizes)
 }
 

@@ -55,11 +55,17 @@ pub struct BlobRef {
     /// How large the action sets of its rows are, if it is a part of a log whose rows have them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sets: Option<SetSizes>,
+    /// SHA-256 of its index, if it is a part of a log. The index has the hashes of its columns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// Ties the indices of the parts up to this one to the digest of their rows, if a version ends with this part.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
 }
 
 impl BlobRef {
     /// A blob with this key and length.
     pub fn new(key: impl Into<String>, bytes: u64) -> Self {
-        BlobRef { key: key.into(), bytes, sets: None }
+        BlobRef { key: key.into(), bytes, sets: None, index: None, seal: None }
     }
 }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::{
     AddedRows, BlobRef, Blobs, Dataset, DatasetContent, DatasetId, NewDataset, NewVersion, Piece, PolicyId,
-    Resource, Store, StoreError, StoredLog, Workspace, dataset_part_key,
+    Resource, Store, StoreError, StoredLog, Workspace, dataset_part_key, seal,
 };
 use part::{Arrived, UploadPart};
 
@@ -411,7 +411,7 @@ fn decode(
 fn content(summary: LogSummary, parts: Vec<BlobRef>, arrived: Arrived) -> Result<Received, UploadError> {
     let health = serde_json::to_value(summary.health)
         .map_err(|error| StoreError::damaged("a health report to be stored", error))?;
-    let content = DatasetContent {
+    let mut content = DatasetContent {
         rows: summary.rows,
         contexts: summary.contexts,
         n_actions: summary.n_actions,
@@ -423,6 +423,10 @@ fn content(summary: LogSummary, parts: Vec<BlobRef>, arrived: Arrived) -> Result
         health,
         parts,
     };
+    let seal = seal(&content, content.parts.iter());
+    if let Some(last) = content.parts.last_mut() {
+        last.seal = seal;
+    }
     let rows = AddedRows { new: summary.new_rows, all: summary.sketch, reaches_back: false };
     Ok(Received { content, rows, arrived })
 }

@@ -12,7 +12,7 @@ use guarantor_engine::footprint::SetSizes;
 use guarantor_ingest::{LogDigest, LogLayout, LogRows, Sink, SinkFailed};
 
 use super::UploadError;
-use crate::store::{BlobRef, BlobWriter, Blobs, LogEncoder, StoreError};
+use crate::store::{BlobRef, BlobWriter, Blobs, Encoded, LogEncoder, StoreError};
 
 /// The sink of one upload.
 pub struct UploadPart {
@@ -179,9 +179,9 @@ impl Task {
     fn run(mut self, messages: Receiver<Message>) -> Result<Option<Written>, UploadError> {
         let mut writer = self.runtime.block_on(self.blobs.writer(std::mem::take(&mut self.key)))?;
         match self.write(&mut writer, messages) {
-            Ok(Some(sets)) => {
+            Ok(Some((sets, index))) => {
                 let blob = self.runtime.block_on(writer.finish())?;
-                Ok(Some(Written { blob: BlobRef { sets, ..blob }, digest: self.digest }))
+                Ok(Some(Written { blob: BlobRef { sets, index, ..blob }, digest: self.digest }))
             }
             unfinished => {
                 self.runtime.block_on(writer.abandon());
@@ -190,12 +190,13 @@ impl Task {
         }
     }
 
-    /// Writes batch after batch. If it was told to finish, returns how large the action sets are, if there are any.
+    /// Writes batch after batch. If it was told to finish, returns how large the action sets are, if there are any, and the
+    /// hash of the index.
     fn write(
         &mut self,
         writer: &mut BlobWriter,
         messages: Receiver<Message>,
-    ) -> Result<Option<Option<SetSizes>>, UploadError> {
+    ) -> Result<Option<(Option<SetSizes>, Option<String>)>, UploadError> {
         let mut encoder = LogEncoder::new(self.layout.clone());
         for message in messages {
             match message {
@@ -206,9 +207,9 @@ impl Task {
                 }
                 Message::Finish => {
                     let sets = encoder.set_sizes();
-                    let rest = encoder.finish().map_err(not_encoded)?;
-                    self.runtime.block_on(writer.write(rest))?;
-                    return Ok(Some(sets));
+                    let Encoded { bytes, index } = encoder.finish().map_err(not_encoded)?;
+                    self.runtime.block_on(writer.write(bytes))?;
+                    return Ok(Some((sets, index)));
                 }
             }
         }
