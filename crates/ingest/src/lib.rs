@@ -86,6 +86,7 @@ pub mod shop;
 pub mod simulate;
 mod sink;
 mod sketch;
+mod spent_groups;
 mod spool;
 mod tally;
 mod thrift;

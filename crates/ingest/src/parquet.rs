@@ -24,6 +24,7 @@ use crate::parquet_sizes::{check_footer, check_pages};
 use crate::plain_batch;
 use crate::plain_columns::PlainColumns;
 use crate::row::{FormatError, Notes, ReadContext, Visit};
+use crate::spent_groups::SpentGroups;
 use crate::spool::spool;
 
 /// A batch has about so many bytes of numbers, and at most so many rows.
@@ -38,8 +39,10 @@ pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> R
     let limits = &context.limits;
     let file = spool(source, limits)?;
     check_footer(&file)?;
-    let (reader, ignored) = guarded(|| open(file, limits, context.candidates_only, |_| true))??;
-    each_decoded(reader, context, visit)?;
+    let spent = file.try_clone().map_err(|error| FormatError::Stopped(error.into()))?;
+    let Opened { reader, ignored, index } =
+        guarded(|| open(file, limits, context.candidates_only, |_| true))??;
+    each_decoded(reader, SpentGroups::new(spent, &index), context, visit)?;
     Ok(Notes { warnings: warning_of(&ignored).into_iter().collect(), ..Notes::default() })
 }
 
@@ -49,6 +52,7 @@ type DecodedBatch = (RecordBatch, Option<PlainColumns>);
 /// Decodes batches on a thread of their own, and visits their rows on this one.
 fn each_decoded(
     mut reader: ParquetRecordBatchReader,
+    mut spent: SpentGroups,
     context: &ReadContext,
     visit: &mut Visit,
 ) -> Result<(), FormatError> {
@@ -65,6 +69,7 @@ fn each_decoded(
             false => guarded(|| plain_batch::columns(&batch, before))?,
         };
         before += batch.num_rows() as u64;
+        spent.decoded(before);
         Ok(Some((batch, columns)))
     };
     std::thread::scope(|scope| {
@@ -115,16 +120,24 @@ pub fn open_columns(
 ) -> Result<ParquetRecordBatchReader, FormatError> {
     check_footer(file)?;
     let file = file.try_clone().map_err(|error| FormatError::Stopped(error.into()))?;
-    guarded(|| open(file, limits, false, is_read))?.map(|(reader, _)| reader)
+    guarded(|| open(file, limits, false, is_read))?.map(|opened| opened.reader)
 }
 
-/// A reader of the columns of a log that `is_read`, and the names of the columns that no log has, which it does not decode.
+/// A file that is ready to be decoded.
+struct Opened {
+    reader: ParquetRecordBatchReader,
+    /// The names of the columns that no log has, which are not decoded.
+    ignored: Vec<String>,
+    index: Arc<ParquetMetaData>,
+}
+
+/// Opens those columns of a log that `is_read`.
 fn open(
     file: File,
     limits: &IngestLimits,
     candidates_only: bool,
     is_read: impl Fn(&str) -> bool,
-) -> Result<(ParquetRecordBatchReader, Vec<String>), FormatError> {
+) -> Result<Opened, FormatError> {
     let unreadable = |error: ParquetError| FormatError::Unreadable(format!("not a Parquet file: {error}"));
     // The stored types of the columns are enough. The types that the writer had in memory would only be one
     // more claim to check.
@@ -134,14 +147,14 @@ fn open(
     check_pages(&file, metadata.metadata(), &ignored, limits)?;
     let options = ArrowReaderOptions::new().with_schema(Arc::new(with_views(metadata.schema())));
     let metadata = ArrowReaderMetadata::try_new(metadata.metadata().clone(), options).map_err(unreadable)?;
-    let rows = batch_rows(metadata.metadata());
+    let (rows, index) = (batch_rows(metadata.metadata()), metadata.metadata().clone());
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
     let roots = builder.parquet_schema().root_schema().get_fields().iter().enumerate();
     let names: HashSet<&str> = ignored.iter().map(String::as_str).collect();
     let used = roots.filter(|(_, root)| !names.contains(root.name()) && is_read(root.name()));
     let used = ProjectionMask::roots(builder.parquet_schema(), used.map(|(i, _)| i).collect::<Vec<_>>());
     let reader = builder.with_projection(used).with_batch_size(rows).build().map_err(unreadable)?;
-    Ok((reader, ignored))
+    Ok(Opened { reader, ignored, index })
 }
 
 /// Reads strings as views, so that an entry of a dictionary is not copied for every row that refers to it.

@@ -14,7 +14,7 @@ pub fn spool(mut source: impl Read, limits: &IngestLimits) -> Result<File, Forma
         Some(directory) => tempfile::tempfile_in(directory),
         None => tempfile::tempfile(),
     };
-    let (mut file, mut buffer) = (file.map_err(ours)?, vec![0; 1 << 16]);
+    let (mut file, mut buffer) = (file.map_err(ours)?, vec![0; 1 << 18]);
     loop {
         match source.read(&mut buffer) {
             Ok(0) => return Ok(file),
