@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use guarantor_engine::checks::{
     self, CandidatePlan, CandidateWeight, CheckName, CheckPlan, CheckResult, CheckRow, CheckScope,
-    ChecksBuilder, Drift, Rounding, TimedSlices,
+    ChecksBuilder, Drift, LoggedColumns, Rounding, TimedSlices,
 };
 use guarantor_engine::log::{Logging, Places, Precision, Repetitions, Sets};
 
@@ -231,7 +231,12 @@ impl LogChecks {
         let CheckRows { layout, rows, ref range, policy, interactions } = *batch;
         let lists = policy.is_some() || layout.full.is_some() || !rows.candidate_full.is_empty();
         if !lists && layout.sets.is_none() && interactions.is_empty() {
-            check_numbers(builder, rows, range.clone());
+            builder.logged(&LoggedColumns {
+                actions: &rows.actions[range.clone()],
+                costs: &rows.costs[range.clone()],
+                propensities: &rows.propensities[range.clone()],
+                candidates: rows.candidates.iter().map(|column| &column[range.clone()]).collect(),
+            });
             for (i, &time) in range.clone().zip(rows.timestamps.get(range.clone()).unwrap_or_default()) {
                 self.timed.add(time, rows.actions[i], rows.costs[i], rows.propensities[i]);
             }
@@ -290,24 +295,6 @@ impl LogChecks {
                 self.timed.add(time, action, cost, propensity);
             }
         }
-    }
-}
-
-/// Checks rows that have one number for each thing that is known about them.
-fn check_numbers(builder: &mut ChecksBuilder, rows: &LogRows, range: Range<usize>) {
-    let mut weights = vec![CandidateWeight { played: 0.0, all: None }; rows.candidates.len()];
-    for i in range {
-        weights.iter_mut().zip(&rows.candidates).for_each(|(weight, column)| weight.played = column[i]);
-        builder.row(&CheckRow {
-            action: rows.actions[i],
-            cost: rows.costs[i],
-            propensity: rows.propensities[i],
-            full: None,
-            n_actions: None,
-            candidates: &weights,
-            repetition: None,
-            counts_for_drift: true,
-        });
     }
 }
 

@@ -14,25 +14,25 @@ use super::timed::TimedSlices;
 use super::{CheckName, CheckPlan, CheckResult, CheckRow, CheckScope, Interaction};
 
 /// How far a probability may be above 1.
-const TOLERANCE: f64 = 1e-3;
+pub(super) const TOLERANCE: f64 = 1e-3;
 
 /// Checks rows one by one. Builders of consecutive parts of a log can be merged.
 pub struct ChecksBuilder {
-    plan: CheckPlan,
+    pub(super) plan: CheckPlan,
     /// K, if it is known in advance: declared, or the length of π0(·|x).
-    k: Option<usize>,
-    widths: Widths,
+    pub(super) k: Option<usize>,
+    pub(super) widths: Widths,
     /// Rows whose numbers are not in their ranges. They are not used, and fail every check.
     invalid: u64,
-    propensities: Propensities,
+    pub(super) propensities: Propensities,
     /// In place of `propensities` if K is not known.
-    first_actions: FirstActions,
+    pub(super) first_actions: FirstActions,
     tally: Tally,
-    bets: ActionBets,
-    candidates: Vec<Candidate>,
-    known: Known,
+    pub(super) bets: ActionBets,
+    pub(super) candidates: Vec<Candidate>,
+    pub(super) known: Known,
     repetitions: Repetitions,
-    slices: Slices,
+    pub(super) slices: Slices,
     /// Checks that cannot be made, and why.
     skipped: Vec<(CheckName, &'static str)>,
     inverse: Vec<f64>,

@@ -3,6 +3,7 @@
 use super::bets::Bets;
 use super::centered::{Centered, Widths};
 use super::evidence::{Finding, log_mean, readable};
+use super::logged::{AT_ONCE, Uppers};
 use super::propensities::FullRow;
 use super::{CandidatePlan, CandidateWeight, CheckName};
 
@@ -46,6 +47,24 @@ impl Candidate {
         self.above.bet(own.lower(weight.played) / widths.upper(p));
         self.observed += (weight.played / p).min(1e12);
         self.rows += 1;
+    }
+
+    /// Adds rows of which only the logged actions' numbers are known. There are uppers for all of them.
+    pub fn add_all(&mut self, played: &[f64], propensities: &[f64], uppers: &Uppers, plan: &CandidatePlan) {
+        let own = Widths::of_written(plan.rounding);
+        let mut zs = [0.0; AT_ONCE];
+        let zs = &mut zs[..played.len()];
+        for ((z, played), p) in zs.iter_mut().zip(played).zip(propensities) {
+            *z = (played / p).min(1e12);
+        }
+        self.observed = zs.iter().fold(self.observed, |sum, weight| sum + weight);
+        self.rows += zs.len() as u64;
+        let each = zs.iter_mut().zip(played).zip(&uppers.ends);
+        match own.exact() {
+            true => each.for_each(|((z, played), upper)| *z = played.max(0.0) / upper),
+            false => each.for_each(|((z, played), upper)| *z = own.lower(*played) / upper),
+        }
+        self.above.bet_all(zs);
     }
 
     /// Adds what π0(·|x) tells in addition.

@@ -43,6 +43,15 @@ impl Widths {
         (p * (1.0 + self.scaling) + self.half(p)).min(1.0)
     }
 
+    /// The largest true propensities of some rows.
+    pub fn uppers(&self, written: &[f64], uppers: &mut [f64]) {
+        let each = uppers.iter_mut().zip(written);
+        match self.exact() && self.scaling == 0.0 {
+            true => each.for_each(|(upper, p)| *upper = p.min(1.0)),
+            false => each.for_each(|(upper, &p)| *upper = self.upper(p)),
+        }
+    }
+
     /// The smallest true propensity.
     pub fn lower(&self, p: f64) -> f64 {
         (p * (1.0 - self.scaling) - self.half(p)).max(0.0)

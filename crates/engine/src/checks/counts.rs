@@ -4,6 +4,7 @@ use super::CheckName;
 use super::bets::Bets;
 use super::centered::{Centered, Widths};
 use super::evidence::{Finding, log_mix};
+use super::logged::Uppers;
 
 /// Bets on single actions are kept for at most this many.
 const TRACKED: usize = 4096;
@@ -92,6 +93,20 @@ impl ActionBets {
         self.grow(action + 1);
         self.bets[action].bet_relative(1.0 / widths.upper(p));
         self.weights[action] += (1.0 / p).min(1e12);
+    }
+
+    /// Adds rows. There are uppers for all of them.
+    pub fn add_all(&mut self, actions: &[u32], propensities: &[f64], uppers: &Uppers) {
+        self.rows += actions.len() as u64;
+        let tracked = actions.iter().map(|&action| action as usize).filter(|&action| action < TRACKED);
+        self.grow(tracked.fold(0, |k, action| k.max(action + 1)));
+        for ((&action, p), inverse) in actions.iter().zip(propensities).zip(&uppers.inverses) {
+            let action = action as usize;
+            if let (Some(bets), Some(weight)) = (self.bets.get_mut(action), self.weights.get_mut(action)) {
+                bets.bet_relative(*inverse);
+                *weight += (1.0 / p).min(1e12);
+            }
+        }
     }
 
     fn grow(&mut self, k: usize) {

@@ -14,6 +14,7 @@ mod drift;
 mod evidence;
 mod first_actions;
 mod known;
+mod logged;
 mod propensities;
 mod repetitions;
 mod slices;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::log::Rounding;
 pub use builder::ChecksBuilder;
 pub use drift::{Drift, DriftChange, TimeSlice};
+pub use logged::LoggedColumns;
 pub use summed::{CheckSums, SummedChecks};
 pub use timed::TimedSlices;
 

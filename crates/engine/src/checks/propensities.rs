@@ -4,6 +4,7 @@ use super::CheckName;
 use super::bets::Bets;
 use super::centered::{Centered, Widths};
 use super::evidence::{Finding, log_mean, readable};
+use super::logged::{AT_ONCE, Uppers};
 
 /// 1/π0 counts as at most this times K where its exact mean is used: rare actions would make the variance
 /// huge.
@@ -53,6 +54,21 @@ impl Propensities {
         self.observed += (1.0 / p).min(1e12);
         self.expected += k as f64;
         self.bet(widths.upper(p), k);
+    }
+
+    /// Adds such rows. There are uppers for all of them.
+    pub fn add_all_logged(&mut self, propensities: &[f64], uppers: &Uppers, k: usize) {
+        let mut zs = [0.0; AT_ONCE];
+        let zs = &mut zs[..propensities.len()];
+        zs.iter_mut().zip(propensities).for_each(|(z, p)| *z = (1.0 / p).min(1e12));
+        self.observed = zs.iter().fold(self.observed, |sum, inverse| sum + inverse);
+        self.expected = zs.iter().fold(self.expected, |sum, _| sum + k as f64);
+        self.rows += zs.len() as u64;
+        if k > 1 {
+            let of_others = (k - 1) as f64;
+            zs.iter_mut().zip(&uppers.inverses).for_each(|(z, inverse)| *z = (inverse - 1.0) / of_others);
+            self.bets.bet_all(zs);
+        }
     }
 
     /// E[1/p] ≤ s, the number of possible actions, so (1/p − 1)/(s − 1) has a mean of at most 1.

@@ -31,6 +31,16 @@ impl Slice {
         }
     }
 
+    fn count(&mut self, actions: &[u32]) {
+        let counted = |action: &&u32| (**action as usize) < COUNTED;
+        self.grow(actions.iter().filter(counted).fold(0, |k, &action| k.max(action as usize + 1)));
+        for &action in actions {
+            if let Some(count) = self.counts.get_mut(action as usize) {
+                *count += 1;
+            }
+        }
+    }
+
     pub fn absorb(&mut self, later: &Slice) {
         self.rows += later.rows;
         self.cost.merge(&later.cost);
@@ -93,6 +103,40 @@ impl Default for Slices {
 
 impl Slices {
     pub fn add(&mut self, action: usize, cost: f64, propensity: f64) {
+        self.make_room();
+        let Some(slice) = self.slices.last_mut() else { return };
+        slice.add(action, cost, propensity);
+        self.cost.add(cost);
+        self.propensity.add(propensity);
+    }
+
+    /// The same for each of some rows in order.
+    pub fn add_all(&mut self, actions: &[u32], costs: &[f64], propensities: &[f64]) {
+        let mut at = 0;
+        while at < actions.len() {
+            self.make_room();
+            let Some(slice) = self.slices.last_mut() else { return };
+            let room = usize::try_from(self.unit - slice.rows).unwrap_or(usize::MAX);
+            let range = at..actions.len().min(at.saturating_add(room));
+            at = range.end;
+            // Copies stay in registers.
+            let (mut cost, mut propensity) = (self.cost, self.propensity);
+            let (mut sum, mut of_propensities) = (slice.cost, slice.propensity);
+            for (&value, &p) in costs[range.clone()].iter().zip(&propensities[range.clone()]) {
+                sum.add(value);
+                of_propensities.add(p);
+                cost.add(value);
+                propensity.add(p);
+            }
+            (self.cost, self.propensity) = (cost, propensity);
+            (slice.cost, slice.propensity) = (sum, of_propensities);
+            slice.rows += range.len() as u64;
+            slice.count(&actions[range]);
+        }
+    }
+
+    /// Makes sure that the last slice has room for a row.
+    fn make_room(&mut self) {
         if self.slices.last().is_none_or(|slice| slice.rows >= self.unit) {
             if self.slices.len() >= SLICES {
                 self.unit *= 2;
@@ -103,10 +147,6 @@ impl Slices {
                 self.slices.push(Slice::default());
             }
         }
-        let Some(slice) = self.slices.last_mut() else { return };
-        slice.add(action, cost, propensity);
-        self.cost.add(cost);
-        self.propensity.add(propensity);
     }
 
     /// Adds the slices of later rows.
