@@ -1,5 +1,5 @@
-//! The blob that receives the rows of an upload. It is created with the first batch. A separate thread
-//! encodes the rows and computes their digest, in parallel with the thread that checks them.
+//! The blob that receives the rows of an upload. It is created with the first batch. One thread computes the digest of the
+//! rows and another one encodes them, in parallel with the thread that checks them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +13,9 @@ use guarantor_ingest::{LogDigest, LogLayout, LogRows, Sink, SinkFailed};
 
 use super::UploadError;
 use crate::store::{BlobRef, BlobWriter, Blobs, Encoded, LogEncoder, StoreError};
+
+/// How many batches wait for each thread.
+const QUEUED: usize = 2;
 
 /// The sink of one upload.
 pub struct UploadPart {
@@ -138,7 +141,7 @@ struct EncodingThread {
 
 impl EncodingThread {
     fn start(task: Task) -> Result<Self, UploadError> {
-        let (sender, messages) = sync_channel(1);
+        let (sender, messages) = sync_channel(QUEUED);
         let thread = Builder::new().name("encode".into()).spawn(move || task.run(messages));
         let thread = thread.map_err(StoreError::from)?;
         Ok(EncodingThread { messages: Some(sender), thread: Some(thread) })
@@ -166,6 +169,9 @@ impl Drop for EncodingThread {
     }
 }
 
+/// How large the action sets are, if there are any, and the hash of the index.
+type End = (Option<SetSizes>, Option<String>);
+
 /// What the thread does.
 struct Task {
     blobs: Blobs,
@@ -190,31 +196,65 @@ impl Task {
         }
     }
 
-    /// Writes batch after batch. If it was told to finish, returns how large the action sets are, if there are any, and the
-    /// hash of the index.
+    /// Passes batches on to the encoder after they were added to the digest. If it was told to finish, returns what is known
+    /// of the blob then.
     fn write(
         &mut self,
         writer: &mut BlobWriter,
         messages: Receiver<Message>,
-    ) -> Result<Option<(Option<SetSizes>, Option<String>)>, UploadError> {
-        let mut encoder = LogEncoder::new(self.layout.clone());
-        for message in messages {
-            match message {
-                Message::Rows(rows) => {
-                    self.digest.update(&self.layout, &rows);
-                    encoder.write(rows).map_err(not_encoded)?;
-                    self.runtime.block_on(writer.write(encoder.take_bytes()))?;
-                }
-                Message::Finish => {
-                    let sets = encoder.set_sizes();
-                    let Encoded { bytes, index } = encoder.finish().map_err(not_encoded)?;
-                    self.runtime.block_on(writer.write(bytes))?;
-                    return Ok(Some((sets, index)));
-                }
+    ) -> Result<Option<End>, UploadError> {
+        let Task { runtime, layout, digest, .. } = self;
+        let encoder = LogEncoder::new(layout.clone());
+        std::thread::scope(|scope| {
+            let (sender, digested) = sync_channel(QUEUED);
+            let work = || add_to_digest(digest, layout, messages, sender);
+            let digesting = Builder::new().name("digest".into()).spawn_scoped(scope, work);
+            let digesting = digesting.map_err(StoreError::from)?;
+            let encoded = encode(encoder, writer, runtime, digested);
+            // It ends with the channel: the encoder has ended.
+            digesting.join().map_err(|_| UploadError::Crashed)?;
+            encoded
+        })
+    }
+}
+
+fn add_to_digest(
+    digest: &mut LogDigest,
+    layout: &LogLayout,
+    messages: Receiver<Message>,
+    digested: SyncSender<Message>,
+) {
+    for message in messages {
+        if let Message::Rows(rows) = &message {
+            digest.update(layout, rows);
+        }
+        if digested.send(message).is_err() {
+            return;
+        }
+    }
+}
+
+fn encode(
+    mut encoder: LogEncoder,
+    writer: &mut BlobWriter,
+    runtime: &Handle,
+    messages: Receiver<Message>,
+) -> Result<Option<End>, UploadError> {
+    for message in messages {
+        match message {
+            Message::Rows(rows) => {
+                encoder.write(rows).map_err(not_encoded)?;
+                runtime.block_on(writer.write(encoder.take_bytes()))?;
+            }
+            Message::Finish => {
+                let sets = encoder.set_sizes();
+                let Encoded { bytes, index } = encoder.finish().map_err(not_encoded)?;
+                runtime.block_on(writer.write(bytes))?;
+                return Ok(Some((sets, index)));
             }
         }
-        Ok(None)
     }
+    Ok(None)
 }
 
 /// Checked rows can always be encoded, so a failure is a bug.
