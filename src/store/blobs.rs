@@ -123,7 +123,19 @@ impl Blobs {
         check_space(&self.disk).await?;
         let upload = self.objects.put_multipart(&Path::from(key.as_str())).await?;
         let (pending, root, disk) = (Vec::new(), self.root.clone(), self.disk.clone());
-        Ok(BlobWriter { key, upload, pending, pending_bytes: 0, uploading: None, bytes: 0, root, disk })
+        let (uploading, syncing) = (None, None);
+        Ok(BlobWriter {
+            key,
+            upload,
+            pending,
+            pending_bytes: 0,
+            uploading,
+            syncing,
+            bytes: 0,
+            synced: 0,
+            root,
+            disk,
+        })
     }
 
     /// The bytes of a blob.
@@ -249,11 +261,17 @@ pub struct BlobWriter {
     pending_bytes: usize,
     /// The part that is being uploaded.
     uploading: Option<JoinHandle<object_store::Result<()>>>,
+    /// Brings a file to the disk while more of it is written, so that its end does not wait for all of it.
+    syncing: Option<JoinHandle<()>>,
     bytes: u64,
+    /// How many bytes there were when this was last begun.
+    synced: u64,
     root: Option<Arc<FsPath>>,
     disk: Option<Disk>,
 }
 
+/// After so many bytes, a file is brought to the disk.
+const SYNC_BYTES: u64 = 128 << 20;
 /// S3 requires parts of at least 5 MiB.
 const PART_BYTES: usize = 8 << 20;
 
@@ -274,11 +292,26 @@ impl BlobWriter {
     /// Starts the upload of the next part.
     async fn flush(&mut self) -> Result<()> {
         self.uploaded().await?;
+        self.sync_so_far();
         check_space(&self.disk).await?;
         self.pending_bytes = 0;
         let part = self.upload.put_part(PutPayload::from_iter(self.pending.drain(..)));
         self.uploading = Some(tokio::spawn(part));
         Ok(())
+    }
+
+    /// Begins to bring what is written to the disk, now and then. Whether that works is known when all of it is.
+    fn sync_so_far(&mut self) {
+        let done = self.syncing.as_ref().is_none_or(JoinHandle::is_finished);
+        let due = self.bytes - self.synced >= SYNC_BYTES;
+        if let (Some(root), true) = (&self.root, done && due) {
+            self.synced = self.bytes;
+            // As in `remove_unfinished`.
+            let staged = root.join(format!("{}#1", self.key));
+            self.syncing = Some(tokio::task::spawn_blocking(move || {
+                let _ = std::fs::File::open(staged).and_then(|file| file.sync_data());
+            }));
+        }
     }
 
     /// Waits until the current part has been uploaded.

@@ -23,27 +23,27 @@ use support::{policy_params, store};
 
 /// What a log may have besides features, action, propensity and cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Kind {
-    contexts: bool,
+pub struct Kind {
+    pub contexts: bool,
     /// Whether rows of one context were logged by design.
-    designed: bool,
-    full: bool,
-    candidates: bool,
+    pub designed: bool,
+    pub full: bool,
+    pub candidates: bool,
     /// Whether candidates have π(·|x).
-    candidate_full: bool,
-    policy: bool,
+    pub candidate_full: bool,
+    pub policy: bool,
     /// Whether rows have times, and in which order.
-    times: Times,
-    versions: bool,
-    digits: Digits,
+    pub times: Times,
+    pub versions: bool,
+    pub digits: Digits,
     /// Whether every row has its own actions.
-    sets: bool,
+    pub sets: bool,
     /// Whether rows have several outcomes.
-    outcomes: bool,
+    pub outcomes: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Times {
+pub enum Times {
     None,
     InOrder,
     Scattered,
@@ -51,7 +51,7 @@ enum Times {
 
 /// The digits of propensities.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Digits {
+pub enum Digits {
     All,
     Three,
     /// Every propensity is 1/3.
@@ -60,7 +60,7 @@ enum Digits {
     NearlyUniform,
 }
 
-const PLAIN: Kind = Kind {
+pub const PLAIN: Kind = Kind {
     contexts: false,
     designed: false,
     full: false,
@@ -260,7 +260,7 @@ fn body(rows: &[Value]) -> impl futures_util::Stream<Item = Result<Bytes, store:
 }
 
 /// Stores rows in two parts, so that a chunk extends from one into the other.
-async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
+pub async fn upload(store: &Store, kind: Kind, n: usize) -> Dataset {
     let rows = rows(kind, n);
     let (first, second) = rows.split_at(n / 3);
     let policy = PolicyId::new();
@@ -297,11 +297,11 @@ fn append(dataset: Dataset, kind: Kind) -> Append {
 }
 
 /// The same store with no memory for logs.
-fn without_memory(store: &Store) -> Store {
+pub fn without_memory(store: &Store) -> Store {
     store.clone().with_log_memory(LogMemory { max_bytes: 0, ..store.log_memory().clone() })
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
@@ -324,6 +324,19 @@ fn assert_same(a: &dyn LogSource, b: &dyn LogSource, kind: Kind) {
         let (a, b) = (a.view(), b.view());
         assert_eq!((a.rows(), a.width()), (b.rows(), b.width()), "{kind:?} chunk {index}");
         assert_eq!(a.to_sets(0..a.rows()), b.to_sets(0..b.rows()), "{kind:?} chunk {index}");
+    }
+}
+
+/// The same without features.
+pub fn assert_lean(a: &dyn LogSource, b: &dyn LogSource) {
+    assert_eq!((a.shape(), a.chunks()), (b.shape(), b.chunks()));
+    for index in 0..a.chunks() {
+        let (a, b): (Chunk, Chunk) = (a.lean_chunk(index).unwrap(), b.lean_chunk(index).unwrap());
+        assert_eq!((&a.ordinals, &a.offsets, &a.arrivals), (&b.ordinals, &b.offsets, &b.arrivals));
+        assert_eq!((&a.actions, &a.costs, &a.outcomes), (&b.actions, &b.costs, &b.outcomes));
+        assert_eq!((&a.propensities, &a.weights, &a.full), (&b.propensities, &b.weights, &b.full));
+        assert_eq!((&a.candidates, &a.candidate_full), (&b.candidates, &b.candidate_full));
+        assert_eq!(a.last_version, b.last_version);
     }
 }
 

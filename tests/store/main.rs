@@ -12,3 +12,4 @@ mod faults;
 mod files;
 mod notify;
 mod queue;
+mod sealed_logs;

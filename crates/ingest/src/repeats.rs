@@ -228,10 +228,12 @@ impl Repeats {
                 self.seen.mark(end);
             }
         }
-        for &window in blocks.iter().flat_map(|block| &block[..BLOCK - 1]) {
-            if self.seen.may_have(window)
-                && (ends[..kept].contains(&window) || self.seen.find(window).is_some())
-            {
+        let is_repeated = |window: &u64| ends[..kept].contains(window) || self.seen.find(*window).is_some();
+        for block in blocks {
+            let windows = &block[..BLOCK - 1];
+            // Without a branch for each, so that the words of all of them are fetched at once.
+            let any = windows.iter().fold(false, |any, &window| any | self.seen.may_have(window));
+            if any && windows.iter().any(|window| self.seen.may_have(*window) && is_repeated(window)) {
                 return None;
             }
         }

@@ -70,14 +70,15 @@ impl Checker {
         let LogRows { x, full, actions, costs, propensities, candidates, timestamps, .. } = &mut self.batch;
         let most = self.batch_rows.max(1);
         append(&mut self.numbers, numbers, &range, 1, most);
-        append(x, &rows.x, &range, p, most);
-        append(full, &rows.full, &range, k, most);
-        append(actions, &rows.actions, &range, 1, most);
-        append(costs, &rows.costs, &range, 1, most);
-        append(propensities, &rows.propensities, &range, 1, most);
-        append(timestamps, &rows.timestamps, &range, usize::from(layout.timestamps), most);
+        append(x, &mut rows.x, &range, p, most);
+        append(full, &mut rows.full, &range, k, most);
+        append(actions, &mut rows.actions, &range, 1, most);
+        append(costs, &mut rows.costs, &range, 1, most);
+        append(propensities, &mut rows.propensities, &range, 1, most);
+        append(timestamps, &mut rows.timestamps, &range, usize::from(layout.timestamps), most);
         candidates.resize_with(layout.candidates.len(), Vec::new);
-        candidates.iter_mut().zip(&rows.candidates).for_each(|(to, from)| append(to, from, &range, 1, most));
+        let columns = candidates.iter_mut().zip(&mut rows.candidates);
+        columns.for_each(|(to, from)| append(to, from, &range, 1, most));
         let ids = [
             (layout.event_ids, &mut self.batch.event_ids, &mut rows.event_ids),
             (layout.versions, &mut self.batch.versions, &mut rows.versions),
@@ -88,10 +89,16 @@ impl Checker {
     }
 }
 
-/// Appends some rows of a column with `width` numbers each. A batch has at most so many rows.
-fn append<T: Copy>(to: &mut Vec<T>, from: &[T], rows: &Range<usize>, width: usize, most: usize) {
+/// Appends some rows of a column with `width` numbers each. A batch has at most so many rows. The rows of a whole batch are
+/// moved there.
+fn append<T: Copy>(to: &mut Vec<T>, from: &mut Vec<T>, rows: &Range<usize>, width: usize, most: usize) {
+    let numbers = rows.start * width..rows.end * width;
+    if to.is_empty() && rows.len() == most && numbers == (0..from.len()) {
+        *to = std::mem::take(from);
+        return;
+    }
     if to.is_empty() {
         to.reserve_exact(most * width);
     }
-    to.extend_from_slice(&from[rows.start * width..rows.end * width]);
+    to.extend_from_slice(&from[numbers]);
 }

@@ -39,7 +39,8 @@ impl Seen {
     pub fn may_have(&self, hash: u64) -> bool {
         let spread = spread(hash);
         let bits = bits(spread);
-        self.marks.get(place(spread, self.marks.len())).is_some_and(|marks| marks & bits == bits)
+        let word = self.marks.get(place(spread, self.marks.len())).copied().unwrap_or(0);
+        word & bits == bits
     }
 
     /// The first block with this hash.
