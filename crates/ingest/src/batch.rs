@@ -2,6 +2,12 @@
 
 use guarantor_engine::log::{ActionSets, Places, Sets};
 
+/// The approximate size of the features and propensities of a batch.
+pub const BATCH_BYTES: usize = 4 << 20;
+/// A batch has at least so many rows, however long they are, and at most so many.
+pub const MIN_ROWS: usize = 64;
+const MAX_ROWS: usize = 8192;
+
 /// The columns of a log. All rows of a log share one layout.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LogLayout {
@@ -47,6 +53,16 @@ impl LogLayout {
         let lists =
             self.full.unwrap_or(0) + self.candidate_full.unwrap_or(0) * self.candidate_propensities.len();
         4 * self.dim + 8 * lists + 8 * (self.candidates.len() + self.outcomes.len()) + 64
+    }
+
+    /// How many rows a batch has at the most.
+    pub fn batch_rows(&self) -> usize {
+        (BATCH_BYTES / self.row_bytes()).clamp(MIN_ROWS, MAX_ROWS)
+    }
+
+    /// About how many bytes the numbers of a whole batch take.
+    pub fn batch_bytes(&self) -> usize {
+        self.batch_rows() * self.row_bytes()
     }
 }
 

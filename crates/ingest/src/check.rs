@@ -6,7 +6,7 @@ use guarantor_engine::error::RowError;
 use guarantor_engine::log::{ActionSets, Capabilities, FeatureSpace, Logging, Outcome, Repetitions};
 
 use crate::action_set::SetRules;
-use crate::batch::{LogLayout, LogRows};
+use crate::batch::{BATCH_BYTES, LogLayout, LogRows};
 use crate::columns::LogFacts;
 use crate::digest::LogDigest;
 use crate::errors::{IngestError, RowErrors};
@@ -22,10 +22,6 @@ use crate::sink::Sink;
 use crate::sketch::RowSketch;
 use crate::tally::{Counted, Numbers, Tally};
 use crate::time;
-
-/// The approximate size of the features and propensities of a batch.
-pub const BATCH_BYTES: usize = 4 << 20;
-pub const MIN_ROWS: usize = 64;
 
 /// What is known about a log after its last row was accepted.
 #[derive(Debug, Clone, PartialEq)]
@@ -428,7 +424,7 @@ impl Checker {
 
     fn fix_layout(&mut self, layout: LogLayout) {
         if self.layout.is_none() {
-            self.batch_rows = (BATCH_BYTES / layout.row_bytes()).clamp(MIN_ROWS, 8192);
+            self.batch_rows = layout.batch_rows();
             self.layout = Some(layout);
         }
     }

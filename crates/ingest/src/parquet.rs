@@ -32,7 +32,7 @@ const BATCH_BYTES: u64 = 1 << 20;
 const MAX_BATCH_ROWS: u64 = 8192;
 /// How many batches are decoded ahead of the one that is visited. After one that takes more than so many bytes, because
 /// its lists are long, decoding waits until it was visited.
-const AHEAD: usize = 2;
+const AHEAD: usize = 4;
 const MAX_AHEAD_BYTES: usize = 32 << 20;
 
 pub fn read(source: &mut Decoded, context: &ReadContext, visit: &mut Visit) -> Result<Notes, FormatError> {

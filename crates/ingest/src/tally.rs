@@ -10,8 +10,7 @@ use guarantor_engine::policy::PolicyParams;
 use ndarray::{Array2, ArrayView2};
 
 use crate::arrival::Arrivals;
-use crate::batch::{LogLayout, LogRows};
-use crate::check::{BATCH_BYTES, MIN_ROWS};
+use crate::batch::{BATCH_BYTES, LogLayout, LogRows, MIN_ROWS};
 use crate::errors::{IngestError, RowErrors};
 use crate::fingerprint::{add_fingerprints, of_outcome};
 use crate::health::{Health, HealthBuilder};

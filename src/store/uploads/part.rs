@@ -14,8 +14,10 @@ use guarantor_ingest::{LogDigest, LogLayout, LogRows, Sink, SinkFailed};
 use super::UploadError;
 use crate::store::{BlobRef, BlobWriter, Blobs, Encoded, LogEncoder, StoreError};
 
-/// How many batches wait for each thread.
-const QUEUED: usize = 2;
+/// About how many bytes of batches wait for each thread, and how many batches at the most. A few should wait, because the
+/// encoder stops for a while after every row group.
+const QUEUED_BYTES: usize = 8 << 20;
+const QUEUED: usize = 8;
 
 /// The sink of one upload.
 pub struct UploadPart {
@@ -141,7 +143,7 @@ struct EncodingThread {
 
 impl EncodingThread {
     fn start(task: Task) -> Result<Self, UploadError> {
-        let (sender, messages) = sync_channel(QUEUED);
+        let (sender, messages) = sync_channel(queued(&task.layout));
         let thread = Builder::new().name("encode".into()).spawn(move || task.run(messages));
         let thread = thread.map_err(StoreError::from)?;
         Ok(EncodingThread { messages: Some(sender), thread: Some(thread) })
@@ -206,7 +208,7 @@ impl Task {
         let Task { runtime, layout, digest, .. } = self;
         let encoder = LogEncoder::new(layout.clone());
         std::thread::scope(|scope| {
-            let (sender, digested) = sync_channel(QUEUED);
+            let (sender, digested) = sync_channel(queued(layout));
             let work = || add_to_digest(digest, layout, messages, sender);
             let digesting = Builder::new().name("digest".into()).spawn_scoped(scope, work);
             let digesting = digesting.map_err(StoreError::from)?;
@@ -215,6 +217,15 @@ impl Task {
             digesting.join().map_err(|_| UploadError::Crashed)?;
             encoded
         })
+    }
+}
+
+/// How many batches of this layout wait for each thread.
+fn queued(layout: &LogLayout) -> usize {
+    match layout.sets {
+        // Their batches may be long.
+        Some(_) => 1,
+        None => (QUEUED_BYTES / layout.batch_bytes()).clamp(1, QUEUED),
     }
 }
 
