@@ -73,7 +73,7 @@ pub fn spool(
     };
     let file = ChunkFile::new(backing, RandomState::new().hash_one(0u8), chunks);
     // The features of a sealed log need not be read only to be left out.
-    let bare = !log.features && log.is_sealed();
+    let bare = log.is_bare();
     let read = if bare { &LogLayout { dim: 0, ..layout.clone() } } else { layout };
     let spooler = Spooler { log, layout: read, order, control, file: &file, size };
     let mut joined = Joined::new(&spooler, count);

@@ -71,17 +71,25 @@ pub fn other_columns(part: &LogPart) -> StoreError {
 }
 
 impl StoredLog {
-    /// The layout of the rows, from the first of them.
+    /// The layout of the rows, from the first of them. If a sealed log is read without its features, the first rows are too,
+    /// and the index says how many features there are.
     pub fn layout(&self) -> Result<Option<LogLayout>, StoreError> {
         let mut first = None;
         for part in &self.parts {
             let index = part.index()?;
             for number in 0..index.groups().count() {
-                let found = part.each_batch_of(&index, number, &ProjectionMask::all(), &mut |batch| {
+                let mut look = |batch| {
                     let (layout, _) = decode::rows_of(&batch).ok_or_else(|| Stop::Failed(no_log(part)))?;
-                    first = Some(layout);
+                    first = Some(match self.is_bare() {
+                        true => LogLayout { dim: index.dim(), ..layout },
+                        false => layout,
+                    });
                     Err(Stop::Enough)
-                });
+                };
+                let found = match self.is_bare() {
+                    true => part.each_checked_batch_of(&index, number, &mut look),
+                    false => part.each_batch_of(&index, number, &ProjectionMask::all(), &mut look),
+                };
                 match found {
                     Ok(()) => {}
                     Err(Stop::Enough) => return Ok(first),

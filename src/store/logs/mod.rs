@@ -253,9 +253,11 @@ impl StoredLog {
         Ok(digest)
     }
 
-    /// Whether the columns without features can be relied on without the digest of all rows.
-    fn is_sealed(&self) -> bool {
-        self.parts.last().is_some_and(|part| part.blob().seal.is_some())
+    /// Whether the features of rows that share their actions need not be read: a job uses none, and a seal says that the other
+    /// columns can be relied on without the digest of all rows.
+    fn is_bare(&self) -> bool {
+        let sealed = self.parts.last().is_some_and(|part| part.blob().seal.is_some());
+        !self.features && sealed && self.dataset.content.capabilities.action_sets.is_none()
     }
 
     /// Compares the seal of the parts with the one that they were stored with.

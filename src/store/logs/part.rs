@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field};
 use bytes::{Buf, Bytes};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -227,6 +228,14 @@ pub struct PartIndex {
 }
 
 impl PartIndex {
+    /// p.
+    pub fn dim(&self) -> usize {
+        match self.metadata.schema().field_with_name("x").map(Field::data_type) {
+            Ok(DataType::FixedSizeList(_, p)) => usize::try_from(*p).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
     /// The number of rows of each group.
     pub fn groups(&self) -> impl Iterator<Item = u64> {
         self.metadata.metadata().row_groups().iter().map(|group| u64::try_from(group.num_rows()).unwrap_or(0))
