@@ -191,7 +191,7 @@ async fn recompute(
         return Ok(compute_with(permit, again).await??);
     }
     let inputs = match StoredInputs::fetch(&app.store, workspace, dataset, &job.spec).await {
-        Ok(inputs) => inputs,
+        Ok(inputs) => inputs.by_digest(),
         Err(RunError::Failed(failure)) => return Ok(gone("inputs", &failure.message)),
         Err(RunError::Retry(failure)) => return Err(Problem::new(Code::Unavailable, failure.message)),
     };

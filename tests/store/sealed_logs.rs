@@ -79,6 +79,9 @@ async fn every_changed_byte_of_other_columns_is_noticed_and_features_are_not_rea
         std::fs::write(&file, changed).unwrap();
         let stored = without_memory(&store).fetch_log(&dataset).await.unwrap();
         assert!(blocking(move || stored.spool(None, &unattended()).is_err()).await);
+        // Verification reads all rows, also for a job that needs no features.
+        let stored = without_memory(&store).fetch_log(&dataset).await.unwrap().without_features().by_digest();
+        assert!(blocking(move || stored.spool(None, &unattended()).is_err()).await);
         std::fs::write(&file, bytes).unwrap();
     }
     assert_lean(&bare(&store, &dataset).await.unwrap(), &sound);

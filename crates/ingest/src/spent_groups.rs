@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(spent.groups.len(), 4);
         // Where the file system can give space back at all.
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let able = fallocate(&tempfile::tempfile().unwrap(), flags, 0, 4096).is_ok();
+        let able = fallocate(tempfile::tempfile().unwrap(), flags, 0, 4096).is_ok();
         let before = file.metadata().unwrap();
         let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file.try_clone().unwrap(), index);
         let (mut rows, mut read) = (0, Vec::new());

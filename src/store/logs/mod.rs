@@ -119,6 +119,8 @@ pub struct StoredLog {
     memory: LogMemory,
     /// Whether a temporary file has the features.
     features: bool,
+    /// Whether all rows are read for their digest even if a job needs no features.
+    by_digest: bool,
 }
 
 /// What a stored log consists of, in order.
@@ -134,6 +136,11 @@ impl StoredLog {
     /// The same log for a job that reads no features: they are checked, but not written to a temporary file.
     pub fn without_features(self) -> Self {
         StoredLog { features: false, ..self }
+    }
+
+    /// The same log, of which all rows are read and compared with their digest, whatever a job needs.
+    pub fn by_digest(self) -> Self {
+        StoredLog { by_digest: true, ..self }
     }
 
     /// Whether the decoded rows fit into memory.
@@ -257,7 +264,7 @@ impl StoredLog {
     /// columns can be relied on without the digest of all rows.
     fn is_bare(&self) -> bool {
         let sealed = self.parts.last().is_some_and(|part| part.blob().seal.is_some());
-        !self.features && sealed && self.dataset.content.capabilities.action_sets.is_none()
+        !self.features && !self.by_digest && sealed && self.dataset.content.capabilities.action_sets.is_none()
     }
 
     /// Compares the seal of the parts with the one that they were stored with.
@@ -295,6 +302,7 @@ impl Store {
             dataset: dataset.clone(),
             memory: self.log_memory.clone(),
             features: true,
+            by_digest: false,
         };
         if dataset.is_pinned() {
             let (blob, scratch) = self.read_pinned(dataset).await?;

@@ -174,7 +174,7 @@ impl LogPart {
         let tail = self.read(size.checked_sub(TAIL).ok_or_else(no_index)?..size)?;
         let length = u64::from(tail.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes)));
         let start = size.checked_sub(TAIL + length).ok_or_else(no_index)?;
-        self.window(vec![start..size])
+        self.window(std::iter::once(start..size))
     }
 
     /// Where the bytes of a group's columns are, in order.
@@ -207,7 +207,7 @@ impl LogPart {
         Ok(start..end)
     }
 
-    fn window(&self, ranges: Vec<Range<u64>>) -> Result<Window> {
+    fn window(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> Result<Window> {
         let read = |range: Range<u64>| Ok((range.start, self.read(range)?));
         Ok(Window { pieces: ranges.into_iter().map(read).collect::<Result<_>>()?, size: self.blob.bytes })
     }

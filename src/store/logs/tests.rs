@@ -124,7 +124,7 @@ fn stored(batches: &[Vec<LogRows>]) -> StoredLog {
         shares_ledger_with: BTreeSet::new(),
         content,
     };
-    StoredLog { parts, dataset, memory: LogMemory::default(), features: true }
+    StoredLog { parts, dataset, memory: LogMemory::default(), features: true, by_digest: false }
 }
 
 /// The rows of two parts of several batches.
@@ -212,6 +212,7 @@ fn damaged_sets_are_noticed() {
             dataset: clean.dataset.clone(),
             memory: LogMemory::default(),
             features: true,
+            by_digest: false,
         };
         let (decoded, spooled) = (log.decode(), log.spool(None, &unattended()));
         // Decoding on all threads also relies on the counts of rows in the index, and rejects wrong ones. Both compare the

@@ -42,7 +42,7 @@ impl LoggedColumns<'_> {
         let actions = k.is_none_or(|k| all(self.actions, |&action| (action as usize) < k));
         let probabilities = |column: &&[f64]| all(column, |&p| (p >= 0.0) & (p <= most));
         actions
-            && all(self.costs, |&cost| (cost >= -1.0) & (cost <= 0.0))
+            && all(self.costs, |cost| (-1.0..=0.0).contains(cost))
             && all(self.propensities, |&p| (p > 0.0) & (p <= most))
             && self.candidates.iter().all(probabilities)
     }
