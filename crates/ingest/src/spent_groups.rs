@@ -16,7 +16,8 @@ pub struct SpentGroups {
 }
 
 impl SpentGroups {
-    /// Those of this file. If their bytes are not in the order of the rows, nothing is given back.
+    /// Those of this file. If their bytes are not in the order of the rows, or a group does not have the rows that it claims,
+    /// nothing is given back.
     pub fn new(file: File, index: &ParquetMetaData) -> Self {
         SpentGroups { groups: groups(&file, index).unwrap_or_default(), file }
     }
@@ -39,7 +40,7 @@ fn groups(file: &File, index: &ParquetMetaData) -> Option<VecDeque<(u64, Range<u
     let (mut rows, mut last) = (0u64, 0);
     let mut groups = VecDeque::new();
     for group in index.row_groups() {
-        rows = rows.checked_add(u64::try_from(group.num_rows()).ok()?)?;
+        rows = rows.checked_add(rows_of(group)?)?;
         let bytes = bytes_of(group)?;
         if bytes.start < last || bytes.end > length {
             return None;
@@ -51,6 +52,16 @@ fn groups(file: &File, index: &ParquetMetaData) -> Option<VecDeque<(u64, Range<u
         }
     }
     Some(groups)
+}
+
+/// How many rows a group has. Readers do not need this number, so it may be any: it must be that of the numbers in each column
+/// that is no list, which was compared with the pages.
+fn rows_of(group: &RowGroupMetaData) -> Option<u64> {
+    let mut flat =
+        group.columns().iter().filter(|column| column.column_descr().max_rep_level() == 0).peekable();
+    flat.peek()?;
+    flat.all(|column| column.num_values() == group.num_rows()).then_some(())?;
+    u64::try_from(group.num_rows()).ok()
 }
 
 /// Where the columns of a group are. The index may claim anything.
@@ -116,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_that_share_bytes_are_kept() {
+    fn groups_that_share_bytes_or_claim_other_rows_are_kept() {
         let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1000));
         let batch = RecordBatch::try_from_iter([("action", column)]).unwrap();
         let mut file = tempfile::tempfile().unwrap();
@@ -128,6 +139,12 @@ mod tests {
         let twice =
             ParquetMetaData::new(index.metadata().file_metadata().clone(), vec![group.clone(), group]);
         assert!(groups(&file, &twice).is_none());
+        for claimed in [1, 999, 1001, -1] {
+            let group = index.metadata().row_group(0).clone().into_builder().set_num_rows(claimed);
+            let groups_of = vec![group.build().unwrap()];
+            let other = ParquetMetaData::new(index.metadata().file_metadata().clone(), groups_of);
+            assert!(groups(&file, &other).is_none(), "{claimed}");
+        }
         assert_eq!(groups(&file, index.metadata()).unwrap().len(), 1);
     }
 }

@@ -184,48 +184,45 @@ struct Task {
 }
 
 impl Task {
-    fn run(mut self, messages: Receiver<Message>) -> Result<Option<Written>, UploadError> {
-        let mut writer = self.runtime.block_on(self.blobs.writer(std::mem::take(&mut self.key)))?;
-        match self.write(&mut writer, messages) {
-            Ok(Some((sets, index))) => {
-                let blob = self.runtime.block_on(writer.finish())?;
-                Ok(Some(Written { blob: BlobRef { sets, index, ..blob }, digest: self.digest }))
-            }
-            unfinished => {
-                self.runtime.block_on(writer.abandon());
-                unfinished.map(|_| None)
-            }
-        }
-    }
-
-    /// Passes batches on to the encoder after they were added to the digest. If it was told to finish, returns what is known
-    /// of the blob then.
-    fn write(
-        &mut self,
-        writer: &mut BlobWriter,
-        messages: Receiver<Message>,
-    ) -> Result<Option<End>, UploadError> {
-        let Task { runtime, layout, digest, .. } = self;
+    /// Passes batches on to the encoder after they were added to the digest.
+    fn run(self, messages: Receiver<Message>) -> Result<Option<Written>, UploadError> {
+        let Task { blobs, key, runtime, layout, mut digest } = self;
+        let mut writer = runtime.block_on(blobs.writer(key))?;
         let encoder = LogEncoder::new(layout.clone());
-        std::thread::scope(|scope| {
-            let (sender, digested) = sync_channel(queued(layout));
-            let work = || add_to_digest(digest, layout, messages, sender);
+        let blob = std::thread::scope(|scope| {
+            let (sender, digested) = sync_channel(queued(&layout));
+            let work = || add_to_digest(&mut digest, &layout, messages, sender);
             let digesting = Builder::new().name("digest".into()).spawn_scoped(scope, work);
-            let digesting = digesting.map_err(StoreError::from)?;
-            let encoded = encode(encoder, writer, runtime, digested);
-            // It ends with the channel: the encoder has ended.
-            digesting.join().map_err(|_| UploadError::Crashed)?;
-            encoded
-        })
+            let encoded = match &digesting {
+                Ok(_) => encode(encoder, &mut writer, &runtime, digested),
+                Err(error) => Err(StoreError::from(std::io::Error::from(error.kind())).into()),
+            };
+            // What is half written is removed at once. The other thread ends only when the next batch comes, or none.
+            let blob = match encoded {
+                Ok(Some((sets, index))) => {
+                    let blob = runtime.block_on(writer.finish());
+                    blob.map(|blob| Some(BlobRef { sets, index, ..blob })).map_err(UploadError::from)
+                }
+                unfinished => {
+                    runtime.block_on(writer.abandon());
+                    unfinished.map(|_| None)
+                }
+            };
+            match digesting.map(std::thread::ScopedJoinHandle::join) {
+                Ok(Err(_)) => Err(UploadError::Crashed),
+                _ => blob,
+            }
+        })?;
+        Ok(blob.map(|blob| Written { blob, digest }))
     }
 }
 
 /// How many batches of this layout wait for each thread.
 fn queued(layout: &LogLayout) -> usize {
-    match layout.sets {
-        // Their batches may be long.
-        Some(_) => 1,
-        None => (QUEUED_BYTES / layout.batch_bytes()).clamp(1, QUEUED),
+    // Batches with action sets or texts may be longer than their numbers say.
+    match layout.sets.is_some() || layout.context_ids || layout.event_ids || layout.versions {
+        true => 1,
+        false => (QUEUED_BYTES / layout.batch_bytes()).clamp(1, QUEUED),
     }
 }
 
