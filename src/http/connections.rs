@@ -35,6 +35,8 @@ use super::silence::SilenceTimer;
 
 /// The most bytes of the head of a request: request line and headers. hyper accepts at most 100 headers.
 const MAX_HEAD_BYTES: usize = 64 << 10;
+/// How much of a body is read at once. The allocator asks the system for each larger piece of memory, and gets it page by page.
+const BUFFER_BYTES: usize = 96 << 10;
 
 /// How connections are served.
 #[derive(Clone)]
@@ -103,7 +105,8 @@ impl Connections {
         protocol
             .timer(SilenceTimer::default())
             .header_read_timeout(self.silence)
-            .max_header_size(MAX_HEAD_BYTES);
+            .max_header_size(MAX_HEAD_BYTES)
+            .max_buf_size(BUFFER_BYTES);
         // One request is enough for a health check, and the next client needs the place.
         protocol.keep_alive(standing == Standing::Regular);
         let service = Seated { router: TowerToHyperService::new(self.router), polled: self.polled, seat };
