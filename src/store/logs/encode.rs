@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{DataType, Field, Schema};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
@@ -170,9 +170,6 @@ fn writer(layout: &LogLayout, first: &LogRows) -> Result<ArrowWriter<Vec<u8>>, P
         .set_column_compression(numbers_of("propensities"), worth(&sample(&first.full, f64::to_le_bytes))?)
         // Features rarely repeat, so a dictionary would waste time.
         .set_dictionary_enabled(false)
-        // Most bytes of these numbers are alike. Side by side, they take zstd little time.
-        .set_column_encoding(ColumnPath::new(vec!["action".into()]), Encoding::BYTE_STREAM_SPLIT)
-        .set_column_encoding(ColumnPath::new(vec!["cost".into()]), Encoding::BYTE_STREAM_SPLIT)
         .set_statistics_enabled(EnabledStatistics::None)
         .set_max_row_group_row_count(Some(group_rows))
         .set_column_compression(numbers_of(X_INDICES), worth(&sample(sets.x.indices(), u32::to_le_bytes))?)
