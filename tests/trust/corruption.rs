@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use serde_json::{Value, json};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{Connection, SqliteConnection};
@@ -131,6 +132,42 @@ fn a_flipped_bit_in_a_log_is_found_wherever_it_is() {
     fs::write(&file, &sound).unwrap();
     assert_eq!(it.learn()["result"]["decision"], "deploy");
     assert_eq!(it.verify().expect(200)["valid"], true);
+}
+
+/// A job that reads no features certifies the same without them; verification reads them for the digest of all rows.
+#[test]
+fn a_feature_that_no_job_reads_is_found_by_verification() {
+    let server = Server::start_with(&[("GUARANTOR_MAX_LOG_MEMORY_BYTES", "1")]);
+    let client = server.client();
+    let with_candidate = |line: &str| {
+        let mut row: Value = serde_json::from_str(line).unwrap();
+        let action = row["action"].as_u64().unwrap();
+        row["candidates"] = json!({"bold": if action == 1 { 0.9 } else { 0.05 }});
+        row.to_string()
+    };
+    let rows: Vec<String> = log(2000).lines().map(with_candidate).collect();
+    let dataset = id_of(&client.upload("?outcome=reward", &(rows.join("\n") + "\n")).expect(201));
+    let evaluate = |seed: u64| {
+        let candidates = json!([{"kind": "logged", "name": "bold"}]);
+        let spec = json!({"dataset_id": dataset, "candidates": candidates, "independent_of_log": true, "seed": seed});
+        client.submit(spec)
+    };
+    let job = evaluate(1);
+    assert_eq!(client.finish(&job)["status"], "succeeded");
+    let certificate = client.get(&format!("/v1/jobs/{job}/certificate")).expect(200);
+    let verify = || client.post("/v1/certificates/verify", &certificate);
+    assert_eq!(verify().expect(200)["valid"], true);
+    let folder = server.data.path().join("blobs/datasets").join(&dataset);
+    let file = fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+    let index = SerializedFileReader::new(fs::File::open(&file).unwrap()).unwrap();
+    let columns = index.metadata().row_group(0).columns().to_vec();
+    let features = columns.iter().find(|column| column.column_path().parts()[0] == "x").unwrap();
+    let (start, length) = features.byte_range();
+    flip(&file, |_| (start + length / 2) as usize);
+    let again = client.finish(&evaluate(2));
+    assert_eq!(again["status"], "succeeded", "the test must show a job that reads no features: {again}");
+    let verified = verify();
+    assert_ne!((verified.status, &verified.json["valid"]), (200, &json!(true)), "{}", verified.text);
 }
 
 #[test]

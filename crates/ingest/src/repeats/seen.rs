@@ -2,8 +2,8 @@
 
 use super::{BASE, MAX_BLOCKS};
 
-/// There are at least so many bits of `marks` for each block. With more of them, fewer windows are searched for in vain, but
-/// the words are further from the processor: they are looked up once per row.
+/// There are at least so many bits of `marks` for each block. With more of them, fewer windows are searched for in vain. With
+/// fewer, more of the words stay in the processor's caches, and each row looks one up.
 const BITS: usize = 6;
 /// There are at least so many slots for each block.
 const SLOTS: usize = 2;
