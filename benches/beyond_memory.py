@@ -12,16 +12,14 @@ seconds of the job, seconds per row, and the largest memory that the server took
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from server import Server
 
 FEATURES, ACTIONS, GROUP = 784, 10, 16_384
 
@@ -55,61 +53,16 @@ def write(path: Path, rows: int) -> None:
             writer.write_table(pa.table(columns, schema=schema), row_group_size=GROUP)
 
 
-class Server:
-    """A server on a free port."""
-
-    def __init__(self, binary: str, place: Path, data: Path, memory: int) -> None:
-        """Start it."""
-        settings = {
-            "GUARANTOR_LISTEN": "127.0.0.1:0",
-            "GUARANTOR_DATA_DIR": str(data),
-            "GUARANTOR_SOURCES_ALLOW": f"file://{place}",
-            "GUARANTOR_MAX_LOG_MEMORY_BYTES": str(memory),
-            "GUARANTOR_LOG_FILTER": "warn",
-        }
-        self.process = subprocess.Popen([binary, "serve"], env=settings, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        self.base = self.process.stdout.readline().strip().removeprefix("Guarantor listens on ")
-
-    def ask(self, method: str, path: str, body: object = None) -> dict:
-        """Send a request."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, {"content-type": "application/json"}, method=method)
-        with urllib.request.urlopen(request) as response:
-            return json.load(response)
-
-    def ended(self, path: str) -> dict:
-        """Wait for the end of a job or an import."""
-        while (found := self.ask("GET", f"{path}?wait=30"))["status"] in ("queued", "running"):
-            pass
-        assert found["status"] == "succeeded", found
-        return found
-
-    def memory(self) -> int:
-        """Return the largest resident memory so far."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-    def forget_peak(self) -> None:
-        """Begin to measure the largest memory again."""
-        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
-
-    def stop(self) -> None:
-        """Stop it."""
-        self.process.kill()
-        self.process.wait()
-
-
 def learned(binary: str, log: Path, rows: int, memory: int) -> tuple[float, str]:
     """Import a log and learn from it; return the seconds of the job and the digest of its certificate."""
-    with tempfile.TemporaryDirectory(dir=log.parent) as data:
-        server = Server(binary, log, Path(data), memory)
+    with tempfile.TemporaryDirectory(dir=log.parent.parent) as data:
+        settings = {"sources_allow": f"file://{log.parent}/", "max_log_memory_bytes": memory}
+        server = Server(binary, data, **settings)
         begin = time.perf_counter()
         source = {"uris": [f"file://{log}"]}
         queued = server.ask("POST", "/v1/datasets", {"source": source, "outcome": "reward", "logging": "fixed"})
         server.ended(f"/v1/imports/{queued['id']}")
         read, peak = time.perf_counter() - begin, server.memory()
-        server.forget_peak()
         begin = time.perf_counter()
         job = server.ask("POST", "/v1/jobs", {"dataset_id": queued["id"], "explore": 0})
         ended = server.ended(f"/v1/jobs/{job['id']}")
@@ -133,11 +86,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_600_000)
     parser.add_argument("--small", type=int, default=130_000)
     arguments = parser.parse_args()
-    arguments.data.mkdir(parents=True, exist_ok=True)
+    # The server refuses to read logs from a folder that its own data is in.
+    logs = arguments.data / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
     for rows, memories in ((arguments.small, (4 << 30, 16 << 20)), (arguments.rows, (16 << 20,))):
         if rows == 0:
             continue
-        log = arguments.data / f"{rows}.parquet"
+        log = logs / f"{rows}.parquet"
         if not log.exists():
             write(log, rows)
         print(f"{rows} rows: features of {rows * FEATURES * 4 / 1e9:.2f} GB, a file of {log.stat().st_size / 1e9:.2f} GB")

@@ -13,20 +13,20 @@ and then those that an evaluation depends on.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import tempfile
 import time
-import urllib.request
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from server import Server
 
 FEATURES, ACTIONS, GROUP = 8, 10, 1 << 20
+QUERY = f"outcome=reward&n_actions={ACTIONS}"
 # Of the columns as they are decoded.
 ROW_BYTES = 4 * FEATURES + 8 * 4
 NARROW = ["action", "reward", "propensity", '"candidate.new"']
@@ -68,51 +68,10 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return e / e.sum(axis=1, keepdims=True)
 
 
-class Server:
-    """A server on a free port."""
-
-    def __init__(self, binary: str, data: str) -> None:
-        """Start it."""
-        settings = {"GUARANTOR_LISTEN": "127.0.0.1:0", "GUARANTOR_DATA_DIR": data, "GUARANTOR_LOG_FILTER": "warn"}
-        self.process = subprocess.Popen([binary, "serve"], env=settings, stdout=subprocess.PIPE, text=True)
-        assert self.process.stdout
-        self.base = self.process.stdout.readline().strip().removeprefix("Guarantor listens on ")
-
-    def ask(self, method: str, path: str, body: object = None) -> dict:
-        """Send a request."""
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.base + path, data, {"content-type": "application/json"}, method=method)
-        with urllib.request.urlopen(request) as response:
-            return json.load(response)
-
-    def upload(self, log: Path) -> dict:
-        """Send the file, as a team would."""
-        command = ["curl", "-sS", "--fail-with-body", "-H", "content-type: application/vnd.apache.parquet", "-T", str(log)]
-        url = f"{self.base}/v1/datasets?outcome=reward&n_actions={ACTIONS}"
-        return json.loads(subprocess.run([*command, "-X", "POST", url], check=True, stdout=subprocess.PIPE).stdout)
-
-    def processor(self) -> float:
-        """Return the seconds of processor time so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory(self) -> int:
-        """Return the largest resident memory since it was last asked."""
-        place = Path(f"/proc/{self.process.pid}")
-        peak = int((place / "status").read_text().split("VmHWM:")[1].split()[0]) * 1024
-        (place / "clear_refs").write_text("5")
-        return peak
-
-    def stop(self) -> None:
-        """Stop it."""
-        self.process.kill()
-        self.process.wait()
-
-
-def timed(server: Server, work: object) -> tuple[dict, str]:
-    """Do some work, and describe how long it took."""
+def timed(server: Server, work: Callable[[], dict]) -> tuple[dict, float, str]:
+    """Do some work, and return how long it took, and that in words."""
     processor, begin = server.processor(), time.perf_counter()
-    done = work()  # type: ignore[operator]
+    done = work()
     seconds = time.perf_counter() - begin
     cost = f"{seconds:.2f} s (processor {server.processor() - processor:.2f} s, {server.memory() >> 20} MiB)"
     return done, seconds, cost
@@ -127,9 +86,7 @@ def evaluated(server: Server, dataset: str) -> dict:
         "candidates": [{"kind": "logged", "name": "new"}],
     }
     job = server.ask("POST", "/v1/jobs", spec)["id"]
-    while (found := server.ask("GET", f"/v1/jobs/{job}?wait=30"))["status"] in ("queued", "running"):
-        pass
-    assert found["status"] == "succeeded", found
+    server.ended(f"/v1/jobs/{job}")
     return server.ask("GET", f"/v1/jobs/{job}/certificate")
 
 
@@ -162,10 +119,9 @@ def main() -> None:
         for binary in arguments.guarantor:
             with tempfile.TemporaryDirectory(dir=arguments.data) as data:
                 server = Server(binary, data)
-                dataset, seconds, cost = timed(server, lambda server=server: server.upload(log))
+                dataset, seconds, cost = timed(server, partial(server.upload, log, QUERY))
                 print(f"  upload     {cost}, {decoded / 1e6 / seconds:.0f} MB/s decoded")
-                work = lambda server=server, dataset=dataset: evaluated(server, dataset["id"])
-                certificate, seconds, cost = timed(server, work)
+                certificate, seconds, cost = timed(server, partial(evaluated, server, dataset["id"]))
                 print(f"  evaluation {cost}, {seconds / every:.2f} times DuckDB's; {certificate['digest'][:23]} {binary}")
                 server.stop()
 
